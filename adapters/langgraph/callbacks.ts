@@ -17,3 +17,49 @@ export function oneHandler(all: readonly Callbacks[]): object {
   ]);
   return { ...Object.fromEntries(methods), name: "greenroom", awaitHandlers: true };
 }
+
+/** Metadata of LangChain runs. */
+export type Metadata = Readonly<Record<string, unknown>>;
+
+/** Calls `note` for each chain that starts. */
+export const onChainStart =
+  (note: (metadata: Metadata, name: string | undefined, run_id: string) => void) =>
+  (
+    _chain: unknown,
+    _input: unknown,
+    run_id: string,
+    _parent?: string,
+    _tags?: unknown,
+    metadata: Metadata = {},
+    _type?: unknown,
+    name?: string,
+  ): void =>
+    note(metadata, name, run_id);
+
+/** The parent runs of LangChain events, which name only their own run. */
+export interface RunParents {
+  readonly callbacks: Callbacks;
+  /** The runs that contain the run of this event, outermost first. */
+  of(event: { readonly event: string; readonly run_id: string }): readonly string[];
+}
+
+export function runParents(): RunParents {
+  const parents = new Map<string, readonly string[]>();
+  const note = (_what: unknown, _input: unknown, run_id: string, parent?: string): void => {
+    parents.set(run_id, parent === undefined ? [] : [...(parents.get(parent) ?? []), parent]);
+  };
+  return {
+    callbacks: {
+      handleChainStart: note,
+      handleChatModelStart: note,
+      handleLLMStart: note,
+      handleRetrieverStart: note,
+      handleToolStart: note,
+    },
+    of({ event, run_id }) {
+      const found = parents.get(run_id) ?? [];
+      if (event.endsWith("_end")) parents.delete(run_id);
+      return found;
+    },
+  };
+}

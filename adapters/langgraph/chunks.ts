@@ -1,6 +1,6 @@
 /** The chunks that LangGraph streams, and the graph that each comes from. */
 import type { StreamMode } from "../../lib/executor/contract.ts";
-import type { Callbacks } from "./callbacks.ts";
+import type { Callbacks, Metadata } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
 
 /** One chunk of a LangGraph stream. */
@@ -9,8 +9,6 @@ export interface Chunk {
   readonly mode: StreamMode;
   readonly payload: unknown;
 }
-
-type Metadata = Readonly<Record<string, unknown>>;
 
 /** Reads the chunks of one attempt. */
 export class Chunks {

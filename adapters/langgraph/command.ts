@@ -5,7 +5,7 @@
  */
 import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Graph } from "./graph.ts";
+import { copyWith, type Graph } from "./graph.ts";
 import { TASKS } from "./saver.ts";
 
 type Pair = readonly [channel: string, value: unknown];
@@ -56,8 +56,7 @@ export function withCommand(graph: Graph, command: Command): { readonly graph: G
     if (valid === input) input.update = [...pairsOf(input.update), ...packets];
     return valid;
   };
-  const taking = Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, { _validateInput });
-  return { graph: taking, input };
+  return { graph: copyWith(graph, { _validateInput }), input };
 }
 
 /** A `Send` in LangGraph's stored form. */

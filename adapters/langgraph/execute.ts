@@ -1,22 +1,21 @@
 /** One attempt of a run on a compiled graph. */
-import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor/contract.ts";
+import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
-import { type Callbacks, oneHandler } from "./callbacks.ts";
+import { type Callbacks, oneHandler, runParents } from "./callbacks.ts";
 import { Chunks, isInterrupt } from "./chunks.ts";
 import { withCommand } from "./command.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
-import { type Graph, type GraphConfig, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
+import { type Graph, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { isMessage } from "./json.ts";
 import { NodeTracker } from "./node-tracker.ts";
-import { runParents } from "./parents.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
 import { JobStore } from "./store.ts";
-import { aboutWire, toWire } from "./wire.ts";
+import { aboutWire, type GraphConfig, toWire } from "./wire.ts";
 
 /** The graphs and the serializer of an executor. */
 export interface Host {
@@ -303,8 +302,6 @@ interface LangChainEvent {
 function rootChunk(event: LangChainEvent, run_id: string): unknown {
   return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
 }
-
-type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
 async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
   saver.ended = true;

@@ -4,6 +4,7 @@ import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { JobStore } from "./store.ts";
 import type { Transformer } from "./transformers.ts";
+import type { GraphConfig } from "./wire.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {
@@ -63,10 +64,6 @@ export interface SnapshotTask {
   readonly interrupts?: readonly unknown[];
   readonly state?: Snapshot | GraphConfig;
   readonly result?: unknown;
-}
-
-export interface GraphConfig {
-  readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
 /** A node of a compiled graph; `bound` is what it runs. */
@@ -144,11 +141,10 @@ export function refuseUnknownNodes(graph: Graph, goto: readonly (string | Send)[
   }
 }
 
-/**
- * The graph with this saver, and with this store unless it was compiled with one, which may have data that the graph needs. Does
- * not change the host's object, because other runs may use it.
- */
-export function withSaver(graph: Graph, checkpointer: Saver, store?: JobStore): Graph {
-  const added = store && !graph.store ? { checkpointer, store } : { checkpointer };
-  return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, added);
-}
+/** A copy of the graph with other members. The host's object does not change, because other runs may use it. */
+export const copyWith = (graph: Graph, members: object): Graph =>
+  Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, members);
+
+/** The graph with this saver, and with this store unless it was compiled with one, which may have data that the graph needs. */
+export const withSaver = (graph: Graph, checkpointer: Saver, store?: JobStore): Graph =>
+  copyWith(graph, store && !graph.store ? { checkpointer, store } : { checkpointer });

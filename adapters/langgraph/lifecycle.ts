@@ -2,8 +2,9 @@
  * Mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this. Starts and ends come from the
  * chunks of mode `tasks`, subgraphs included; outcomes of tasks come from callbacks.
  */
-import type { Callbacks } from "./callbacks.ts";
+import { type Callbacks, onChainStart } from "./callbacks.ts";
 import type { Chunk } from "./chunks.ts";
+import { messageOf } from "./wire.ts";
 
 /** One event of a subgraph: its start, or its outcome. */
 export interface LifecycleData {
@@ -30,8 +31,6 @@ interface Task {
   readonly call: string | undefined;
 }
 
-type Metadata = Readonly<Record<string, unknown>>;
-
 export class Lifecycle {
   private readonly known = new Set<string>();
   /** Active subgraphs in the order of their start: inner ones come later. */
@@ -42,22 +41,13 @@ export class Lifecycle {
   private readonly outcomes = new Map<string, string | null>();
 
   readonly callbacks: Callbacks = {
-    handleChainStart: (
-      _chain: unknown,
-      _input: unknown,
-      run_id: string,
-      _parent?: string,
-      _tags?: unknown,
-      metadata: Metadata = {},
-      _type?: unknown,
-      name?: string,
-    ): void => {
+    handleChainStart: onChainStart((metadata, name, run_id) => {
       // Only the callback run of the task itself has the name of its node.
       if (name === undefined || name !== metadata.langgraph_node) return;
       const key = String(metadata.langgraph_checkpoint_ns);
       this.runs.set(run_id, key);
       this.outcomes.delete(key);
-    },
+    }),
     handleChainEnd: (_output: unknown, run_id: string): void => this.ended(run_id, null),
     handleChainError: (error: unknown, run_id: string): void => this.ended(run_id, messageOf(error)),
   };
@@ -163,8 +153,6 @@ export class Lifecycle {
 function namesOf(namespace: readonly string[], id: string, name: string): readonly [string, string] {
   return [[...namespace, `${name}:${id}`].join("|"), [...namespace, name].join("|")];
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** A node that runs one tool call gets it beside the state, or as the only item of a list. */
 function toolCallOf(input: unknown): string | undefined {

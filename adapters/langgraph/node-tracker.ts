@@ -1,5 +1,5 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
-import { type Graph, isCompiled, type Node } from "./graph.ts";
+import { copyWith, type Graph, isCompiled, type Node } from "./graph.ts";
 import { bypassQueue } from "./store.ts";
 
 interface Runnable {
@@ -23,9 +23,7 @@ export class NodeTracker {
   /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
   graph(graph: Graph): Graph {
     const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, this.node(node)]);
-    return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, {
-      nodes: Object.fromEntries(nodes) as Graph["nodes"],
-    });
+    return copyWith(graph, { nodes: Object.fromEntries(nodes) });
   }
 
   /** Resolves when no node is active. */

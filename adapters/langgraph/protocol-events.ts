@@ -1,20 +1,18 @@
 /** Makes the events of the thread event protocol from what LangGraph streams. */
 import { ContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
-import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
+import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Callbacks } from "./callbacks.ts";
+import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
 import type { Graph } from "./graph.ts";
 import type { Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
 import { type CheckpointTuple, INTERRUPT, place } from "./saver.ts";
-import { Transformers } from "./transformers.ts";
-import { messageWire, toWire } from "./wire.ts";
+import { type ProtocolEvent, Transformers } from "./transformers.ts";
+import { messageOf, messageWire, toWire } from "./wire.ts";
 
-type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
 type Namespace = readonly string[];
-type Metadata = Readonly<Record<string, unknown>>;
 
 /** LangGraph's note of the checkpoint of the state that follows it. */
 interface CheckpointNote {
@@ -95,8 +93,7 @@ export class ProtocolEvents {
     const dropped =
       this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.values([], () => values)] : [];
     const kept = isObject(values) ? values.messages : undefined;
-    const text = error instanceof Error ? error.message : String(error);
-    const messages = [...this.blocks.finish(kept), ...this.blocks.close([], text)].map(messageEvent);
+    const messages = [...this.blocks.finish(kept), ...this.blocks.close([], messageOf(error))].map(messageEvent);
     return [...dropped, ...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
@@ -206,21 +203,12 @@ class Agents {
   private readonly names = new Map<string, string>();
 
   readonly callbacks: Callbacks = {
-    handleChainStart: (
-      _chain: unknown,
-      _input: unknown,
-      _run_id: string,
-      _parent?: string,
-      _tags?: unknown,
-      metadata: Metadata = {},
-      _type?: unknown,
-      name?: string,
-    ): void => {
+    handleChainStart: onChainStart((metadata, name) => {
       const { langgraph_checkpoint_ns: ns, langgraph_node, lc_agent_name: agent } = metadata;
       if (typeof ns !== "string") return;
       if (!this.outer.has(ns) && name === langgraph_node) this.outer.set(ns, agent);
       else if (typeof agent === "string" && agent !== this.outer.get(ns)) this.names.set(ns, agent);
-    },
+    }),
   };
 
   of(namespace: Namespace): string | undefined {

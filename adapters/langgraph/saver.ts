@@ -11,11 +11,7 @@ import type {
   StoredWrite,
 } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { aboutWire } from "./wire.ts";
-
-export interface SaverConfig {
-  readonly configurable?: Readonly<Record<string, unknown>>;
-}
+import { aboutWire, type GraphConfig } from "./wire.ts";
 
 export type Version = number | string;
 
@@ -29,16 +25,16 @@ export interface Checkpoint {
 export type TaskWrite = readonly [task_id: string, channel: string, value: unknown];
 
 export interface CheckpointTuple {
-  readonly config: SaverConfig;
+  readonly config: GraphConfig;
   readonly checkpoint: Checkpoint;
   readonly metadata: JsonObject;
-  readonly parentConfig?: SaverConfig;
+  readonly parentConfig?: GraphConfig;
   readonly pendingWrites: readonly TaskWrite[];
 }
 
 export interface ListOptions {
   readonly limit?: number;
-  readonly before?: SaverConfig;
+  readonly before?: GraphConfig;
   readonly filter?: JsonObject;
 }
 
@@ -110,11 +106,11 @@ export class Saver {
     return "[greenroom]";
   }
 
-  async get(config: SaverConfig): Promise<Checkpoint | undefined> {
+  async get(config: GraphConfig): Promise<Checkpoint | undefined> {
     return (await this.getTuple(config))?.checkpoint;
   }
 
-  async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
+  async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
     const { thread_id, ns, checkpoint_id } = place(config);
     const handle = thread_id === undefined ? null : this.threads.get(thread_id);
     if (!handle || thread_id === undefined) return undefined;
@@ -122,7 +118,7 @@ export class Saver {
     return stored ? await this.tuple(thread_id, stored, handle) : undefined;
   }
 
-  async *list(config: SaverConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
+  async *list(config: GraphConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
     const { thread_id, checkpoint_id } = place(config);
     const ns = config.configurable?.checkpoint_ns as string | undefined;
     const before = options.before && place(options.before).checkpoint_id;
@@ -140,11 +136,11 @@ export class Saver {
   }
 
   async put(
-    config: SaverConfig,
+    config: GraphConfig,
     checkpoint: Checkpoint,
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
-  ): Promise<SaverConfig> {
+  ): Promise<GraphConfig> {
     const { ns, checkpoint_id: parent_id, ...at } = place(config);
     const thread_id = required(at.thread_id, "thread_id");
     const { id, channel_values, channel_versions, ...rest } = checkpoint;
@@ -173,7 +169,7 @@ export class Saver {
   }
 
   async putWrites(
-    config: SaverConfig,
+    config: GraphConfig,
     writes: readonly (readonly [string, unknown])[],
     task_id: string,
     task_path = "",
@@ -206,7 +202,7 @@ export class Saver {
     config,
     channels,
   }: {
-    readonly config: SaverConfig;
+    readonly config: GraphConfig;
     readonly channels: readonly string[];
   }): Promise<Record<string, DeltaChannelHistory>> {
     const histories = new Map(channels.map((channel) => [channel, { blocks: [] as TaskWrite[][] }]));
@@ -239,7 +235,7 @@ export class Saver {
 
   private async tuple(thread_id: string, stored: StoredCheckpoint, handle: CheckpointReader): Promise<CheckpointTuple> {
     const { ns, parent_id, versions } = stored;
-    const named = (checkpoint_id: string): SaverConfig => ({
+    const named = (checkpoint_id: string): GraphConfig => ({
       configurable: { thread_id, checkpoint_ns: ns, checkpoint_id },
     });
     const rest = this.values.read(stored.payload) as { v: number };
@@ -347,7 +343,7 @@ export class JobSaver extends Saver {
     this.closed = true;
   }
 
-  override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
+  override async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = place(config);
     const root = ns === "";
     const named = root && this.ended && checkpoint_id === undefined ? this.head : null;
@@ -364,17 +360,17 @@ export class JobSaver extends Saver {
   }
 
   override async put(
-    config: SaverConfig,
+    config: GraphConfig,
     checkpoint: Checkpoint,
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
-  ): Promise<SaverConfig> {
+  ): Promise<GraphConfig> {
     if (place(config).ns === "" && !this.stopped) this.head = checkpoint.id;
     return (await this.guarded(() => super.put(config, checkpoint, metadata, newVersions))) ?? config;
   }
 
   override async putWrites(
-    config: SaverConfig,
+    config: GraphConfig,
     writes: readonly (readonly [string, unknown])[],
     task_id: string,
     task_path?: string,
@@ -433,7 +429,7 @@ export interface Place {
 }
 
 /** The checkpoint of a config. */
-export function place(config: SaverConfig): Place {
+export function place(config: GraphConfig): Place {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
     thread_id: thread_id === undefined || thread_id === null ? undefined : String(thread_id),

@@ -2,9 +2,8 @@
 import type { GraphSchemas } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
+import type { Load } from "./version.ts";
 import { aboutWire, toWire } from "./wire.ts";
-
-type Load = (specifier: string) => Promise<unknown>;
 
 /** Channels by name, from an Annotation or a plain state. */
 type Channels = Readonly<Record<string, unknown>>;

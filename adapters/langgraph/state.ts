@@ -13,6 +13,7 @@ import { onlyThread, readOnly, Saver } from "./saver.ts";
 import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { UpdateSaver, updateState } from "./update.ts";
+import type { Load } from "./version.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** The wire form of a state; null without a checkpoint. */
@@ -54,8 +55,6 @@ function errorText(error: unknown): string | null {
   const { message } = error as { message?: unknown };
   return typeof message === "string" ? message : JSON.stringify(aboutWire(error));
 }
-
-type Load = (specifier: string) => Promise<unknown>;
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
   return {

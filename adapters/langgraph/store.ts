@@ -21,27 +21,24 @@ interface Put extends Get {
   readonly index?: false | readonly string[] | null;
   readonly ttl?: number | null;
 }
-interface SearchOptions {
-  readonly filter?: Readonly<Record<string, unknown>> | null;
+interface Page {
   readonly limit?: number;
   readonly offset?: number;
+}
+interface SearchOptions extends Page {
+  readonly filter?: Readonly<Record<string, unknown>> | null;
   readonly query?: string | null;
 }
 interface Search extends SearchOptions {
   readonly namespacePrefix: readonly string[];
 }
-interface ListOptions {
-  readonly prefix?: readonly string[];
-  readonly suffix?: readonly string[];
-  readonly maxDepth?: number;
-  readonly limit?: number;
-  readonly offset?: number;
-}
-interface List {
+interface List extends Page {
   readonly matchConditions?: readonly { readonly matchType: string; readonly path: readonly string[] }[];
   readonly maxDepth?: number;
-  readonly limit?: number;
-  readonly offset?: number;
+}
+interface ListOptions extends Omit<List, "matchConditions"> {
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
 }
 export type Operation = Get | Put | Search | List;
 
@@ -137,7 +134,7 @@ export function bypassQueue(queue: unknown): void {
 async function paged<Row>(
   limit: number,
   offset: number,
-  read: (page: { readonly limit: number; readonly offset: number }) => Promise<readonly Row[]>,
+  read: (page: Required<Page>) => Promise<readonly Row[]>,
 ): Promise<Row[]> {
   const rows: Row[] = [];
   while (rows.length < limit) {

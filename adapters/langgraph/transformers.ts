@@ -3,7 +3,7 @@ import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { toWire } from "./wire.ts";
 
-type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
+export type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
 
 /** An event as LangGraph gives it to transformers: with the graph's own values, not with JSON. */
 interface GraphEvent {

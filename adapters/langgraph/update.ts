@@ -11,7 +11,8 @@ import {
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
 import { type Graph, refuseUnknownNodes } from "./graph.ts";
-import { type Checkpoint, place, required, Saver, type SaverConfig, type SaverOptions, type Version } from "./saver.ts";
+import { type Checkpoint, place, required, Saver, type SaverOptions, type Version } from "./saver.ts";
+import { type GraphConfig, messageOf } from "./wire.ts";
 
 /** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
 export async function updateState(
@@ -26,8 +27,7 @@ export async function updateState(
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw new StateRefused(`The graph refuses the state: ${message}`, { cause: error });
+    throw new StateRefused(`The graph refuses the state: ${messageOf(error)}`, { cause: error });
   }
 }
 
@@ -62,11 +62,11 @@ export class UpdateSaver extends Saver {
   }
 
   override async put(
-    config: SaverConfig,
+    config: GraphConfig,
     checkpoint: Checkpoint,
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
-  ): Promise<SaverConfig> {
+  ): Promise<GraphConfig> {
     const { ns, checkpoint_id, ...at } = place(config);
     const handle = this.handle(required(at.thread_id, "thread_id"));
     const newest = (await handle.get({ ns }))?.checkpoint_id ?? null;

@@ -1,7 +1,8 @@
 /** The LangGraph version of the graphs. LangGraph has it only in its package.json. */
 import type { Graph } from "./graph.ts";
 
-type Load = (specifier: string) => Promise<unknown>;
+/** Imports a module of the LangChain packages that the graphs use. */
+export type Load = (specifier: string) => Promise<unknown>;
 type Class = abstract new (...args: never) => unknown;
 
 /** Undefined if it is unknown: the package cannot be read, or the graphs use another copy than the one found here. */

@@ -69,6 +69,9 @@ export function aboutWire(value: unknown): Json {
   return toJson(value, lenient) ?? null;
 }
 
+/** The message of what a graph or LangGraph has thrown. */
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
 /** A message or chunk of mode `messages`. The type tells which it is. */
 export function messageWire(message: Message): JsonObject {
   const flat = toWire(message) as JsonObject;
@@ -77,12 +80,13 @@ export function messageWire(message: Message): JsonObject {
   return { ...flat, type: name };
 }
 
-interface Configured {
+/** A LangGraph config, reduced to what this adapter uses. */
+export interface GraphConfig {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
 /** The checkpoint of a LangGraph config; null if it has none. */
-export function wireCheckpoint(config: Configured | undefined): WireCheckpoint | null {
+export function wireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
   const map = aboutWire(checkpoint_map);
@@ -96,7 +100,7 @@ export function wireCheckpoint(config: Configured | undefined): WireCheckpoint |
 
 /** The namespace of a subgraph, as a task names it before its checkpoint is known. */
 export function taskCheckpoint(state: unknown): Json {
-  const { configurable } = (state ?? {}) as Configured;
+  const { configurable } = (state ?? {}) as GraphConfig;
   if (!configurable) return null;
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = configurable;
   return aboutWire({
@@ -108,8 +112,8 @@ export function taskCheckpoint(state: unknown): Json {
 }
 
 interface CheckpointChunk {
-  readonly config?: Configured & { readonly callbacks?: unknown };
-  readonly parentConfig?: Configured & { readonly callbacks?: unknown };
+  readonly config?: GraphConfig & { readonly callbacks?: unknown };
+  readonly parentConfig?: GraphConfig & { readonly callbacks?: unknown };
   readonly tasks?: readonly { readonly state?: unknown }[];
 }
 

@@ -1,10 +1,19 @@
 /** Connects to a libSQL database: checks the options, opens the clients, and explains errors of the server. */
-import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
-import { dirname } from "node:path";
 import type { Client, ResultSet, Value } from "@libsql/client";
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable, type SqlRow, type SqlValue } from "../sql/driver.ts";
-import { checkNotLost, checkWhole, FILE, hasMoved, isCut, isLocked, MOVE_LOG, unusable } from "../sqlite/file.ts";
+import {
+  checkNotLost,
+  checkWhole,
+  FILE,
+  hasMoved,
+  isCut,
+  isLocked,
+  MOVE_LOG,
+  prepareFile,
+  SAFE_SETTINGS,
+  unusable,
+} from "../sqlite/file.ts";
 import { systemTimer } from "../sqlite/writer.ts";
 
 /** The address of a libSQL database, and how to connect to it. */
@@ -121,9 +130,7 @@ export async function open(place: Place): Promise<Clients> {
     const { file, server } = place;
     if (file !== undefined && !inMemory(file)) {
       const path = pathOf(file);
-      mkdirSync(dirname(path), { recursive: true });
-      // SQLite opens a read-only file without an error.
-      if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+      prepareFile(path);
       if (server === undefined) checkNotLost(path);
     }
     if (server === undefined) {
@@ -167,16 +174,7 @@ function pathOf(url: string): string {
 export async function configure(client: Client): Promise<void> {
   const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
   if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
-  for (const sql of [
-    "pragma busy_timeout = 0",
-    "pragma synchronous = full",
-    "pragma foreign_keys = on",
-    "pragma trusted_schema = off",
-    "pragma cell_size_check = on",
-    "pragma journal_size_limit = 67108864",
-  ]) {
-    await client.execute(sql);
-  }
+  for (const sql of ["pragma busy_timeout = 0", ...SAFE_SETTINGS]) await client.execute(sql);
 }
 
 /** Refuses a truncated file. */

@@ -13,50 +13,30 @@ import { permits } from "../../lib/storage/visibility.ts";
 import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
-import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
+import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared, statement } from "./statement.ts";
+import { type Pipe, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
-type Content = {
-  graph_id: string;
-  name: string;
-  description: string | null;
-  config: string;
-  context: string;
-  metadata: string;
-};
+type Content = Pick<Tables["assistants"], keyof AssistantContent>;
 
-const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
-  db
-    .insertInto("assistants")
-    .values({
-      deployment: p.deployment,
-      assistant_id: p.assistant_id,
-      graph_id: p.graph_id,
-      name: p.name,
-      description: p.description,
-      config: p.config,
-      context: p.context,
-      metadata: p.metadata,
-      version: 1,
-      created_at: p.now,
-      updated_at: p.now,
-      // Not 1: an assistant that was deleted and created again must have another revision than the old one.
-      revision: p.now,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
+const versionColumns = sql`deployment, assistant_id, version, graph_id, name, description, config, context, metadata`;
+
+// The revision is not 1: an assistant that was deleted and created again must have another one than the old one.
+const insertAssistant = prepared<Key & Content & { now: number }>(
+  (p) =>
+    sql`insert into assistants (${versionColumns}, created_at, updated_at, revision)
+    values (${p.deployment}, ${p.assistant_id}, 1, ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context},
+      ${p.metadata}, ${p.now}, ${p.now}, ${p.now})
+    on conflict do nothing returning *`,
 );
 
 const insertFirstVersion = prepared<Key>(
   (p) =>
-    sql`insert into assistant_versions
-      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
-    select deployment, assistant_id, version, graph_id, name, description, config, context, metadata, updated_at
-    from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    sql`insert into assistant_versions (${versionColumns}, created_at)
+    select ${versionColumns}, updated_at from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
     on conflict do nothing`,
 );
 
@@ -70,8 +50,7 @@ const getAssistant = scoped<Key>(
 
 const insertNextVersion = prepared<Key & Content & { seen_revision: number; now: number }>(
   (p) =>
-    sql`insert into assistant_versions
-      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
+    sql`insert into assistant_versions (${versionColumns}, created_at)
     select a.deployment, a.assistant_id,
       (select max(v.version) + 1 from assistant_versions v
         where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
@@ -81,34 +60,21 @@ const insertNextVersion = prepared<Key & Content & { seen_revision: number; now:
 );
 
 /** Makes `version` the active one; null: the newest. The arguments contain the content of that version. */
-const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
-  db
-    .updateTable("assistants")
-    .set({
-      graph_id: p.graph_id,
-      name: p.name,
-      description: p.description,
-      config: p.config,
-      context: p.context,
-      metadata: p.metadata,
-      updated_at: p.now,
-      version: sql<number>`coalesce(${p.version}, (select max(v.version) from assistant_versions v
-        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id))`,
-      revision: sql<number>`revision + 1`,
-    })
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id)
-    .where("revision", "=", p.seen_revision)
-    .returningAll(),
+const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>(
+  (p) =>
+    sql`update assistants set graph_id = ${p.graph_id}, name = ${p.name}, description = ${p.description},
+      config = ${p.config}, context = ${p.context}, metadata = ${p.metadata}, updated_at = ${p.now},
+      version = coalesce(${p.version}, (select max(v.version) from assistant_versions v
+        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id)),
+      revision = revision + 1
+    where deployment = ${p.deployment} and assistant_id = ${p.assistant_id} and revision = ${p.seen_revision}
+    returning *`,
 );
 
-const getVersion = prepared<Key & { version: number }>((p) =>
-  db
-    .selectFrom("assistant_versions")
-    .selectAll()
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id)
-    .where("version", "=", p.version),
+const getVersion = prepared<Key & { version: number }>(
+  (p) =>
+    sql`select * from assistant_versions where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    and version = ${p.version}`,
 );
 
 const deleteAssistant = scoped<Key>(
@@ -117,18 +83,10 @@ const deleteAssistant = scoped<Key>(
     ${andPermitted(itsMetadata, bound)} returning assistant_id`,
 );
 
-const deleteLabels = prepared<Key>(
-  (p) =>
-    sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
-    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`,
-);
-
 /** The verbs on assistants and their versions. */
 export function assistantVerbs(driver: Pipe): AssistantStorage {
-  const get = async (scope: Scope, assistant_id: string): Promise<AssistantRow | null> => {
-    const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }, scope.filter));
-    return row ? toAssistant(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
+    readOne(driver, getAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {
     async createAssistant({ deployment }, assistant: NewAssistant, now) {
       const { assistant_id } = assistant;
@@ -194,7 +152,7 @@ export function assistantVerbs(driver: Pipe): AssistantStorage {
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([
         deleteAssistant({ deployment, assistant_id }, filter),
-        deleteLabels({ deployment, assistant_id }),
+        dropLabels("assistant", deployment, assistant_id),
         ...(delete_threads ? deleteThreadsOf(deployment, assistant_id, threads?.filter) : []),
       ]);
       return deleted?.length === 1;
@@ -226,16 +184,14 @@ function sought({ deployment, filter }: Scope, { metadata, graph_id, name }: Ass
   return { kind: "assistant", deployment, metadata, filter, where };
 }
 
-function toContent(content: AssistantContent): Content {
-  return {
-    graph_id: content.graph_id,
-    name: content.name,
-    description: content.description,
-    config: JSON.stringify(content.config),
-    context: JSON.stringify(content.context),
-    metadata: JSON.stringify(content.metadata),
-  };
-}
+const toContent = ({ graph_id, name, description, config, context, metadata }: AssistantContent): Content => ({
+  graph_id,
+  name,
+  description,
+  config: JSON.stringify(config),
+  context: JSON.stringify(context),
+  metadata: JSON.stringify(metadata),
+});
 
 function toVersion(row: SqlRow): AssistantVersionRow {
   const stored = row as unknown as Tables["assistant_versions"];

@@ -78,14 +78,8 @@ function last<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Ro
 
 const noRun = sql<string>`null`;
 
-type CheckpointArgs = PayloadArgs & {
-  ns: string;
-  checkpoint_id: string;
-  parent_id: string | null;
-  metadata: string;
-  versions: string;
-  created_at: number;
-};
+type CheckpointArgs = PayloadArgs &
+  Pick<Tables["checkpoints"], "ns" | "checkpoint_id" | "parent_id" | "metadata" | "versions" | "created_at">;
 
 // Every row reads the greatest `seq` before the statement. Checkpoints and values of other runs never change: a rollback deletes
 // what this run stored, by its `run_id`.

@@ -15,38 +15,23 @@ import type {
   Scope,
   SkipReason,
 } from "../../lib/storage/mod.ts";
-import { constant, db, each, rowsOf } from "./dialect.ts";
+import { fromText, toText } from "./columns.ts";
+import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
-import { addLabels, replaceLabels } from "./labels.ts";
+import { addLabels, dropLabels, leftLabels, replaceLabels } from "./labels.ts";
 import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
-type Content = {
-  on_run_completed: string | null;
-  schedule: string;
-  timezone: string | null;
-  end_time: number | null;
-  enabled: number;
-  next_run_date: number | null;
-  payload: string;
-  metadata: string;
-};
+type Row = Tables["crons"];
+type Content = Pick<Row, keyof CronContent>;
+type Origin = Pick<Row, "assistant_id" | "thread_id" | "user_id" | "auth_user">;
 
-const insertCron = prepared<
-  Key &
-    Content & {
-      assistant_id: string;
-      thread_id: string | null;
-      user_id: string | null;
-      auth_user: string | null;
-      now: number;
-    }
->(
+const insertCron = prepared<Key & Content & Origin & { now: number }>(
   (p) =>
     sql`insert into crons (deployment, cron_id, assistant_id, thread_id, on_run_completed, schedule, timezone, end_time,
       enabled, next_run_date, payload, metadata, user_id, auth_user, failures, created_at, updated_at, revision)
@@ -59,13 +44,9 @@ const insertCron = prepared<
     returning *`,
 );
 
-const isThread = prepared<{ deployment: string; thread_id: string }>((p) =>
-  db
-    .selectFrom("threads")
-    .select("thread_id")
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .where("hidden", "=", 0),
+const isThread = prepared<{ deployment: string; thread_id: string }>(
+  (p) =>
+    sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0`,
 );
 
 const metadata = sql`crons.metadata`;
@@ -92,12 +73,6 @@ const deleteCron = scoped<Key>(
   (p, bound) =>
     sql`delete from crons where deployment = ${p.deployment}
     and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`,
-);
-
-const dropLabels = prepared<Key>(
-  (p) =>
-    sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id = ${p.cron_id}
-    and not exists (select 1 from crons where deployment = ${p.deployment} and cron_id = ${p.cron_id})`,
 );
 
 const dueCrons = prepared<{ deployment: string; now: number; limit: number }>(
@@ -169,17 +144,15 @@ const sweepFirings = prepared<{ deployment: string; before: number; limit: numbe
     returning cron_id`,
 );
 
-const leftLabels = prepared<{ deployment: string; limit: number }>(
+const deletedCrons = prepared<{ deployment: string; limit: number }>(
   (p) =>
-    sql`select distinct row_id from labels where deployment = ${constant(p.deployment)} and kind = 'cron'
-    and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
+    sql`select distinct row_id from ${leftLabels("cron")} and deployment = ${constant(p.deployment)}
     limit ${constant(p.limit)}`,
 );
 
 const dropLeft = prepared<{ deployment: string; cron_ids: string }>(
   (p) =>
-    sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id in ${each(p.cron_ids)}
-    and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
+    sql`delete from ${leftLabels("cron")} and deployment = ${p.deployment} and row_id in ${each(p.cron_ids)}
     returning row_id`,
 );
 
@@ -241,16 +214,13 @@ function firing(driver: Pipe): CronStorage["fireCron"] {
 }
 
 export function cronVerbs(driver: Pipe): CronStorage {
-  const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
-    const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
-    return row ? toCron(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
+    readOne(driver, getCron({ deployment, cron_id }, filter), toCron);
 
   return {
     async createCron({ deployment }, cron, now) {
       const { cron_id, assistant_id, thread_id, user_id } = cron;
-      const auth_user = cron.auth_user ? JSON.stringify(cron.auth_user) : null;
-      const columns = { assistant_id, thread_id, user_id, auth_user, ...toContent(cron) };
+      const columns = { assistant_id, thread_id, user_id, auth_user: toText(cron.auth_user), ...toContent(cron) };
       const [inserted] = await driver.batch([
         insertCron({ deployment, cron_id, ...columns, now }),
         ...addLabels("cron", deployment, cron_id, cron.metadata),
@@ -288,23 +258,17 @@ export function cronVerbs(driver: Pipe): CronStorage {
     async deleteCron({ deployment, filter }, cron_id) {
       const [deleted] = await driver.batch([
         deleteCron({ deployment, cron_id }, filter),
-        dropLabels({ deployment, cron_id }),
+        dropLabels("cron", deployment, cron_id),
       ]);
       return deleted?.length === 1;
     },
 
-    async dueCrons({ deployment }, now, limit) {
-      return (await driver.read(dueCrons({ deployment, now, limit }))).map(toCron);
-    },
+    dueCrons: ({ deployment }, now, limit) => readAll(driver, dueCrons({ deployment, now, limit }), toCron),
 
-    async nextCronAt({ deployment }) {
-      const [row] = await driver.read(nextCronAt({ deployment }));
-      return row ? (row.next_run_date as number) : null;
-    },
+    nextCronAt: ({ deployment }) => readOne(driver, nextCronAt({ deployment }), (row) => row.next_run_date as number),
 
-    async failingCrons({ deployment }, failures, limit) {
-      return (await driver.read(failingCrons({ deployment, failures, limit }))).map(toCron);
-    },
+    failingCrons: ({ deployment }, failures, limit) =>
+      readAll(driver, failingCrons({ deployment, failures, limit }), toCron),
 
     fireCron: firing(driver),
 
@@ -315,14 +279,11 @@ export function cronVerbs(driver: Pipe): CronStorage {
       );
     },
 
-    async listCronFirings({ deployment }, cron_id, page) {
-      return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(
-        toFiring,
-      );
-    },
+    listCronFirings: ({ deployment }, cron_id, { limit, offset }) =>
+      readAll(driver, listFirings({ deployment, cron_id, limit, offset }), toFiring),
 
     async sweepCrons({ deployment }, before, limit) {
-      const left = await driver.read(leftLabels({ deployment, limit }));
+      const left = await driver.read(deletedCrons({ deployment, limit }));
       const cron_ids = JSON.stringify(left.map(({ row_id }) => row_id));
       const swept = await driver.batch([
         sweepFirings({ deployment, before, limit }),
@@ -358,25 +319,14 @@ function toContent(cron: CronContent): Content {
 }
 
 function toCron(row: SqlRow): CronRow {
-  const stored = row as unknown as Tables["crons"];
+  const { deployment: _, ...stored } = row as unknown as Row;
   return {
-    cron_id: stored.cron_id,
-    assistant_id: stored.assistant_id,
-    thread_id: stored.thread_id,
+    ...stored,
     on_run_completed: stored.on_run_completed as OnRunCompleted | null,
-    schedule: stored.schedule,
-    timezone: stored.timezone,
-    end_time: stored.end_time,
     enabled: stored.enabled === 1,
-    next_run_date: stored.next_run_date,
     payload: JSON.parse(stored.payload) as JsonObject,
     metadata: JSON.parse(stored.metadata) as JsonObject,
-    user_id: stored.user_id,
-    auth_user: stored.auth_user === null ? null : (JSON.parse(stored.auth_user) as JsonObject),
-    failures: stored.failures,
-    created_at: stored.created_at,
-    updated_at: stored.updated_at,
-    revision: stored.revision,
+    auth_user: fromText<JsonObject>(stored.auth_user),
   };
 }
 

@@ -12,11 +12,12 @@ import type {
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
+import { fromText } from "./columns.ts";
 import { constant } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 /** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
 export type DeliveredEnd = {
@@ -82,17 +83,8 @@ const takeDue = prepared<Claim>(
     ) returning *`,
 );
 
-type Attempt = {
-  delivery_id: string;
-  number: number;
-  at: number;
-  /** HTTP status of the response. Not named `status`: that column of other tables is text. */
-  http_status: number | null;
-  error: string | null;
-  duration_ms: number;
-  address: string | null;
-  answer: string | null;
-};
+/** `http_status`: of the response. Not named `status`: that column of other tables is text. */
+type Attempt = Omit<Tables["delivery_attempts"], "status"> & { http_status: number | null };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
 // The prefix `worker ` marks claims of the process with the worker lock: the next holder knows that this process is dead. Claims of
@@ -198,23 +190,15 @@ export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliverySt
       return released?.length === 1;
     },
 
-    async nextDelivery({ deployment }) {
-      const [first] = await driver.read(firstDue({ deployment }));
-      return first ? (first.due_at as number) : null;
-    },
+    nextDelivery: ({ deployment }) => readOne(driver, firstDue({ deployment }), (row) => row.due_at as number),
 
-    async getDelivery({ deployment, filter }, delivery_id) {
-      const [row] = await driver.read(getDelivery({ deployment, delivery_id }, filter));
-      return row ? toDelivery(row) : null;
-    },
+    getDelivery: ({ deployment, filter }, delivery_id) =>
+      readOne(driver, getDelivery({ deployment, delivery_id }, filter), toDelivery),
 
-    async listDeliveries(scope, query) {
-      return (await driver.read(listed(scope, query))).map(toDelivery);
-    },
+    listDeliveries: (scope, query) => readAll(driver, listed(scope, query), toDelivery),
 
-    async listAttempts({ deployment, filter }, delivery_id) {
-      return (await driver.read(listAttempts({ deployment, delivery_id }, filter))).map(toAttempt);
-    },
+    listAttempts: ({ deployment, filter }, delivery_id) =>
+      readAll(driver, listAttempts({ deployment, delivery_id }, filter), toAttempt),
 
     async redeliver({ deployment, filter }, delivery_id, now) {
       const restarting = restart({ deployment, delivery_id, now }, filter);
@@ -250,7 +234,7 @@ function toDelivery(row: SqlRow): DeliveryRow {
       created_at: stored.run_created_at,
       started_at: stored.started_at,
       ended_at: stored.ended_at,
-      error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
+      error: fromText<JsonObject>(stored.error),
       values: stored.state_values,
       values_omitted: stored.values_omitted === 1,
       ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Verbs = Pick<
   IdentityStore,
@@ -79,10 +79,7 @@ export function deploymentVerbs(driver: Pipe): Verbs {
       return row ? { kind: "made", row: toDeployment(row) } : { kind: "parent_not_found" };
     },
 
-    async getDeployment(name) {
-      const [row] = await driver.read(getDeployment({ name }));
-      return row ? toDeployment(row) : null;
-    },
+    getDeployment: (name) => readOne(driver, getDeployment({ name }), toDeployment),
 
     async updateDeployment(name, { owner_user_id, shared }) {
       const [updated, [row] = []] = await driver.batch([
@@ -98,9 +95,7 @@ export function deploymentVerbs(driver: Pipe): Verbs {
       return updated?.length && row ? toDeployment(row) : null;
     },
 
-    async listDeployments(organization_id) {
-      return (await driver.read(listDeployments({ organization_id }))).map(toDeployment);
-    },
+    listDeployments: (organization_id) => readAll(driver, listDeployments({ organization_id }), toDeployment),
   };
 }
 

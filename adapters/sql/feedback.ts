@@ -10,11 +10,12 @@ import type {
   FeedbackTokenRow,
   Scope,
 } from "../../lib/storage/mod.ts";
+import { fromText, namesOf, toText, valuesOf } from "./columns.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { ofKey, type Pipe, prepared, type Statement, statement } from "./statement.ts";
+import { ofKey, type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -24,15 +25,12 @@ type Filled = Readonly<Record<string, SqlValue>>;
  * Creates the tokens of a run in the batch that creates the run; no effect if the run was not created. `tokens` is a JSON list of
  * [feedback key, token id]. The tokens do not expire before `expireTokens` sets their expiry.
  */
-export const mintTokens: (args: {
-  deployment: string;
-  run_id: string;
-  tokens: string;
-  life_ms: number;
-  workspace_id: string;
-  project_id: string;
-  now: number;
-}) => Statement = prepared(
+export const mintTokens: (
+  args: Pick<Tokens, "deployment" | "run_id" | "workspace_id" | "project_id" | "life_ms"> & {
+    tokens: string;
+    now: number;
+  },
+) => Statement = prepared(
   (p) =>
     sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
@@ -74,8 +72,8 @@ const TOKEN_COLUMNS = Object.keys(TOKEN) as readonly (keyof typeof TOKEN)[];
 /** All tokens, or none if one of the runs does not exist. */
 const insertTokens = scoped<{ deployment: string; rows: string; run_ids: string }>(
   (p, bound) =>
-    sql`insert into feedback_tokens (deployment, submissions, ${sql.join(TOKEN_COLUMNS.map((name) => sql.ref(name)))})
-    select ${p.deployment}, 0, ${sql.join(TOKEN_COLUMNS.map((name) => sql.ref(`t.${name}`)))}
+    sql`insert into feedback_tokens (deployment, submissions, ${namesOf(TOKEN_COLUMNS)})
+    select ${p.deployment}, 0, ${namesOf(TOKEN_COLUMNS, "t")}
     from ${rowsOf(p.rows, TOKEN)} t where ${allThere(p.run_ids, p.deployment, bound)} returning token_id`,
 );
 
@@ -85,8 +83,8 @@ const allThere = (run_ids: string, deployment: string, bound: Bound): RawBuilder
     : sql`not exists (select 1 from ${each(run_ids)} asked
         where not (true${andOfRunPermitted(sql`asked.value`, deployment, bound)}))`;
 
-const getToken = prepared<{ token_id: string }>((p) =>
-  db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
+const getToken = prepared<{ token_id: string }>(
+  (p) => sql`select * from feedback_tokens where token_id = ${p.token_id}`,
 );
 
 type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset: number; deployment: string };
@@ -104,19 +102,13 @@ const RECORD = [
   ...["source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra"],
 ] as readonly (keyof Stored)[];
 
-type Stored = { [Column in keyof Tables["feedback"]]: Tables["feedback"][Column] };
+type Stored = Tables["feedback"];
 
-/** The columns of a record, with their values. */
-const columnsOf = (p: Stored): readonly [columns: RawBuilder<unknown>, values: RawBuilder<unknown>] => {
-  const names = RECORD.map((name) => sql.ref(name));
-  return [sql.join(names), sql.join(RECORD.map((name) => p[name]))];
-};
-
-const insertFeedback = scoped<Stored & { deployment: string }>((p, bound) => {
-  const [columns, values] = columnsOf(p);
-  return sql`insert into feedback (${columns}) select ${values} where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}
-    on conflict do nothing returning id`;
-});
+const insertFeedback = scoped<Stored & { deployment: string }>(
+  (p, bound) =>
+    sql`insert into feedback (${namesOf(RECORD)}) select ${valuesOf(RECORD, p)} where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}
+    on conflict do nothing returning id`,
+);
 
 /** One row if the run of a record exists. */
 const runThere = scoped<{ run_id: string | null; deployment: string }>(
@@ -139,15 +131,15 @@ const deleteFeedback = scoped<{ workspace_ids: string; id: string; deployment: s
 
 type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
 
-const insertSubmitted = prepared<Submission & Stored & { limit: number; now: number }>((p) => {
-  const [columns, values] = columnsOf(p);
-  return sql`insert into feedback (${columns}) select ${values}
+const insertSubmitted = prepared<Submission & Stored & { limit: number; now: number }>(
+  (p) =>
+    sql`insert into feedback (${namesOf(RECORD)}) select ${valuesOf(RECORD, p)}
     from feedback_tokens t where t.token_id = ${constant(p.token_id)}
       and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
       and not exists (select 1 from idempotency_keys k where k.deployment = ${constant(p.deployment)}
         and k.route = ${constant(p.route)} and k.key = ${constant(p.idempotency_key)})
-    returning id`;
-});
+    returning id`,
+);
 
 const countSubmission = prepared<{ token_id: string; id: string }>(
   (p) =>
@@ -187,14 +179,11 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
       return made?.length === tokens.length;
     },
 
-    async getFeedbackToken(token_id) {
-      const [row] = await driver.read(getToken({ token_id }));
-      return row ? toToken(row) : null;
-    },
+    getFeedbackToken: (token_id) => readOne(driver, getToken({ token_id }), toToken),
 
-    async listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
+    listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
       const args = { ...query, workspace_ids: JSON.stringify(workspace_ids), deployment: scope.deployment };
-      return (await driver.read(listTokens(args, scope.filter))).map(toToken);
+      return readAll(driver, listTokens(args, scope.filter), toToken);
     },
 
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
@@ -261,14 +250,14 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
       return deleted?.length === 1;
     },
 
-    async listFeedback({ limit, offset, ...query }) {
+    listFeedback({ limit, offset, ...query }) {
       const select = candidates(query)
         .selectAll()
         .orderBy("created_at", "desc")
         .orderBy("id")
         .limit(limit)
         .offset(offset);
-      return (await driver.read(statement(select))).map(toFeedback);
+      return readAll(driver, statement(select), toFeedback);
     },
 
     async feedbackStats(query) {
@@ -325,9 +314,6 @@ export function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "fe
   return select;
 }
 
-const toText = (value: unknown): string | null => (value === null ? null : JSON.stringify(value));
-const fromText = (text: string | null): Json => (text === null ? null : (JSON.parse(text) as Json));
-
 function toChanges(patch: FeedbackPatch): Partial<Stored> {
   const { comment, ...json } = patch;
   const changes = Object.entries(json).filter(([, value]) => value !== undefined);
@@ -352,26 +338,19 @@ function toFeedback(row: SqlRow): FeedbackRow {
   const stored = row as unknown as Stored;
   return {
     ...stored,
-    score: fromText(stored.score) as number | boolean | null,
-    value: fromText(stored.value),
-    correction: fromText(stored.correction),
-    source_metadata: fromText(stored.source_metadata) as JsonObject | null,
-    extra: fromText(stored.extra) as JsonObject | null,
+    score: fromText<number | boolean>(stored.score),
+    value: fromText<Json>(stored.value),
+    correction: fromText<Json>(stored.correction),
+    source_metadata: fromText<JsonObject>(stored.source_metadata),
+    extra: fromText<JsonObject>(stored.extra),
   };
 }
 
+type Tokens = Tables["feedback_tokens"];
+
 export function toToken(row: SqlRow): FeedbackTokenRow {
-  const stored = row as unknown as Tables["feedback_tokens"];
-  return {
-    token_id: stored.token_id,
-    run_id: stored.run_id,
-    workspace_id: stored.workspace_id,
-    project_id: stored.project_id,
-    feedback_key: stored.feedback_key,
-    config: fromText(stored.config) as FeedbackConfig | null,
-    expires_at: stored.expires_at,
-    created_at: stored.created_at,
-  };
+  const { deployment: _, life_ms: _life, submissions: _submissions, ...stored } = row as unknown as Tokens;
+  return { ...stored, config: fromText<FeedbackConfig>(stored.config) };
 }
 
 /** Takes one row for each key and text value, and one row for the other values of each key. */

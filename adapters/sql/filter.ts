@@ -20,14 +20,12 @@ export function boundOf(filter: Filter | undefined): Bound {
   return JSON.stringify(tests);
 }
 
-/** True where the filter permits a row with this metadata (a column, or an expression of JSON text). */
-export function permitted(metadata: RawBuilder<unknown>, bound: string): RawBuilder<boolean> {
-  return passes(metadata, bound);
-}
-
-/** The same as a further condition of a statement; empty without a filter. */
+/**
+ * A further condition on rows with this metadata (a column, or an expression of JSON text): the filter permits them. Empty without
+ * a filter.
+ */
 export const andPermitted = (metadata: RawBuilder<unknown>, bound: Bound): RawBuilder<unknown> =>
-  bound === null ? sql`` : sql` and ${permitted(metadata, bound)}`;
+  bound === null ? sql`` : sql` and ${passes(metadata, bound)}`;
 
 /**
  * A further condition on rows of threads, such as runs: the filter permits their thread, also a hidden one. `rows` is the name of
@@ -37,7 +35,7 @@ export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> 
   if (bound === null) return sql``;
   const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
   return sql` and exists (select 1 from threads permitting where permitting.deployment = ${deployment}
-    and permitting.thread_id = ${thread_id} and ${permitted(sql`permitting.metadata`, bound)})`;
+    and permitting.thread_id = ${thread_id} and ${passes(sql`permitting.metadata`, bound)})`;
 }
 
 /** A further condition on rows with a run id: the run exists in the deployment, and the filter permits its thread. */

@@ -12,9 +12,10 @@ import {
   type WorkspaceRow,
 } from "../../lib/storage/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
-import { db, each } from "./dialect.ts";
+import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import type { Tables } from "./schema/mod.ts";
+import { type Pipe, prepared, readAll } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
 /** The interval between two updates of a key's last use. */
@@ -25,20 +26,7 @@ type Id = { id: string };
 // ---------------------------------------------------------------------- keys
 
 /** Inserts nothing unless everything that the key refers to exists and its short form is new. */
-const insertKey = prepared<{
-  id: string;
-  organization_id: string;
-  user_id: string | null;
-  kind: string;
-  key_hash: string;
-  short_key: string;
-  description: string | null;
-  created_at: number;
-  expires_at: number | null;
-  revoked_at: number | null;
-  last_used_at: number | null;
-  scopes: string;
-}>(
+const insertKey = prepared<Tables["api_keys"] & { scopes: string }>(
   (p) =>
     sql`insert into api_keys (id, organization_id, user_id, kind, key_hash, short_key, description, created_at,
       expires_at, revoked_at, last_used_at)
@@ -56,7 +44,7 @@ const isShortTaken = prepared<{ organization_id: string; short_key: string }>(
 );
 
 /** The grant of the key that this batch created; nothing without that key. */
-const insertGrant = prepared<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
+const insertGrant = prepared<Tables["memberships"] & { key_hash: string }>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     select id, ${p.scope_id}, ${p.permissions} from api_keys where id = ${p.subject_id} and key_hash = ${p.key_hash}
@@ -75,13 +63,8 @@ const touchKey = prepared<{ id: string; now: number; before: number }>(
     where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`,
 );
 
-const listKeys = prepared<{ organization_id: string }>((p) =>
-  db
-    .selectFrom("api_keys")
-    .selectAll()
-    .where("organization_id", "=", p.organization_id)
-    .orderBy("created_at")
-    .orderBy("id"),
+const listKeys = prepared<{ organization_id: string }>(
+  (p) => sql`select * from api_keys where organization_id = ${p.organization_id} order by created_at, id`,
 );
 
 const anyKey = prepared<Record<string, never>>(() => sql`select id from api_keys limit 1`);
@@ -107,16 +90,9 @@ const findKey = prepared<{ key_hash: string }>(
     order by 1, 5, 2`,
 );
 
-type KeyVerbs = Pick<
-  IdentityStore,
-  "findKey" | "touchKey" | "createKey" | "revokeKey" | "listKeys" | "hasKeys" | "setMembership" | "listMemberships"
->;
-
-function keyVerbs(driver: Pipe): KeyVerbs {
+function keyVerbs(driver: Pipe) {
   return {
-    async findKey(key_hash) {
-      return toGrants(await driver.read(findKey({ key_hash })));
-    },
+    findKey: async (key_hash) => toGrants(await driver.read(findKey({ key_hash }))),
 
     async touchKey(id, now) {
       await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })], []);
@@ -139,13 +115,9 @@ function keyVerbs(driver: Pipe): KeyVerbs {
       return revoked?.[0] ? toKey(revoked[0]) : null;
     },
 
-    async listKeys(organization_id) {
-      return (await driver.read(listKeys({ organization_id }))).map(toKey);
-    },
+    listKeys: (organization_id) => readAll(driver, listKeys({ organization_id }), toKey),
 
-    async hasKeys() {
-      return (await driver.read(anyKey({}))).length > 0;
-    },
+    hasKeys: async () => (await driver.read(anyKey({}))).length > 0,
 
     async setMembership(membership) {
       const { subject_id, scope_id } = membership;
@@ -156,15 +128,14 @@ function keyVerbs(driver: Pipe): KeyVerbs {
       ]);
     },
 
-    async listMemberships(subject_id) {
-      return (await driver.read(listMemberships({ subject_id }))).map(({ subject_id, scope_id, permissions }) =>
+    listMemberships: (subject_id) =>
+      readAll(driver, listMemberships({ subject_id }), ({ subject_id, scope_id, permissions }) =>
         toMembership(subject_id, scope_id, permissions),
-      );
-    },
-  };
+      ),
+  } satisfies Partial<IdentityStore>;
 }
 
-const putMembership = prepared<{ subject_id: string; scope_id: string; permissions: string }>(
+const putMembership = prepared<Tables["memberships"]>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     values (${p.subject_id}, ${p.scope_id}, ${p.permissions})
@@ -175,8 +146,8 @@ const deleteMembership = prepared<{ subject_id: string; scope_id: string }>(
   (p) => sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`,
 );
 
-const listMemberships = prepared<{ subject_id: string }>((p) =>
-  db.selectFrom("memberships").selectAll().where("subject_id", "=", p.subject_id).orderBy("scope_id"),
+const listMemberships = prepared<{ subject_id: string }>(
+  (p) => sql`select * from memberships where subject_id = ${p.subject_id} order by scope_id`,
 );
 
 // ------------------------------------------------- workspaces and projects
@@ -221,19 +192,7 @@ const deleteProjectsOf = prepared<Id & { now: number }>(
   (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 
-type PlaceVerbs = Pick<
-  IdentityStore,
-  | "createWorkspace"
-  | "renameWorkspace"
-  | "deleteWorkspace"
-  | "listWorkspaces"
-  | "createProject"
-  | "renameProject"
-  | "deleteProject"
-  | "listProjects"
->;
-
-function placeVerbs(driver: Pipe): PlaceVerbs {
+function placeVerbs(driver: Pipe) {
   type Things = ReturnType<typeof namedThings>;
   const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
     const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
@@ -250,23 +209,19 @@ function placeVerbs(driver: Pipe): PlaceVerbs {
     renameWorkspace: (id, name) => rename(workspaces, id, name),
     async deleteWorkspace(id, now) {
       const [deleted] = await driver.batch([workspaces.delete({ id, now }), deleteProjectsOf({ id, now })]);
-      return (deleted?.[0] as unknown as WorkspaceRow | undefined) ?? null;
+      return deleted?.[0] ? asIs<WorkspaceRow>(deleted[0]) : null;
     },
-    async listWorkspaces(organization_id) {
-      const rows = await driver.read(workspaces.list({ parents: JSON.stringify([organization_id]) }));
-      return rows as readonly unknown[] as readonly WorkspaceRow[];
-    },
+    listWorkspaces: (organization_id) =>
+      readAll(driver, workspaces.list({ parents: JSON.stringify([organization_id]) }), asIs<WorkspaceRow>),
     createProject: (row) => create(projects, { ...row, parent: row.workspace_id }),
     renameProject: (id, name) => rename(projects, id, name),
     async deleteProject(id, now) {
       const [deleted] = await driver.batch([projects.delete({ id, now })]);
-      return (deleted?.[0] as unknown as ProjectRow | undefined) ?? null;
+      return deleted?.[0] ? asIs<ProjectRow>(deleted[0]) : null;
     },
-    async listProjects(workspace_ids) {
-      const rows = await driver.read(projects.list({ parents: JSON.stringify(workspace_ids) }));
-      return rows as readonly unknown[] as readonly ProjectRow[];
-    },
-  };
+    listProjects: (workspace_ids) =>
+      readAll(driver, projects.list({ parents: JSON.stringify(workspace_ids) }), asIs<ProjectRow>),
+  } satisfies Partial<IdentityStore>;
 }
 
 /** The IdentityStore on `driver`. */
@@ -299,10 +254,14 @@ function toGrants(rows: readonly SqlRow[]): KeyGrants | null {
   };
 }
 
-const toKey = (row: SqlRow): ApiKeyRow => row as unknown as ApiKeyRow;
-function toColumns(membership: MembershipRow): { subject_id: string; scope_id: string; permissions: string } {
-  return { ...membership, permissions: JSON.stringify(membership.permissions) };
-}
+/** For tables whose columns are the members of the row. */
+const asIs = <Row>(row: SqlRow): Row => row as unknown as Row;
+const toKey = asIs<ApiKeyRow>;
+
+const toColumns = (membership: MembershipRow): Tables["memberships"] => ({
+  ...membership,
+  permissions: JSON.stringify(membership.permissions),
+});
 
 /** Ignores permissions that only a later release knows. */
 function toMembership(subject_id: unknown, scope_id: unknown, permissions: unknown): MembershipRow {

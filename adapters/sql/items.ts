@@ -30,14 +30,12 @@ const STEP = 200;
 /** More conditions than these make the statement longer, but not the search faster. */
 const NARROWING = 8;
 
-const getItem = prepared<Key & { now: number }>((p) =>
-  db
-    .selectFrom("store_items")
-    .selectAll()
-    .where("deployment", "=", p.deployment)
-    .where("path", "=", p.path)
-    .where("key", "=", p.key)
-    .where(alive(p.now)),
+/** The row at a place. */
+const isAt = (p: Key): RawBuilder<boolean> =>
+  sql<boolean>`deployment = ${p.deployment} and path = ${p.path} and key = ${p.key}`;
+
+const getItem = prepared<Key & { now: number }>(
+  (p) => sql`select * from store_items where ${isAt(p)} and ${alive(p.now)}`,
 );
 
 // When earlier reads decide whether a batch may write, the batch sets a mark, removes it if a row has changed since, and writes
@@ -50,24 +48,14 @@ const setMark = prepared<Key>(
     values (${p.deployment}, ${p.path}, ${p.key}, '{}', null, 0, 0, 0, 0) on conflict do nothing`,
 );
 
-const dropMarkUnless = prepared<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>((p) =>
-  db
-    .deleteFrom("store_items")
-    .where("deployment", "=", p.deployment)
-    .where("path", "=", p.mark_path)
-    .where("key", "=", p.mark_key)
-    .where(sql<boolean>`(select i.value from store_items i where i.deployment = ${p.deployment} and i.path = ${p.path}
-      and i.key = ${p.key} and (i.expires_at is null or i.expires_at > ${p.now})) is distinct from ${p.seen}`),
+const dropMarkUnless = prepared<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>(
+  (p) =>
+    sql`delete from store_items where ${isAt({ deployment: p.deployment, path: p.mark_path, key: p.mark_key })}
+    and (select i.value from store_items i where i.deployment = ${p.deployment} and i.path = ${p.path}
+      and i.key = ${p.key} and (i.expires_at is null or i.expires_at > ${p.now})) is distinct from ${p.seen}`,
 );
 
-const dropMark = prepared<Key>((p) =>
-  db
-    .deleteFrom("store_items")
-    .where("deployment", "=", p.deployment)
-    .where("path", "=", p.path)
-    .where("key", "=", p.key)
-    .returning("key"),
-);
+const dropMark = prepared<Key>((p) => sql`delete from store_items where ${isAt(p)} returning key`);
 
 const placesOf = (deployment: string, places: readonly Place[]): string[] =>
   places.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
@@ -97,23 +85,12 @@ const putItem = prepared<Key & Content & Guard & { now: number }>(
       updated_at = excluded.updated_at, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at`,
 );
 
-const deleteItem = prepared<Key & Guard>((p) =>
-  db
-    .deleteFrom("store_items")
-    .where("deployment", "=", p.deployment)
-    .where("path", "=", p.path)
-    .where("key", "=", p.key)
-    .where(allowed(p)),
-);
+const deleteItem = prepared<Key & Guard>((p) => sql`delete from store_items where ${isAt(p)} and ${allowed(p)}`);
 
-const refreshItems = preparedRows<{ deployment: string; now: number }, Place>((p, rows) =>
-  db
-    .updateTable("store_items")
-    .set({ expires_at: sql<number>`${p.now} + ttl_ms` })
-    .where("deployment", "=", p.deployment)
-    .where(among(rows))
-    .where("expires_at", ">", p.now)
-    .where("expires_at", "<", sql<number>`${p.now} + ttl_ms`),
+const refreshItems = preparedRows<{ deployment: string; now: number }, Place>(
+  (p, rows) =>
+    sql`update store_items set expires_at = ${p.now} + ttl_ms where deployment = ${p.deployment} and ${among(rows)}
+    and expires_at > ${p.now} and expires_at < ${p.now} + ttl_ms`,
 );
 
 const sweepExpired = prepared<{ deployment: string; now: number; limit: number }>(
@@ -124,7 +101,6 @@ const sweepExpired = prepared<{ deployment: string; now: number; limit: number }
     returning key`,
 );
 
-/** The verbs on the store's items. */
 /** The newest first, sorted by the database. */
 async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
   // Sorts places only, not whole items.
@@ -191,6 +167,7 @@ async function findRanked(
   });
 }
 
+/** The verbs on the store's items. */
 export function itemVerbs(driver: Pipe): ItemStorage {
   const find = async ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> => {
     const [row] = await driver.read(getItem({ deployment, ...place, now }));

@@ -202,13 +202,26 @@ function stateLabels(scalars: JsonObject | null): readonly Label[] {
 const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
-/** Deletes all labels of a thread, and of its state, after the same batch has deleted the thread. */
-export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = prepared(
-  (p) =>
-    sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
-    and row_id = ${p.thread_id} and not exists (select 1 from threads t
-      where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`,
-);
+const KINDS = { assistant: sql`'assistant'`, thread: sql`'thread', 'values'`, cron: sql`'cron'` };
+
+/** Labels whose row is gone, of a thread also those of its state. `deployment` and `id`: of that row. */
+const leftBy = (kind: LabelKind, deployment: unknown, id: unknown): RawBuilder<unknown> =>
+  sql`labels where kind in (${KINDS[kind]}) and not exists (select 1 from ${sql.table(labelled[kind].table)} gone
+    where gone.deployment = ${deployment} and gone.${sql.ref(labelled[kind].id)} = ${id})`;
+
+/** Labels of any rows that are gone. */
+export const leftLabels = (kind: LabelKind): RawBuilder<unknown> =>
+  leftBy(kind, sql`labels.deployment`, sql`labels.row_id`);
+
+const dropOf = (kind: LabelKind): ((args: { deployment: string; id: string }) => Statement) =>
+  prepared(
+    (p) => sql`delete from ${leftBy(kind, p.deployment, p.id)} and deployment = ${p.deployment} and row_id = ${p.id}`,
+  );
+const drops = { assistant: dropOf("assistant"), thread: dropOf("thread"), cron: dropOf("cron") };
+
+/** Deletes all labels of a row that the same batch has deleted; none if the row is still there. */
+export const dropLabels = (kind: LabelKind, deployment: string, id: string): Statement =>
+  drops[kind]({ deployment, id });
 
 /** Conditions on `id`: true for every visible thread whose values contain the filter, at its head or during a run. */
 export function narrowingValues(deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {

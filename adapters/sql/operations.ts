@@ -15,9 +15,9 @@ import { constant, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { candidates, score, toToken } from "./feedback.ts";
 import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
-import { toRun } from "./runs/row.ts";
+import { claimLog, toRun } from "./runs/row.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, type Statement, statement } from "./statement.ts";
+import { type Pipe, readAll, type Statement, statement } from "./statement.ts";
 
 const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
 const ACTIVE: ReadonlySet<RunStatus> = new Set(["pending", "running"]);
@@ -157,7 +157,7 @@ export function operationVerbs(driver: Pipe): OperationStorage {
       return (await driver.read(runTimes(scope, since, limit))) as unknown as readonly RunTimes[];
     },
 
-    async feedbackBuckets({ origin, stride_ms, ...query }) {
+    feedbackBuckets({ origin, stride_ms, ...query }) {
       const bucket = sql<number>`cast((created_at - ${constant(origin)}) / ${constant(stride_ms)} as bigint)`;
       const select = candidates(query)
         .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
@@ -165,23 +165,21 @@ export function operationVerbs(driver: Pipe): OperationStorage {
         .groupBy(["key", sql`2`])
         .orderBy("key")
         .orderBy("bucket");
-      return (await driver.read(statement(select))).map(toBucket);
+      return readAll(driver, statement(select), toBucket);
     },
 
-    async searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
+    searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
       const where = [
         sql`deployment = ${deployment}`,
         sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
         ...below(after, "token_id"),
       ];
       const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
-      const rows = await driver.read(
-        statement(
-          sql`select * from feedback_tokens where ${all(where)}${permitted}
+      const select = statement(
+        sql`select * from feedback_tokens where ${all(where)}${permitted}
           order by created_at desc, token_id desc limit ${limit}`,
-        ),
       );
-      return rows.map((row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
+      return readAll(driver, select, (row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
     },
 
     async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
@@ -200,6 +198,7 @@ function toListed(row: SqlRow): ListedRun {
     lease_until: stored.lease_until,
     cancel_requested: stored.cancelled === 1,
     usage: stored.trace_id === null ? null : { tokens_in, tokens_out, cost_usd },
+    claim_log: claimLog(stored.claim_log),
   };
 }
 

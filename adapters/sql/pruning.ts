@@ -4,6 +4,7 @@ import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
 import { constant, each, holds, membersOf, parentsIn } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
+import { leftLabels } from "./labels.ts";
 import { ofThread, type Pipe, type Statement } from "./statement.ts";
 import { busy } from "./threads.ts";
 
@@ -52,9 +53,7 @@ const deletion = (condition: Condition): Pruning => {
       ),
       scoped<Named>(
         (p) =>
-          sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
-          and row_id in ${each(p.thread_ids)} and not exists (select 1 from threads t
-            where t.deployment = labels.deployment and t.thread_id = labels.row_id)`,
+          sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${each(p.thread_ids)}`,
       ),
     ],
   };

@@ -155,20 +155,21 @@ function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilde
   }
   if (!columns && countable(sought)) {
     return statement(
-      sql`select count(*) as total from labels followed where ${followed(sought, first)}
-        ${decided ? sql`and followed.exact = ${constant(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`,
+      sql`select count(*) as total from labels followed where ${followed(plan, first)}
+        ${also(sql`followed.row_id`)} ${rest}`,
     );
   }
   return statement(
     sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
-      where ${followed(sought, first)} ${decided ? sql`and followed.exact = ${constant(first[2])}` : sql``}
+      where ${followed(plan, first)}
         and ${table}.deployment = ${constant(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
   );
 }
 
-const followed = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
-  sql`followed.deployment = ${constant(deployment)} and followed.kind = ${constant(kind)}
-    and followed.path_hash = ${constant(path)} and followed.value_hash = ${constant(value)}`;
+const followed = ({ sought, decided }: Plan, [path, value, exact]: Label): RawBuilder<unknown> =>
+  sql`followed.deployment = ${constant(sought.deployment)} and followed.kind = ${constant(sought.kind)}
+    and followed.path_hash = ${constant(path)} and followed.value_hash = ${constant(value)}
+    ${decided ? sql`and followed.exact = ${constant(exact)}` : sql``}`;
 
 const count = async (driver: Pipe, plan: Plan): Promise<number> =>
   Number((await driver.read(select(plan, null, sql``)))[0]?.total);

@@ -131,6 +131,17 @@ export const ofThread = (deployment: string, thread_id: string): string => `thre
 export const ofKey = (deployment: string, { route, key }: { readonly route: string; readonly key: string }): string =>
   `key ${deployment} ${route} ${key}`;
 
+/** What a read returns first; null without rows. */
+export async function readOne<Row>(driver: Pipe, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row | null> {
+  const [row] = await driver.read(read);
+  return row ? toRow(row) : null;
+}
+
+/** All that a read returns. */
+export async function readAll<Row>(driver: Pipe, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row[]> {
+  return (await driver.read(read)).map(toRow);
+}
+
 /** A statement without arguments, with the same text for every database. */
 export function plain(text: string): Statement {
   return { for: () => ({ sql: text, args: [] }) };

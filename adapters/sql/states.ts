@@ -3,6 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
+import { namesOf } from "./columns.ts";
 import { constant } from "./dialect.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
@@ -130,7 +131,7 @@ const copying = (
 ): ((copy: Copy) => Statement) =>
   prepared<Copy>((p) => {
     const own = changed(p);
-    return sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
+    return sql`insert into ${sql.table(table)} (deployment, thread_id, ${namesOf(columns)})
       select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
       from ${sql.table(table)} where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.from)}
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${constant(p.deployment)}

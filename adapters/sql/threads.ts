@@ -10,18 +10,19 @@ import type {
   ThreadTtl,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { db, each, holds } from "./dialect.ts";
+import { fromText } from "./columns.ts";
+import { each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
-import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
-import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
+import { andOfPermitted, andPermitted, type Bound, either, scoped } from "./filter.ts";
+import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
+import { ofThread, type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
-export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
+export type Ttl = Pick<Tables["threads"], "ttl_strategy" | "ttl_ms">;
 
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
@@ -34,48 +35,16 @@ export const busy: RawBuilder<number> = sql<number>`(${running} is not null or $
 
 const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
-type Columns = Key &
-  Ttl & {
-    metadata: string;
-    config: string;
-    hidden: number;
-    graph_id: string | null;
-    head: string | null;
-    run_count: number;
-    now: number;
-  };
+type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_count";
 
-const insertThread = prepared<Columns>((p) =>
-  db
-    .insertInto("threads")
-    .values({
-      deployment: p.deployment,
-      thread_id: p.thread_id,
-      created_at: p.now,
-      updated_at: p.now,
-      state_updated_at: p.now,
-      metadata: p.metadata,
-      config: p.config,
-      graph_id: p.graph_id,
-      status: "idle",
-      head: p.head,
-      interrupts: "{}",
-      error: null,
-      hidden: p.hidden,
-      all_events: 0,
-      // Not 1: a thread that was deleted and created again must have another revision than the old one.
-      revision: p.now,
-      slot_token: null,
-      slot_until: null,
-      last_run: null,
-      run_count: p.run_count,
-      turn: 0,
-      ttl_strategy: p.ttl_strategy,
-      ttl_ms: p.ttl_ms,
-      pruned_at: null,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
+// The revision is not 1: a thread that was deleted and created again must have another one than the old one.
+const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>(
+  (p) =>
+    sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+      status, head, interrupts, hidden, revision, run_count, ttl_strategy, ttl_ms)
+    values (${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
+      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${p.ttl_strategy}, ${p.ttl_ms})
+    on conflict do nothing returning *`,
 );
 
 const itsMetadata = sql`threads.metadata`;
@@ -86,21 +55,12 @@ const getThread = scoped<Key>(
     where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
 );
 
-const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
-  db
-    .updateTable("threads")
-    .set({
-      metadata: p.metadata,
-      ttl_strategy: p.ttl_strategy,
-      ttl_ms: p.ttl_ms,
-      updated_at: p.now,
-      revision: sql<number>`revision + 1`,
-    })
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .where("revision", "=", p.seen_revision)
-    .returningAll()
-    .returning([running.as("running"), waiting.as("waiting")]),
+const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>(
+  (p) =>
+    sql`update threads set metadata = ${p.metadata}, ttl_strategy = ${p.ttl_strategy}, ttl_ms = ${p.ttl_ms},
+      updated_at = ${p.now}, revision = revision + 1
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.seen_revision}
+    returning *, ${running} as running, ${waiting} as waiting`,
 );
 
 const deleteThread = scoped<Key>(
@@ -124,34 +84,23 @@ const labelled = (p: Labelled): RawBuilder<string> =>
 
 type Named = Labelled & { text: string; assistant_id: string };
 
-/** True once the assistant is deleted: the filter may have kept it. */
-const isGone = (p: Named): RawBuilder<unknown> =>
-  sql`not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`;
+/** Threads of the assistant that the filter permits, once the assistant is deleted: the filter may have kept it. */
+const ofAssistant = (p: Named, bound: Bound): RawBuilder<unknown> =>
+  sql`threads where deployment = ${p.deployment} and thread_id in ${labelled(p)} and ${holds(itsMetadata, p.text)}
+    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
+    ${andPermitted(itsMetadata, bound)}`;
 
 const dropLabelled = either<Named, Statement>((bound) =>
   dropTokens(
-    (
-      p,
-    ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
-      where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and ${holds(sql`t.metadata`, p.text)}
-      and ${isGone(p)}${andPermitted(sql`t.metadata`, bound(p))})`,
+    (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in
+      (select thread_id from ${ofAssistant(p, bound(p))})`,
   ),
 );
 
-const deleteLabelled = scoped<Named>(
-  (p, bound) =>
-    sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
-    and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`,
-);
+const deleteLabelled = scoped<Named>((p, bound) => sql`delete from ${ofAssistant(p, bound)}`);
 
-const deleteLabelsLeft = prepared<Labelled>((p) =>
-  db
-    .deleteFrom("labels")
-    .where("deployment", "=", p.deployment)
-    .where("kind", "in", ["thread", "values"])
-    .where("row_id", "in", labelled(p))
-    .where(sql<boolean>`not exists (select 1 from threads t
-      where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
+const deleteLabelsLeft = prepared<Labelled>(
+  (p) => sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${labelled(p)}`,
 );
 
 /** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
@@ -169,10 +118,8 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
 
 /** The verbs on threads. */
 export function threadVerbs(driver: Pipe): ThreadStorage {
-  const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
-    const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }, scope.filter));
-    return row ? toThread(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
+    readOne(driver, getThread({ deployment, thread_id }, filter), toThread);
   return {
     async createThread(scope, thread, now) {
       const { deployment } = scope;
@@ -237,7 +184,7 @@ export function threadVerbs(driver: Pipe): ThreadStorage {
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
       const [, deleted] = await driver.batch(
-        [dropItsTokens(key, filter), deleteThread(key, filter), dropThreadLabels(key)],
+        [dropItsTokens(key, filter), deleteThread(key, filter), dropLabels("thread", deployment, thread_id)],
         [ofThread(deployment, thread_id)],
       );
       return deleted?.length === 1;
@@ -276,7 +223,7 @@ export function toThread(row: SqlRow): ThreadRow {
     status: stored.running !== null || stored.waiting ? "busy" : (stored.status as RestingStatus),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
-    error: stored.error === null ? null : (JSON.parse(stored.error) as Json),
+    error: fromText<Json>(stored.error),
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,

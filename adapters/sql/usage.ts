@@ -3,10 +3,11 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
-import { constant, db, each, rowsOf } from "./dialect.ts";
+import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import { namesOf } from "./columns.ts";
+import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared, type Statement } from "./statement.ts";
+import { type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -55,8 +56,10 @@ const insertClaimed = prepared<Claimed>(
  * Statements that store the trace of a run that the same batch has claimed with this token. No effect unless that is its first
  * attempt and it has no trace yet.
  */
-export function traceClaimed(of: Claimed): Statement[] {
-  return of.counted === 1 ? [addClaimed(of), insertClaimed(of)] : [insertClaimed(of)];
+export function traceClaimed(deployment: string, token: string, trace: TraceTerms): Statement[] {
+  const { workspace_id, project_id, counted } = trace;
+  const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
+  return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
 }
 
 /** The columns of `traces`, in the order of the rows of the JSON list in `addTraces`. */
@@ -87,8 +90,8 @@ const addGiven = prepared<{ rows: string }>(
 
 const insertGiven = prepared<{ rows: string }>(
   (p) =>
-    sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
-    select '', ${sql.join(NAMES.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
+    sql`insert into traces (deployment, ${namesOf(NAMES)})
+    select '', ${namesOf(NAMES, "g")} from ${given(p.rows)}
     where true on conflict do nothing`,
 );
 
@@ -195,18 +198,12 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
 
 // --------------------------------------------------------------------- verbs
 
-const getTrace = prepared<{ trace_id: string }>((p) =>
-  db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
-);
+const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces where trace_id = ${p.trace_id}`);
 
 /** The verbs on traces and usage counts. */
 export function usageVerbs(driver: Pipe): UsageStorage {
-  const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
   return {
-    async getTrace(run_id) {
-      const row = await read(run_id);
-      return row ? toTrace(row) : null;
-    },
+    getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
     async addTraces(traces) {
       // If an id occurs twice, the first one counts.
       const known = new Map<string, TraceRow>();
@@ -224,12 +221,12 @@ export function usageVerbs(driver: Pipe): UsageStorage {
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
       await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
-    async getTraceUsage(run_id) {
-      const row = await read(run_id);
-      if (!row) return null;
-      const { tokens_in, tokens_out, cost_usd } = row;
-      return { tokens_in: Number(tokens_in), tokens_out: Number(tokens_out), cost_usd: Number(cost_usd) };
-    },
+    getTraceUsage: (trace_id) =>
+      readOne(driver, getTrace({ trace_id }), ({ tokens_in, tokens_out, cost_usd }) => ({
+        tokens_in: Number(tokens_in),
+        tokens_out: Number(tokens_out),
+        cost_usd: Number(cost_usd),
+      })),
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
       // Division rounds towards zero, so the first bucket must start before every trace.

@@ -1,24 +1,17 @@
 /** Users, and the names that reports show. */
 import { type RawBuilder, sql } from "kysely";
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
-import { db, each } from "./dialect.ts";
+import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import type { Tables } from "./schema/mod.ts";
+import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
 
 type Id = { id: string };
 
-const insertUser = prepared<{
-  id: string;
-  email: string | null;
-  name: string | null;
-  created_at: number;
-  deleted_at: number | null;
-}>((p) =>
-  db
-    .insertInto("users")
-    .values({ id: p.id, email: p.email, name: p.name, created_at: p.created_at, deleted_at: p.deleted_at })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
+const insertUser = prepared<Pick<Tables["users"], keyof UserRow>>(
+  (p) =>
+    sql`insert into users (id, email, name, created_at, deleted_at)
+    values (${p.id}, ${p.email}, ${p.name}, ${p.created_at}, ${p.deleted_at}) on conflict do nothing returning *`,
 );
 
 const deleteUser = prepared<Id & { now: number }>(
@@ -94,10 +87,7 @@ export function userVerbs(driver: Pipe): UserVerbs {
       return deleted?.[0] ? toUser(deleted[0]) : null;
     },
 
-    async getUser(user) {
-      const [row] = await driver.read(getUser({ user }));
-      return row ? toUser(row) : null;
-    },
+    getUser: (user) => readOne(driver, getUser({ user }), toUser),
 
     async ensureUser({ workspace_id, identity, email }, now) {
       const key = { workspace_id, identity };
@@ -111,9 +101,7 @@ export function userVerbs(driver: Pipe): UserVerbs {
       return results.at(-1)?.[0]?.id as string;
     },
 
-    async listUsers(organization_id) {
-      return (await driver.read(listUsers({ organization_id }))).map(toUser);
-    },
+    listUsers: (organization_id) => readAll(driver, listUsers({ organization_id }), toUser),
 
     async names(of) {
       const rows = await driver.read(

@@ -1,7 +1,6 @@
 /** Remembers that writes fail because of the database's files or its disk. */
 import { isBroken, isFull } from "./dialect.ts";
-import type { SqlStatement } from "./driver.ts";
-import { sizeOf } from "./statement-size.ts";
+import { type SqlStatement, sizeOf } from "./driver.ts";
 
 const SMALLEST = 64 * 1024;
 const LARGEST = 16 * 1024 * 1024;

@@ -1,13 +1,12 @@
 /** SQLite by `bun:sqlite`, on Bun. */
 import type { Statement } from "bun:sqlite";
-import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
-import { dirname } from "node:path";
 import process from "node:process";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { prepareFile, type SqliteConnection } from "./file.ts";
 import { StatementCache } from "./statement-cache.ts";
-import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./writer.ts";
+import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the
@@ -54,9 +53,7 @@ function loadSqlite(): typeof import("bun:sqlite") {
 
 function connect(path: string): SqliteConnection {
   const { Database } = loadSqlite();
-  if (path !== ":memory:") mkdirSync(dirname(path), { recursive: true });
-  // SQLite opens a file that it may not write without saying so.
-  if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+  if (path !== ":memory:") prepareFile(path);
   const database = new Database(path, { create: true, readwrite: true });
   const statements = new StatementCache<Statement>(
     (sql) => database.prepare(sql),

@@ -1,5 +1,6 @@
 /** A SQLite file: opening it, refusing what is damaged, and the lock that says which process executes. */
-import { existsSync, realpathSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
 import { checkLogWhole } from "./file-watch.ts";
 
@@ -19,6 +20,12 @@ export function isLocked(error: unknown): boolean {
 
 /** How long a batch waits for another connection's write lock before it fails. */
 export const LOCK_WAIT_MS: number = 5_000;
+
+/** Creates the folder of a file. Throws for a file that may not be written, which SQLite opens without saying so. */
+export function prepareFile(path: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+}
 
 /** Opens and configures `path`. Throws an Error that names the path and the remedy when it cannot be used. */
 export function openFile(
@@ -47,16 +54,21 @@ export function openFile(
   }
 }
 
-const SETTINGS = [
+/** Settings of every connection, whatever package it is of. */
+export const SAFE_SETTINGS: readonly string[] = [
   "pragma synchronous = full",
   "pragma foreign_keys = on",
   "pragma trusted_schema = off",
   "pragma cell_size_check = on",
+  "pragma journal_size_limit = 67108864",
+];
+
+const SETTINGS = [
+  ...SAFE_SETTINGS,
   // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
   "pragma temp_store = memory",
   // Ids are random, so every batch touches pages all over the file.
   "pragma cache_size = -32768",
-  "pragma journal_size_limit = 67108864",
   // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
   "pragma wal_autocheckpoint = 16000",
 ];

@@ -1,12 +1,11 @@
 /** SQLite by `node:sqlite`, on Node (22.13 or newer), Deno and Bun. */
-import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
-import { dirname } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { prepareFile, type SqliteConnection } from "./file.ts";
 import { StatementCache } from "./statement-cache.ts";
-import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./writer.ts";
+import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the
@@ -45,15 +44,10 @@ export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriv
 }
 
 function connect(path: string): SqliteConnection {
-  if (path !== ":memory:") mkdirSync(dirname(path), { recursive: true });
-  // SQLite opens a file that it may not write without saying so.
-  if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+  if (path !== ":memory:") prepareFile(path);
   cutsText ??= textIsCut();
   const database = new DatabaseSync(path);
-  const statements = new StatementCache<StatementSync>(
-    (sql) => database.prepare(sql),
-    () => {},
-  );
+  const statements = new StatementCache<StatementSync>((sql) => database.prepare(sql));
   const bind = (value: SqlValue): SqlValue | bigint => {
     // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
     if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);

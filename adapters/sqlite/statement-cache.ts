@@ -5,7 +5,7 @@ export class StatementCache<Statement> {
   readonly #limit: number;
   readonly #statements: Map<string, Statement> = new Map();
 
-  constructor(prepare: (sql: string) => Statement, release: (statement: Statement) => void, limit = 500) {
+  constructor(prepare: (sql: string) => Statement, release: (statement: Statement) => void = () => {}, limit = 500) {
     this.#prepare = prepare;
     this.#release = release;
     this.#limit = limit;

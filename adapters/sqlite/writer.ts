@@ -2,12 +2,9 @@
  * The SqlDriver of an embedded SQLite database: one writer connection behind a queue whose batches share commits, and one
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
-import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
-import { sizeOf } from "../sql/statement-size.ts";
+import { type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./file.ts";
 import { FileWatch } from "./file-watch.ts";
-
-export type { SqliteConnection } from "./file.ts";
 
 /** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
 export interface SqliteOptions {

@@ -15,8 +15,8 @@ import {
 import { basename, dirname, join } from "node:path";
 import process from "node:process";
 import type { DatabaseSync } from "node:sqlite";
-import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
+import { readArguments } from "./arguments.ts";
 import { type Given, readPlace } from "./command-options.ts";
 
 /** What was copied. */
@@ -47,11 +47,12 @@ const BUSY_MS = 5_000;
 export async function runBackup(args: readonly string[], surroundings: BackupSurroundings = {}): Promise<number> {
   const { out = console.log, err = console.error, env = process.env } = surroundings;
   try {
-    const { file, json, help } = read(args);
+    const { input, json, help } = readArguments(args, { positionals: ["FILE"] });
     if (help) {
       out(backupUsage);
       return 0;
     }
+    const file = input.of("FILE");
     const backup = await copyDatabase(fileOf(readPlace(args, env).database), file);
     const { bytes, schema_version } = backup;
     out(json ? JSON.stringify(backup, null, 2) : `${file}: ${bytes} bytes, schema version ${schema_version}, whole`);
@@ -171,33 +172,4 @@ function fileOf({ value, setting }: Given): Given {
   }
   const tool = /^postgres/i.test(scheme) ? "pg_dump" : "what its server offers";
   throw new ConfigError([`${setting}: only SQLite files are copied; for ${scheme}: databases use ${tool}`]);
-}
-
-function read(args: readonly string[]): { readonly file: string; readonly json: boolean; readonly help: boolean } {
-  const text = { type: "string" } as const;
-  const flag = { type: "boolean" } as const;
-  const { tokens } = parseArgs({
-    args: [...args],
-    options: { config: text, database: text, json: flag, help: { ...flag, short: "h" } },
-    strict: false,
-    tokens: true,
-  });
-  const problems: string[] = [];
-  const files: string[] = [];
-  const given = new Set<string>();
-  for (const token of tokens) {
-    if (token.kind === "positional") files.push(token.value);
-    if (token.kind !== "option") continue;
-    given.add(token.name);
-    const valued = token.name === "config" || token.name === "database";
-    if (!valued && token.name !== "json" && token.name !== "help") {
-      problems.push(`${token.rawName}: unknown option; see --help`);
-    } else if (valued && !token.value) problems.push(`${token.rawName}: needs a value`);
-    else if (!valued && token.value !== undefined) problems.push(`${token.rawName}: takes no value`);
-  }
-  const help = given.has("help");
-  if (files.length === 0) problems.push("FILE: is missing");
-  for (const more of files.slice(1)) problems.push(`${more}: not expected here; see --help`);
-  if (problems.length > 0 && !help) throw new ConfigError(problems);
-  return { file: files[0] ?? "", json: given.has("json"), help };
 }

@@ -1,8 +1,8 @@
 /** The commands: accounts, and backups. They work on the database beside a server that runs on it: none starts a loop. */
-import { parseArgs } from "node:util";
 import { ConfigError, createAccounts, ServiceError } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { didYouMean } from "../../lib/validation.ts";
+import { type Arguments, type Input, readArguments } from "./arguments.ts";
 import { backupUsage, runBackup } from "./backup.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
@@ -20,15 +20,6 @@ export interface CommandSurroundings {
   readonly now?: () => number;
 }
 
-/** What was given, proven as far as it can be without the database. */
-interface Input {
-  /** The positional of this name. */
-  of(name: string): string;
-  one(name: string): string | undefined;
-  all(name: string): readonly string[] | undefined;
-  readonly now: number;
-}
-
 interface Answer {
   readonly rows: readonly Row[];
   readonly columns: readonly string[];
@@ -38,23 +29,13 @@ interface Answer {
   readonly json?: unknown;
 }
 
-interface Action {
+interface Action extends Arguments {
   readonly about: string;
-  readonly positionals?: readonly string[];
-  /** Option names with the words for their values in the usage text. */
-  readonly options?: Readonly<Record<string, string>>;
-  /** Problems that need no database. */
-  prove?(input: Input): readonly string[];
   run(accounts: Accounts, input: Input): Promise<Answer>;
 }
 
 const WORKSPACE = { workspace: "ID|NAME" };
 const ORGANIZATION = { organization: "ID" };
-/** Options that may be given again, or as a list with commas. */
-const LISTS = new Set(["permission", "workspaces"]);
-/** Options that say where the database is: whoever opens it reads them. */
-const PLACES = ["config", "database"];
-
 const KEY_COLUMNS = ["short_key", "kind", "user_id", "description", "created_at", "expires_at", "revoked_at", "id"];
 const WORKSPACE_COLUMNS = ["name", "id", "created_at"];
 const PROJECT_COLUMNS = ["name", "id", "workspace_id", "created_at"];
@@ -265,7 +246,7 @@ export async function runCommand(
     return helped ? 0 : 1;
   }
   try {
-    const { input, json, help } = read(args.slice(2), action, now());
+    const { input, json, help } = readArguments(args.slice(2), action, now());
     if (help) {
       out(lineOf(word, name, action));
       return 0;
@@ -310,60 +291,6 @@ export function usageOf(word?: string): string {
 function lineOf(word: string, name: string, { about, positionals = [], options = {} }: Action): string {
   const flags = Object.entries(options).map(([option, value]) => `[--${option} ${value}]`);
   return `greenroom ${[word, name, ...positionals, ...flags].join(" ")}\n    ${about}`;
-}
-
-/** Throws a ConfigError with every problem. */
-function read(
-  args: readonly string[],
-  action: Action,
-  now: number,
-): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
-  const { positionals: wanted = [], options = {} } = action;
-  const texts = [...Object.keys(options), ...PLACES];
-  const { tokens } = parseArgs({
-    args: [...args],
-    options: {
-      ...Object.fromEntries(texts.map((name) => [name, { type: "string" as const }])),
-      json: { type: "boolean" },
-      help: { type: "boolean", short: "h" },
-    },
-    strict: false,
-    tokens: true,
-  });
-  const problems: string[] = [];
-  const values = new Map<string, string[]>();
-  const positionals: string[] = [];
-  for (const token of tokens) {
-    if (token.kind === "positional") positionals.push(token.value);
-    if (token.kind !== "option") continue;
-    const { name, rawName, value } = token;
-    const known = values.get(name) ?? [];
-    if (name === "json" || name === "help") {
-      if (value !== undefined) problems.push(`${rawName}: takes no value`);
-    } else if (!texts.includes(name)) {
-      const known = [...texts, "json", "help"].map((text) => `--${text}`);
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
-    } else if (!value) problems.push(`${rawName}: needs a value`);
-    else if (!token.inlineValue && value.startsWith("-")) {
-      problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);
-    } else if (known.length > 0 && !LISTS.has(name)) problems.push(`${rawName}: given twice`);
-    values.set(name, [...known, ...(value ? (LISTS.has(name) ? value.split(",") : [value]) : [])]);
-  }
-  const help = values.has("help");
-  for (const name of wanted.slice(positionals.length)) problems.push(`${name}: is missing`);
-  for (const value of positionals.slice(wanted.length)) problems.push(`${value}: not expected here; see --help`);
-  for (const name of LISTS) {
-    if (values.get(name)?.some((value) => value.trim() === "")) problems.push(`--${name}: an entry is empty`);
-  }
-  const input: Input = {
-    of: (name) => positionals[wanted.indexOf(name)] as string,
-    one: (name) => values.get(name)?.[0],
-    all: (name) => values.get(name)?.map((value) => value.trim()),
-    now,
-  };
-  problems.push(...(action.prove?.(input) ?? []));
-  if (problems.length > 0 && !help) throw new ConfigError(problems);
-  return { input, json: values.has("json"), help };
 }
 
 /** RFC 3339; without an offset UTC, a date alone midnight. Undefined for anything else. */

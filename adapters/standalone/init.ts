@@ -1,7 +1,7 @@
 /** `greenroom init`: writes a project from a template of this package. */
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, relative, resolve } from "node:path";
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -26,7 +26,7 @@ export const initUsage: string = `greenroom init: write a new project
   DIR              the project's folder, whose name becomes the name of its package; default: this folder
   --template NAME  default function:
 ${LIST}
-  --force          also in a folder with files: those of the same names are replaced
+  --force          also in a folder with files: those of the same names are replaced, but no links
 `;
 
 /** Writes the project, and prints what comes next. Throws a ConfigError if it must not be written. */
@@ -62,7 +62,7 @@ export function init(args: readonly string[]): void {
   const folder = resolve(places[0] ?? ".");
   const name = nameOf(folder, places[0], problems);
   if (existsSync(folder) && !force) {
-    const found = tried(folder, () => readdirSync(folder))
+    const found = writing(folder, () => readdirSync(folder))
       .filter((entry) => entry !== ".git")
       .sort();
     const shown = found.slice(0, 3).join(", ") + (found.length > 3 ? " and more" : "");
@@ -70,12 +70,23 @@ export function init(args: readonly string[]): void {
       problems.push(`${folder} is not empty: it has ${shown}. Name another folder, or add --force to replace files`);
   }
   if (problems.length > 0) throw new ConfigError(problems);
-  tried(folder, () => write(template, folder, name));
+  const files = filesOf(template, folder);
+  const links = new Set(writing(folder, () => files.flatMap(({ target }) => linkTo(folder, target) ?? [])));
+  if (links.size > 0) {
+    throw new ConfigError([...links].map((link) => `${link} is a link: --force writes no file through it. Remove it`));
+  }
+  writing(folder, () => {
+    for (const { source, target } of files) {
+      const text = readFileSync(source, "utf8").replaceAll("__NAME__", name).replaceAll("__GREENROOM__", `^${VERSION}`);
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, text);
+    }
+  });
   report(template, folder);
 }
 
 /** Says in a line why the folder cannot be used. */
-function tried<T>(folder: string, use: () => T): T {
+function writing<T>(folder: string, use: () => T): T {
   try {
     return use();
   } catch (error) {
@@ -95,27 +106,33 @@ function nameOf(folder: string, given: string | undefined, problems: string[]): 
   return "my-agent";
 }
 
-function write(template: string, folder: string, name: string): void {
+/** The files of a template, and where the project has them. */
+function filesOf(template: string, folder: string): { readonly source: string; readonly target: string }[] {
   // Beside lib in a checkout, beside dist in the package.
   const [templates] = ["../../templates", "../../../templates"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url).href))
     .filter((path) => existsSync(path));
   if (!templates) throw new Error("The templates of this package are missing: install it again");
-  for (const source of ["common", template]) {
-    for (const file of filesIn(join(templates, source))) {
+  return ["common", template].flatMap((part) =>
+    filesIn(join(templates, part)).map((source) => {
       // npm packs no .gitignore, and git no .env.
-      const target = join(folder, relative(join(templates, source), file)).replace(/(?<=[\\/])(env|gitignore)$/, ".$1");
-      const text = readFileSync(file, "utf8").replaceAll("__NAME__", name).replaceAll("__GREENROOM__", `^${VERSION}`);
-      mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, text);
-    }
-  }
+      const target = join(folder, relative(join(templates, part), source)).replace(/(?<=[\\/])(env|gitignore)$/, ".$1");
+      return { source, target };
+    }),
+  );
 }
 
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) =>
     entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)],
   );
+}
+
+/** The first link between the folder and a file: what is written through it may be outside the folder. */
+function linkTo(folder: string, file: string): string | undefined {
+  const names = relative(folder, file).split(sep);
+  const paths = names.map((_, at) => join(folder, ...names.slice(0, at + 1)));
+  return paths.find((path) => lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink());
 }
 
 function report(template: string, folder: string): void {

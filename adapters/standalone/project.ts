@@ -6,10 +6,9 @@ import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
 import { problemsOfService } from "../agents.ts";
 import type { CommandOptions } from "./command-options.ts";
 import { type FileConfig, readConfig } from "./config.ts";
-import { loadGraphs } from "./graphs.ts";
 import type { LocalApi } from "./local.ts";
 import type { Log } from "./log.ts";
-import { loadModules } from "./modules.ts";
+import { loadGraphs, loadModules } from "./modules.ts";
 
 export interface Project {
   /** The configuration file's name. */

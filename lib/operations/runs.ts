@@ -187,7 +187,7 @@ export function runOperations(options: RunOperationOptions): RunOperations {
           expires_at: isoOrNull(expires_at),
         })),
         stack: visibility?.filter ? null : (run.stack ?? null),
-        attempts: run.claim_log.map(({ at, worker }, index, log) => ({
+        attempts: found.claim_log.map(({ at, worker }, index, log) => ({
           at: isoTime(at),
           // A run that waits again changed last when it was put back.
           until: isoTime(log[index + 1]?.at ?? found.lease_until ?? run.ended_at ?? run.updated_at),

@@ -42,6 +42,8 @@ export interface ListedRun {
   readonly cancel_requested: boolean;
   /** Tokens and cost that were reported; null before its first start. */
   readonly usage: TraceUsage | null;
+  /** Its newest claims in their order, with the names of the claiming processes; for operators alone. */
+  readonly claim_log: readonly { readonly at: number; readonly worker: string }[];
 }
 
 /** The times of one run. */

@@ -167,8 +167,6 @@ export interface RunRow {
   readonly cron_id?: string;
   /** Why it was cancelled; absent when no reason was given. */
   readonly cancel_reason?: string;
-  /** Its newest claims in their order, with the names of the claiming processes; for operators alone. */
-  readonly claim_log: readonly { readonly at: number; readonly worker: string }[];
 }
 
 /** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */

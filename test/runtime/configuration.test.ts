@@ -4,9 +4,8 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../adapters/standalone/config.ts";
-import { loadGraphs } from "../../adapters/standalone/graphs.ts";
 import { textLine } from "../../adapters/standalone/log.ts";
-import { loadModules } from "../../adapters/standalone/modules.ts";
+import { loadGraphs, loadModules } from "../../adapters/standalone/modules.ts";
 import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const FILES = {

@@ -1,6 +1,6 @@
 /** `greenroom init`: what it writes and what it refuses. scripts/check-package.ts installs and runs each template. */
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../adapters/standalone/config.ts";
@@ -100,5 +100,28 @@ describe("greenroom init", () => {
     assert.equal(await forced.ended, 0, forced.output());
     assert.match(readFileSync(join(folder.path, "full/README.md"), "utf8"), /^# full/);
     assert.equal(readFileSync(join(folder.path, "full/own.json"), "utf8"), '{ "name": "__NAME__" }');
+  });
+
+  it("writes nothing through links, not even with --force", async () => {
+    using folder = temporaryFolder();
+    const [place, outside] = [join(folder.path, "my-agent"), join(folder.path, "outside")];
+    for (const path of [place, outside]) mkdirSync(path);
+    writeFileSync(join(outside, "mine.env"), "MINE=1");
+    symlinkSync(join(outside, "mine.env"), join(place, ".env"));
+    symlinkSync(join(outside, "none.md"), join(place, "README.md"));
+    symlinkSync(outside, join(place, "src"));
+    await using program = init(folder.path, "my-agent", "--force");
+    assert.equal(await program.ended, 1);
+    for (const name of [".env", "README.md", "src"]) {
+      assert.match(program.output(), new RegExp(`my-agent.${name} is a link: .* Remove it`));
+    }
+    assert.deepEqual(readdirSync(outside), ["mine.env"]);
+    assert.equal(readFileSync(join(outside, "mine.env"), "utf8"), "MINE=1");
+    assert.deepEqual(readdirSync(place).sort(), [".env", "README.md", "src"]);
+    // The folder itself may be one.
+    symlinkSync(outside, join(folder.path, "linked"));
+    await using linked = init(folder.path, "linked", "--force");
+    assert.equal(await linked.ended, 0, linked.output());
+    assert.ok(existsSync(join(outside, "src/agent.ts")));
   });
 });

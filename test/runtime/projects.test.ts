@@ -4,8 +4,8 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../adapters/standalone/config.ts";
-import { loadGraphs } from "../../adapters/standalone/graphs.ts";
 import { importFile } from "../../adapters/standalone/loader.ts";
+import { loadGraphs } from "../../adapters/standalone/modules.ts";
 import { packagesOf } from "../../adapters/standalone/packages.ts";
 import { root, runtime, start, temporaryFolder, urlOf } from "./programs.ts";
 

@@ -2,8 +2,9 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
 import { StatementCache } from "../../adapters/sqlite/statement-cache.ts";
-import { type SqliteConnection, sqliteDriver } from "../../adapters/sqlite/writer.ts";
+import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
 
 /** What a simulation hears of the database. */
 export interface Listener {

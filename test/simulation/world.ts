@@ -1,5 +1,5 @@
 /** Everything of one simulated seed: clock, database, machines, clients, what was seen and what was wrong. */
-import type { SqliteConnection } from "../../adapters/sqlite/writer.ts";
+import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import type { SignalListener } from "../../lib/storage/mod.ts";
 import { type Client, createClients } from "./client/mod.ts";

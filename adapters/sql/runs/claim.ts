@@ -1,6 +1,6 @@
 /** Claims: which run is next, and the statements that lease it. */
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimOutcome, ClaimRequest, TraceTerms } from "../../../lib/storage/mod.ts";
+import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
 import { constant, each, isAmong, numberIn, rowByRow } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
@@ -170,19 +170,10 @@ function claimArgs(deployment: string, request: ClaimRequest): ClaimArgs {
   };
 }
 
-/** The arguments of a claim's trace. */
-export function traceTerms(
-  deployment: string,
-  token: string,
-  { workspace_id, project_id, counted }: TraceTerms,
-): { deployment: string; token: string; workspace_id: string; project_id: string; counted: number } {
-  return { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
-}
-
 /** The statements of a claim: lease, slot, and the trace of a first attempt. The first two return the claimed rows. */
 function claimStatements(args: ClaimArgs, request: ClaimRequest, lease: Statement): Statement[] {
   const { deployment, token } = args;
-  const trace = request.trace ? traceClaimed(traceTerms(deployment, token, request.trace)) : [];
+  const trace = request.trace ? traceClaimed(deployment, token, request.trace) : [];
   return [lease, takeSlot(args), ...trace];
 }
 

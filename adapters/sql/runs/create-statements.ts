@@ -1,6 +1,7 @@
 /** The statements that create a run. */
 import { type RawBuilder, sql } from "kysely";
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
+import { toText } from "../columns.ts";
 import { constant } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
@@ -8,7 +9,7 @@ import { addLabels, replaceLabels } from "../labels.ts";
 import { ofKey, ofThread, prepared, type Statement } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
-import { isDue, traceTerms } from "./claim.ts";
+import { isDue } from "./claim.ts";
 import { claimNote, toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 
@@ -163,32 +164,34 @@ const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
   rollback: removal(evicted),
 };
 
+/** The columns of a run that its request decides. */
+const columnsOf = (deployment: string, { run, idempotency }: CreateRun) => ({
+  run_id: run.run_id,
+  deployment,
+  thread_id: run.thread_id,
+  assistant_id: run.assistant_id,
+  graph_id: run.graph_id,
+  metadata: JSON.stringify(run.metadata),
+  kwargs: JSON.stringify(run.kwargs),
+  multitask_strategy: run.multitask_strategy,
+  temporary: run.temporary ? 1 : 0,
+  framed: run.framed ? 1 : 0,
+  keyed: idempotency ? 1 : 0,
+  user_id: run.user_id ?? null,
+  api_key: run.api_key ?? null,
+  feedback: toText(run.feedback?.tokens),
+  webhook: run.webhook?.url ?? null,
+  webhook_host: run.webhook?.host ?? null,
+  webhook_depth: run.webhook?.depth ?? 0,
+  auth_user: toText(run.auth_user),
+  cron_id: run.cron_id ?? null,
+  created_at: run.created_at,
+});
+
+type Claiming = { token: string | null; note: string; now: number };
+
 /** Inserts the run if the first statement took its thread. It is running at once if it got the slot. */
-const insertRun = prepared<{
-  deployment: string;
-  thread_id: string;
-  run_id: string;
-  assistant_id: string;
-  graph_id: string;
-  metadata: string;
-  kwargs: string;
-  multitask_strategy: string;
-  temporary: number;
-  framed: number;
-  keyed: number;
-  user_id: string | null;
-  api_key: string | null;
-  feedback: string | null;
-  webhook: string | null;
-  webhook_host: string | null;
-  webhook_depth: number;
-  auth_user: string | null;
-  cron_id: string | null;
-  token: string | null;
-  note: string;
-  created_at: number;
-  now: number;
-}>((p) => {
+const insertRun = prepared<ReturnType<typeof columnsOf> & Claiming>((p) => {
   const claimed = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`case when has_slot then ${then} else ${otherwise} end`;
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
@@ -279,34 +282,13 @@ export function createStatements(
   const evictedAt = statements.length;
   if (eviction) statements.push(...eviction.statements({ deployment, thread_id, run_id, now }));
   const insertedAt = statements.length;
-  const columns = {
-    run_id,
-    deployment,
-    thread_id,
-    assistant_id,
-    graph_id,
-    metadata: JSON.stringify(run.metadata),
-    kwargs: JSON.stringify(run.kwargs),
-    multitask_strategy,
-    temporary: run.temporary ? 1 : 0,
-    framed: run.framed ? 1 : 0,
-    keyed: idempotency ? 1 : 0,
-    user_id: run.user_id ?? null,
-    api_key: run.api_key ?? null,
-    feedback: run.feedback ? JSON.stringify(run.feedback.tokens) : null,
-    webhook: run.webhook?.url ?? null,
-    webhook_host: run.webhook?.host ?? null,
-    webhook_depth: run.webhook?.depth ?? 0,
-    auth_user: run.auth_user ? JSON.stringify(run.auth_user) : null,
-    cron_id: run.cron_id ?? null,
-    created_at,
-  };
+  const columns = columnsOf(deployment, request);
   statements.push(insertRun({ ...columns, token, note: claimNote(claim?.worker, now), now }));
   if (run.feedback) {
     const { tokens, ...terms } = run.feedback;
     statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));
   }
-  if (claim?.trace) statements.push(...traceClaimed(traceTerms(deployment, claim.token, claim.trace)));
+  if (claim?.trace) statements.push(...traceClaimed(deployment, claim.token, claim.trace));
   if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
 
   return {

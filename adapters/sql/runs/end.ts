@@ -1,16 +1,13 @@
 /** Ending runs: the statements that every path uses which makes a run terminal. */
 import { type RawBuilder, sql } from "kysely";
-import { outbox } from "../deliveries.ts";
+import { type DeliveredEnd, outbox } from "../deliveries.ts";
 import { expireTokens } from "../feedback.ts";
 import { prepared, type Statement } from "../statement.ts";
 
 /** How runs end, and what they leave on their threads. */
-export type End = {
+export type End = DeliveredEnd & {
   deployment: string;
-  status: string;
-  /** `{error, message}` as JSON. */
-  error: string | null;
-  /** The same with the stack, for the run's row. */
+  /** The error with its stack, for the run's row. */
   run_error: string | null;
   result: string | null;
   /** Null for a run that does not execute: its end frame gets the id after all possible ones. */
@@ -23,10 +20,6 @@ export type End = {
   resting_status: string | null;
   interrupts: string | null;
   thread_error: string | null;
-  /** The final state for a webhook, as JSON; null when there is none or it is omitted. */
-  values: string | null;
-  values_omitted: number;
-  now: number;
 };
 
 const lastFrame = sql<number>`coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0)`;

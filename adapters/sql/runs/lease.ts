@@ -2,16 +2,17 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
+import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
-import { ofThread, type Pipe, prepared } from "../statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
-import { nullable, storedError, toClaim } from "./row.ts";
+import { storedError, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 /** Extends the slot, never shortens it: renewals may arrive out of order. */
@@ -37,21 +38,19 @@ const markSaved = prepared<LeaseFence>((p) =>
   db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(holdsLease(p)).returning("run_id"),
 );
 
-/** Frees the slot of a run that is gone. */
-const freeSlot = prepared<LeaseFence>(
-  (p) =>
-    sql`update threads set slot_token = null, slot_until = null
+/** Frees the slot of the lease's thread. `when`: whether the run is held. */
+const freeing = (when: RawBuilder<unknown>): ((args: LeaseFence) => Statement) =>
+  prepared<LeaseFence>(
+    (p) =>
+      sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and not exists (select 1 from runs where ${holdsLease(p)})`,
-);
+      and ${when} (select 1 from runs where ${holdsLease(p)})`,
+  );
 
-/** Frees the slot of a run that will be requeued; of a run that is gone the executor may still be working. */
-const freeLeasedSlot = prepared<LeaseFence>(
-  (p) =>
-    sql`update threads set slot_token = null, slot_until = null
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${holdsLease(p)})`,
-);
+/** Of a run that is gone. */
+const freeSlot = freeing(sql`not exists`);
+/** Of a run that will be requeued; of a run that is gone the executor may still be working. */
+const freeLeasedSlot = freeing(sql`exists`);
 
 /** Puts the run back and takes back an attempt that this claim has counted. */
 const requeue = prepared<LeaseFence & { now: number }>(
@@ -98,14 +97,14 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
       {
         ...fence,
         status,
-        error: nullable(finish.error),
+        error: toText(finish.error),
         run_error: storedError(finish.error, finish.stack),
-        result: nullable(finish.result),
+        result: toText(finish.result),
         end_frame,
         head: thread.head,
         resting_status: thread.status,
         interrupts: JSON.stringify(thread.interrupts),
-        thread_error: nullable(thread.error),
+        thread_error: toText(thread.error),
         values: finish.values?.json ?? null,
         values_omitted: finish.values?.omitted ? 1 : 0,
         now,

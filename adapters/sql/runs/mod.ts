@@ -4,7 +4,7 @@ import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { constant, db } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
-import { ofThread, type Pipe, prepared, type Statement, statement } from "../statement.ts";
+import { ofThread, type Pipe, prepared, readAll, readOne, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { dropEvents } from "./events.ts";
@@ -89,12 +89,9 @@ export function runVerbs(driver: Pipe): RunStorage {
     ...leaseVerbs(driver),
     stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, target, action, now, reason),
 
-    async getRun({ deployment, filter }, run_id) {
-      const [row] = await driver.read(getRun({ deployment, run_id }, filter));
-      return row ? toRun(row) : null;
-    },
+    getRun: ({ deployment, filter }, run_id) => readOne(driver, getRun({ deployment, run_id }, filter), toRun),
 
-    async listRuns({ deployment, filter }, thread_id, query) {
+    listRuns({ deployment, filter }, thread_id, query) {
       let select = db
         .selectFrom("runs")
         .selectAll()
@@ -105,7 +102,7 @@ export function runVerbs(driver: Pipe): RunStorage {
         .offset(query.offset);
       if (query.status) select = select.where("status", "=", query.status);
       if (filter) select = select.where(sql<boolean>`1 = 1${andOfPermitted("runs", boundOf(filter))}`);
-      return (await driver.read(statement(select))).map(toRun);
+      return readAll(driver, statement(select), toRun);
     },
 
     async deleteRun({ deployment, filter }, thread_id, run_id) {
@@ -126,9 +123,8 @@ export function runVerbs(driver: Pipe): RunStorage {
       return results.at(-6)?.[0] ? "running" : "not_found";
     },
 
-    async listRunsAfter({ deployment, filter }, thread_id, seq, limit) {
-      return (await driver.read(runsAfter({ deployment, thread_id, seq, limit }, filter))).map(toRun);
-    },
+    listRunsAfter: ({ deployment, filter }, thread_id, seq, limit) =>
+      readAll(driver, runsAfter({ deployment, thread_id, seq, limit }, filter), toRun),
 
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 

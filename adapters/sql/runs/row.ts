@@ -1,16 +1,13 @@
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
+import type { ClaimedRun, Lease, ListedRun, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
+import { fromText, toText } from "../columns.ts";
 import type { SqlRow } from "../driver.ts";
 import type { Tables } from "../schema/mod.ts";
 import { toThread } from "../threads.ts";
 
-export function nullable(value: Json): string | null {
-  return value === null ? null : JSON.stringify(value);
-}
-
 /** The error of a run with its stack, which leaves the database by `RunRow.stack` alone. */
 export const storedError = (error: JsonObject | null, stack: string | undefined): string | null =>
-  nullable(error && stack !== undefined ? { ...error, stack } : error);
+  toText(error && stack !== undefined ? { ...error, stack } : error);
 
 function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
   if (stored === null) return { error: null };
@@ -22,13 +19,13 @@ function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
 export const claimNote = (worker: string | undefined, at: number): string =>
   worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
 
-/** What follows the last end of a line was cut off. */
-const claimLog = (stored: string | null): RunRow["claim_log"] =>
+/** The claims in their order. What follows the last end of a line was cut off. */
+export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
   (stored ?? "")
     .split("\n")
     .slice(0, -1)
     .reverse()
-    .map((line) => JSON.parse(line) as RunRow["claim_log"][number]);
+    .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
 export function toRun(row: SqlRow): RunRow {
   const stored = row as unknown as Tables["runs"];
@@ -51,21 +48,20 @@ export function toRun(row: SqlRow): RunRow {
     started_at: stored.started_at,
     ended_at: stored.ended_at,
     ...errorOf(stored.error),
-    result: stored.result === null ? null : (JSON.parse(stored.result) as Json),
+    result: fromText<Json>(stored.result),
     framed: stored.framed === 1,
     end_frame: stored.end_frame,
     user_id: stored.user_id,
     api_key: stored.api_key,
-    feedback: stored.feedback === null ? [] : (JSON.parse(stored.feedback) as RunRow["feedback"]),
+    feedback: fromText<RunRow["feedback"]>(stored.feedback) ?? [],
     webhook:
       stored.webhook === null
         ? null
         : { url: stored.webhook, host: stored.webhook_host as string, depth: stored.webhook_depth },
-    auth_user: stored.auth_user === null ? null : (JSON.parse(stored.auth_user) as JsonObject),
+    auth_user: fromText<JsonObject>(stored.auth_user),
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
     // Undefined for a run that is just made.
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
-    claim_log: claimLog(stored.claim_log),
   };
 }
 

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { constant, each, holds, rowsOf } from "../dialect.ts";
 import { type Pipe, prepared, type Statement } from "../statement.ts";
@@ -10,43 +10,34 @@ const CHUNKS = 1000;
 
 type Old = { deployment: string; before: number; limit: number };
 
-const oldFrames = prepared<Old>(
-  (p) =>
-    sql`select run_id from runs where deployment = ${constant(p.deployment)} and framed = 1 and ended_at is not null
-    and ended_at < ${constant(p.before)} order by ended_at limit ${constant(p.limit)}`,
-);
+/** Reads the oldest rows that match a condition, by a column with a time. */
+const oldest = (
+  columns: RawBuilder<unknown>,
+  condition: RawBuilder<unknown>,
+  time: string,
+): ((old: Old) => Statement) =>
+  prepared<Old>(
+    (p) =>
+      sql`select ${columns} where deployment = ${constant(p.deployment)} and ${condition}
+      and ${sql.ref(time)} < ${constant(p.before)} order by ${sql.ref(time)} limit ${constant(p.limit)}`,
+  );
 
+const ended = sql`ended_at is not null`;
+const oldFrames = oldest(sql`run_id from runs`, sql`framed = 1 and ${ended}`, "ended_at");
 // Where several processes share the runs, frames are stored for readers elsewhere too: those go with their stateless run.
-const passed = prepared<Old>(
-  (p) =>
-    sql`select run_id from runs where deployment = ${constant(p.deployment)} and temporary = 1 and framed = 1
-    and ended_at is not null and ended_at < ${constant(p.before)} and not ${holds(sql`kwargs`, '"resumable":true')}
-    order by ended_at limit ${constant(p.limit)}`,
+const passed = oldest(
+  sql`run_id from runs`,
+  sql`temporary = 1 and framed = 1 and ${ended} and not ${holds(sql`kwargs`, '"resumable":true')}`,
+  "ended_at",
 );
-
-const oldTemporary = prepared<Old>(
-  (p) =>
-    sql`select run_id, thread_id from runs where deployment = ${constant(p.deployment)} and temporary = 1 and framed = 0
-    and keyed = 0 and ended_at is not null and ended_at < ${constant(p.before)} order by ended_at limit ${constant(p.limit)}`,
+const oldTemporary = oldest(
+  sql`run_id, thread_id from runs`,
+  sql`temporary = 1 and framed = 0 and keyed = 0 and ${ended}`,
+  "ended_at",
 );
-
-const oldKeys = prepared<Old>(
-  (p) =>
-    sql`select route, key, run_id from idempotency_keys where deployment = ${constant(p.deployment)}
-    and created_at < ${constant(p.before)} order by created_at limit ${constant(p.limit)}`,
-);
-
-const oldTokens = prepared<Old>(
-  (p) =>
-    sql`select token_id from feedback_tokens where deployment = ${constant(p.deployment)}
-    and expires_at < ${constant(p.before)} order by expires_at limit ${constant(p.limit)}`,
-);
-
-const oldDeliveries = prepared<Old>(
-  (p) =>
-    sql`select delivery_id from webhook_deliveries where deployment = ${constant(p.deployment)}
-    and created_at < ${constant(p.before)} and state <> 'pending' order by created_at limit ${constant(p.limit)}`,
-);
+const oldKeys = oldest(sql`route, key, run_id from idempotency_keys`, sql`true`, "created_at");
+const oldTokens = oldest(sql`token_id from feedback_tokens`, sql`true`, "expires_at");
+const oldDeliveries = oldest(sql`delivery_id from webhook_deliveries`, sql`state <> 'pending'`, "created_at");
 
 const deleteTokens = prepared<{ ids: string }>(
   (p) => sql`delete from feedback_tokens where token_id in ${each(p.ids)} returning token_id`,

@@ -38,7 +38,6 @@ export const agentTables = {
       "primary key (deployment, assistant_id, version)",
       "foreign key (deployment, assistant_id) references assistants (deployment, assistant_id) on delete cascade",
     ],
-    indexes: [],
   },
 
   threads: {
@@ -187,7 +186,6 @@ export const agentTables = {
       "check (last_id >= first_id)",
       "foreign key (run_id) references runs (run_id) on delete cascade",
     ],
-    indexes: [],
   },
 
   /** Events of a thread that were stored together. They outlive their run until it is rolled back. */
@@ -231,8 +229,6 @@ export const agentTables = {
   /** Rows of `Storage.probe`, which tests whether writing works. */
   probes: {
     columns: { name: "text not null primary key", at: "bigint not null" },
-    constraints: [],
-    indexes: [],
   },
 
   /** A payload is text or bytes: either `data` or `bytes` is null, here and in the next two tables. */
@@ -281,7 +277,6 @@ export const agentTables = {
       "check ((data is null) <> (bytes is null))",
       "foreign key (deployment, thread_id) references threads (deployment, thread_id) on delete cascade",
     ],
-    indexes: [],
   },
 
   channel_values: {
@@ -303,7 +298,6 @@ export const agentTables = {
       "check ((data is null) <> (bytes is null))",
       "foreign key (deployment, thread_id) references threads (deployment, thread_id) on delete cascade",
     ],
-    indexes: [],
   },
 
   /**

@@ -3,8 +3,6 @@
 export const identityTables = {
   organizations: {
     columns: { id: "text not null primary key", name: "text not null unique", created_at: "bigint not null" },
-    constraints: [],
-    indexes: [],
   },
 
   workspaces: {
@@ -15,7 +13,6 @@ export const identityTables = {
       created_at: "bigint not null",
       deleted_at: "bigint",
     },
-    constraints: [],
     indexes: ["unique index workspaces_name on workspaces (organization_id, name) where deleted_at is null"],
   },
 
@@ -27,7 +24,6 @@ export const identityTables = {
       created_at: "bigint not null",
       deleted_at: "bigint",
     },
-    constraints: [],
     indexes: ["unique index projects_name on projects (workspace_id, name) where deleted_at is null"],
   },
 
@@ -42,7 +38,6 @@ export const identityTables = {
       workspace_id: "text",
       identity: "text",
     },
-    constraints: [],
     indexes: [
       "unique index users_email on users (email) where deleted_at is null and email is not null",
       `unique index users_identity on users (workspace_id, identity)
@@ -57,8 +52,6 @@ export const identityTables = {
       owner_user_id: "text references users (id)",
       shared: "integer not null check (shared in (0, 1))",
     },
-    constraints: [],
-    indexes: [],
   },
 
   /** `permissions` is a JSON list. */

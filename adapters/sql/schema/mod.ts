@@ -9,9 +9,9 @@ export interface TableDefinition {
   /** Column name → definition, which starts with the column's type. */
   readonly columns: Readonly<Record<string, string>>;
   /** Constraints on the table as a whole. */
-  readonly constraints: readonly string[];
+  readonly constraints?: readonly string[];
   /** Index statements without their `create`. */
-  readonly indexes: readonly string[];
+  readonly indexes?: readonly string[];
   /** Stored in the order of its primary key, where the database can (SQLite's `without rowid`). */
   readonly clustered?: boolean;
 }
@@ -82,9 +82,10 @@ export function createTable(name: string, table: TableDefinition, dialect: Schem
     const type = typeOf(definition);
     return `${column} ${POSTGRES_TYPES[type]}${definition.slice(type.length)}`;
   });
-  const body = [...columns, ...table.constraints].join(", ");
+  const { constraints = [], indexes = [] } = table;
+  const body = [...columns, ...constraints].join(", ");
   const clustered = table.clustered && dialect === "sqlite" ? " without rowid" : "";
-  return [`create table ${name} (${body})${clustered}`, ...table.indexes.map((index) => `create ${index}`)];
+  return [`create table ${name} (${body})${clustered}`, ...indexes.map((index) => `create ${index}`)];
 }
 
 /** Column name → type of arguments that are compared with it or stored in it; texts are left out. */

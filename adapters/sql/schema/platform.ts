@@ -18,7 +18,6 @@ export const platformTables = {
       tokens_out: "bigint not null default 0",
       cost_usd: "double precision not null default 0",
     },
-    constraints: [],
     indexes: [
       "index traces_billed on traces (workspace_id, started_at) where counted = 1",
       "index traces_started on traces (started_at) where counted = 1",
@@ -37,15 +36,12 @@ export const platformTables = {
       traces: "bigint not null check (traces > 0)",
     },
     constraints: ["primary key (workspace_id, hour, project_id, user_id, api_key)"],
-    indexes: [],
     clustered: true,
   },
 
   /** One row: hours that start before `sealed_before` are summed in usage_hourly. */
   usage_seals: {
     columns: { name: "text not null primary key", sealed_before: "bigint not null" },
-    constraints: [],
-    indexes: [],
   },
 
   feedback_tokens: {
@@ -92,7 +88,6 @@ export const platformTables = {
       modified_at: "bigint not null",
       extra: "text",
     },
-    constraints: [],
     indexes: [
       "index feedback_created on feedback (workspace_id, created_at, id)",
       "index feedback_run on feedback (run_id, created_at, id)",
@@ -162,6 +157,5 @@ export const platformTables = {
       "primary key (delivery_id, number)",
       "foreign key (delivery_id) references webhook_deliveries (delivery_id) on delete cascade",
     ],
-    indexes: [],
   },
 } as const;

@@ -92,7 +92,7 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
       const { run, ...beside } = r3 ?? {};
       assert.deepEqual(run, await storage.getRun(here, "r3"));
       const usage = { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 };
-      assert.deepEqual(beside, { lease_until: 5000, cancel_requested: true, usage });
+      assert.deepEqual(beside, { lease_until: 5000, cancel_requested: true, usage, claim_log: [] });
       const [r4] = (await storage.searchRuns(here, { run_id: "r4", limit: 1 })).rows;
       assert.deepEqual([r4?.lease_until, r4?.cancel_requested, r4?.usage], [null, false, null]);
     });

@@ -1,0 +1,80 @@
+/** Reads what follows the words of a command: positionals, options and their values. */
+import { parseArgs } from "node:util";
+import { ConfigError } from "../../lib/mod.ts";
+import { didYouMean } from "../../lib/validation.ts";
+
+/** What was given, proven as far as it can be without the database. */
+export interface Input {
+  /** The positional of this name. */
+  of(name: string): string;
+  one(name: string): string | undefined;
+  all(name: string): readonly string[] | undefined;
+  readonly now: number;
+}
+
+/** What a command takes beside `--json`, `--help` and the place of the database. */
+export interface Arguments {
+  readonly positionals?: readonly string[];
+  /** Option names with the words for their values in the usage text. */
+  readonly options?: Readonly<Record<string, string>>;
+  /** Problems that need no database. */
+  prove?(input: Input): readonly string[];
+}
+
+/** Options that may be given again, or as a list with commas. */
+const LISTS = new Set(["permission", "workspaces"]);
+/** Options that say where the database is: whoever opens it reads them. */
+const PLACES = ["config", "database"];
+
+/** Throws a ConfigError with every problem. */
+export function readArguments(
+  args: readonly string[],
+  { positionals: wanted = [], options = {}, prove }: Arguments,
+  now: number = Date.now(),
+): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
+  const texts = [...Object.keys(options), ...PLACES];
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: {
+      ...Object.fromEntries(texts.map((name) => [name, { type: "string" as const }])),
+      json: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
+    strict: false,
+    tokens: true,
+  });
+  const problems: string[] = [];
+  const values = new Map<string, string[]>();
+  const positionals: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") positionals.push(token.value);
+    if (token.kind !== "option") continue;
+    const { name, rawName, value } = token;
+    const known = values.get(name) ?? [];
+    if (name === "json" || name === "help") {
+      if (value !== undefined) problems.push(`${rawName}: takes no value`);
+    } else if (!texts.includes(name)) {
+      const known = [...texts, "json", "help"].map((text) => `--${text}`);
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
+    } else if (!value) problems.push(`${rawName}: needs a value`);
+    else if (!token.inlineValue && value.startsWith("-")) {
+      problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);
+    } else if (known.length > 0 && !LISTS.has(name)) problems.push(`${rawName}: given twice`);
+    values.set(name, [...known, ...(value ? (LISTS.has(name) ? value.split(",") : [value]) : [])]);
+  }
+  const help = values.has("help");
+  for (const name of wanted.slice(positionals.length)) problems.push(`${name}: is missing`);
+  for (const value of positionals.slice(wanted.length)) problems.push(`${value}: not expected here; see --help`);
+  for (const name of LISTS) {
+    if (values.get(name)?.some((value) => value.trim() === "")) problems.push(`--${name}: an entry is empty`);
+  }
+  const input: Input = {
+    of: (name) => positionals[wanted.indexOf(name)] as string,
+    one: (name) => values.get(name)?.[0],
+    all: (name) => values.get(name)?.map((value) => value.trim()),
+    now,
+  };
+  problems.push(...(prove?.(input) ?? []));
+  if (problems.length > 0 && !help) throw new ConfigError(problems);
+  return { input, json: values.has("json"), help };
+}
