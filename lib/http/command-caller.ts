@@ -1,7 +1,8 @@
 /** The sender of a command: validation and authorization of the runs that commands create. */
 import type { CommandCaller } from "../protocol/mod.ts";
 import type { RequestContext } from "./context.ts";
-import * as parse from "./parse/mod.ts";
+import { readFields } from "./parse/read.ts";
+import { runCreate } from "./parse/runs.ts";
 import { authorizeNewRun, callerOrigin } from "./run-authorization.ts";
 
 /** `contextOfRuns`: gives the context of a run that is created. */
@@ -14,7 +15,7 @@ export const commandCaller = (
   },
   async run(thread_id, sent) {
     const running = await contextOfRuns();
-    const [request, authorized] = await authorizeNewRun(running, thread_id, parse.readFields(sent, parse.runCreate));
+    const [request, authorized] = await authorizeNewRun(running, thread_id, readFields(sent, runCreate));
     return { request, origin: { ...callerOrigin(running), ...authorized } };
   },
 });

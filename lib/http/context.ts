@@ -6,7 +6,8 @@ import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { Messages } from "./body.ts";
 import type { HandlerHost } from "./host.ts";
-import * as parse from "./parse/mod.ts";
+import type { HeaderCopy } from "./parse/headers.ts";
+import { readAssistantId, readId, readSegment, type SentQuery } from "./parse/read.ts";
 import type { OpenBodies } from "./sse.ts";
 
 /** What all requests to one handler share. */
@@ -23,7 +24,7 @@ export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
   readonly bodies: OpenBodies;
-  readonly copyHeaders: parse.HeaderCopy;
+  readonly copyHeaders: HeaderCopy;
   readonly messages: Messages;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
   checkUpgrade(request: Request): void;
@@ -43,7 +44,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly host: HandlerHost;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
-  readonly parameters: parse.Query;
+  readonly parameters: SentQuery;
   /** The caller of a deployment route; on open and account routes without a user. */
   readonly principal: Principal;
   /** Part of every log record of the request. */
@@ -77,13 +78,13 @@ const LARGE_BYTES = 128 * 1024;
 
 type Params = Pick<RequestContext, "params">;
 
-export const assistantId = ({ params }: Params): string => parse.readAssistantId(params.assistant_id);
-export const threadId = ({ params }: Params): string => parse.readId(params.thread_id, "thread_id");
-export const runId = ({ params }: Params): string => parse.readId(params.run_id, "run_id");
-export const cronId = ({ params }: Params): string => parse.readId(params.cron_id, "cron_id");
+export const assistantId = ({ params }: Params): string => readAssistantId(params.assistant_id);
+export const threadId = ({ params }: Params): string => readId(params.thread_id, "thread_id");
+export const runId = ({ params }: Params): string => readId(params.run_id, "run_id");
+export const cronId = ({ params }: Params): string => readId(params.cron_id, "cron_id");
 /** Null on the routes of stateless runs. */
 export const optionalThreadId = (context: Params): string | null =>
   context.params.thread_id === undefined ? null : threadId(context);
-export const segment = ({ params }: Params, field: string): string => parse.readSegment(params[field], field);
+export const segment = ({ params }: Params, field: string): string => readSegment(params[field], field);
 export const searchParams = ({ request }: Pick<RequestContext, "request">): URLSearchParams =>
   new URL(request.url).searchParams;

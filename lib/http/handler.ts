@@ -14,7 +14,8 @@ import { disabledGroups } from "./groups.ts";
 import { type HandlerOptions, handlerSchema } from "./handler-options.ts";
 import type { HandlerHost } from "./host.ts";
 import { middlewareOf } from "./middleware.ts";
-import * as parse from "./parse/mod.ts";
+import { headerCopy } from "./parse/headers.ts";
+import { nothing, readObject, readQuery, type SentQuery } from "./parse/read.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
@@ -54,7 +55,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     base,
     bodies: { environment, open: 0 },
     docs: options.docs,
-    copyHeaders: parse.headerCopy(http.configurable_headers),
+    copyHeaders: headerCopy(http.configurable_headers),
     messages: createMessages(environment, http),
     checkUpgrade: cors.checkUpgrade,
     hides: (path) => table.at(`${base}${path}`).length === 0,
@@ -219,7 +220,7 @@ function notBuilt({ environment }: ServiceInternals): (route: Route) => Response
 interface Match {
   readonly route: Route;
   readonly params: RequestContext["params"];
-  readonly parameters: parse.Query;
+  readonly parameters: SentQuery;
 }
 
 interface RouteTable {
@@ -229,7 +230,7 @@ interface RouteTable {
   at(pathname: string): readonly Route[];
 }
 
-type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: parse.Query };
+type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: SentQuery };
 type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Match | "hidden") => void> & {
   readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
   readonly fetch: (request: Pick<Request, "method" | "url">) => Promise<Match | "hidden" | undefined>;
@@ -275,11 +276,11 @@ function contextFactory(service: ServiceInternals, handler: HandlerState): Creat
       caller: auth.caller,
       async body() {
         const sent = await bytes();
-        const value = parse.readObject(sent, route.body ?? parse.nothing);
+        const value = readObject(sent, route.body ?? nothing);
         await yieldAfter({ turn }, sent);
         return value;
       },
-      query: () => parse.readQuery(parameters, route.query ?? parse.nothing),
+      query: () => readQuery(parameters, route.query ?? nothing),
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;

@@ -3,7 +3,9 @@ import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
 import type { RequestContext } from "./context.ts";
-import * as parse from "./parse/mod.ts";
+import { readIdempotency, readWebhookDepth } from "./parse/headers.ts";
+import { readObject } from "./parse/read.ts";
+import { runCreate } from "./parse/runs.ts";
 
 /**
  * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
@@ -96,7 +98,7 @@ export function callerOrigin({ request, principal, handler }: RequestContext): R
     configurable: handler.copyHeaders(request.headers),
     user_id,
     api_key,
-    webhook_depth: parse.readWebhookDepth(request.headers),
+    webhook_depth: readWebhookDepth(request.headers),
     ...(user ? { user } : {}),
   };
 }
@@ -106,7 +108,7 @@ export async function originOf(context: RequestContext, bytes: Uint8Array, route
   const { user_id, user, threads } = context.principal;
   const sender = user ? user.identity : threads.filter && user_id;
   const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
-  const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
+  const idempotency = await readIdempotency(context.request.headers, scope, bytes);
   return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
 }
 
@@ -124,7 +126,7 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue): RunCrea
   const { input, command, config, context } = kwargs;
   const changed = { ...request, metadata, input, command, config, context };
   try {
-    return parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), parse.runCreate);
+    return readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
   } catch (error) {
     throw new Error("The threads:create_run handler of custom authentication changed the run to an invalid request", {
       cause: error,

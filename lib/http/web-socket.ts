@@ -4,7 +4,8 @@ import type { CommandCaller } from "../protocol/mod.ts";
 import { createSession } from "../protocol/session.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { RequestContext } from "./context.ts";
-import * as parse from "./parse/mod.ts";
+import { eventFilter } from "./parse/protocol.ts";
+import { readFields } from "./parse/read.ts";
 
 /** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
 function switched(): Response {
@@ -38,7 +39,7 @@ export function openSocket(
     visibility,
     max_bytes,
     parse: handler.messages.parse,
-    readFilter: (params) => parse.readFields(params, parse.eventFilter),
+    readFilter: (params) => readFields(params, eventFilter),
     isStillValid: principal.isStillValid,
     ids: { request_id },
   });

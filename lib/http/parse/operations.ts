@@ -5,9 +5,7 @@ import type { JsonObject } from "../../json.ts";
 import type { RunListQuery, SchedulePreview, ScoreQuery, ThreadListQuery } from "../../operations/mod.ts";
 import type { DeliveryState, RunStatus, ThreadStatus } from "../../storage/mod.ts";
 import { assistantId, containment, type Fields, integer, listOf, name, oneOf, UUID, uuid } from "./pieces.ts";
-import { type Query, readQuery } from "./read.ts";
-
-export type { Fields } from "./pieces.ts";
+import { readQuery, type SentQuery } from "./read.ts";
 
 const OBJECT = "must be a JSON object";
 
@@ -107,7 +105,7 @@ export const linkQuery: Fields<{ readonly limit?: number; readonly cursor?: stri
 }) as unknown as Fields<{ readonly limit?: number; readonly cursor?: string }>;
 
 /** Reads a query. Throws an InputError. */
-export const readLocated = <Output>(query: Query, schema: Fields<Output>): Promise<Output> =>
+export const readLocated = <Output>(query: SentQuery, schema: Fields<Output>): Promise<Output> =>
   located(async () => readQuery(query, schema));
 
 /** An id of a path. Errors: not_found, because what has no UUID cannot be there. */

@@ -45,10 +45,10 @@ export function readJson(bytes: Uint8Array): unknown {
 }
 
 /** The values of a query by name, as the router parses them. */
-export type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
+export type SentQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
-export function readQuery<Output>(query: Query, schema: Fields<Output>): Output {
+export function readQuery<Output>(query: SentQuery, schema: Fields<Output>): Output {
   const given: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
     const sent = [query[key] ?? []].flat().filter((value) => value !== "");

@@ -5,7 +5,7 @@ import type { Json, JsonObject } from "../../json.ts";
 import { checkHome, checkIndex, checkKey, checkLabels, checkTtl, checkValue } from "../../store/bounds.ts";
 import { conditionsOf } from "../../store/conditions.ts";
 import { anyObject, type Fields, flag, integer, json, listOf, page } from "./pieces.ts";
-import { type Query, readObject, readQuery } from "./read.ts";
+import { readObject, readQuery, type SentQuery } from "./read.ts";
 
 const labels = listOf(v.string("must be a string"));
 const key = v.string("must be a string");
@@ -104,7 +104,7 @@ function hasNullTtl(bytes: Uint8Array): boolean {
 }
 
 /** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
-export function readItemQuery(query: Query): ItemPlace & { readonly refresh_ttl?: boolean } {
+export function readItemQuery(query: SentQuery): ItemPlace & { readonly refresh_ttl?: boolean } {
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
@@ -126,7 +126,7 @@ function labelsIn(sent: string): readonly unknown[] {
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
-export function readItemPlace(bytes: Uint8Array, query: Query): ItemPlace {
+export function readItemPlace(bytes: Uint8Array, query: SentQuery): ItemPlace {
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };

@@ -2,7 +2,17 @@
 import { ServiceError } from "../../errors.ts";
 import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
 import { assistantId, type RequestContext, segment } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import {
+  assistantCount,
+  assistantCreate,
+  assistantDeletion,
+  assistantPatch,
+  assistantSearch,
+  drawing,
+  latest,
+  subgraphSearch,
+  versionSearch,
+} from "../parse/assistants.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -32,7 +42,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants", {
     summary: "Create an assistant",
     events: ["assistants:create"],
-    body: parse.assistantCreate,
+    body: assistantCreate,
     answer: "Assistant",
     errors: [404, 409],
     async handle(context) {
@@ -44,7 +54,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Search assistants",
     access: "read",
     events: ["assistants:search"],
-    body: parse.assistantSearch,
+    body: assistantSearch,
     answer: "Assistant[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -57,7 +67,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Count assistants",
     access: "read",
     events: ["assistants:search"],
-    body: parse.assistantCount,
+    body: assistantCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -77,7 +87,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("patch", "/assistants/:assistant_id", {
     summary: "Create a new version of an assistant and activate it",
     events: ["assistants:update"],
-    body: parse.assistantPatch,
+    body: assistantPatch,
     answer: "Assistant",
     errors: [404],
     async handle(context) {
@@ -91,7 +101,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("delete", "/assistants/:assistant_id", {
     summary: "Delete an assistant with all its versions",
     events: ["assistants:delete", "threads:delete"],
-    query: parse.assistantDeletion,
+    query: assistantDeletion,
     errors: [404, 409],
     async handle(context) {
       const assistant_id = assistantId(context);
@@ -110,7 +120,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "List the versions of an assistant, newest first",
     access: "read",
     events: ["assistants:read"],
-    body: parse.versionSearch,
+    body: versionSearch,
     answer: "AssistantVersion[]",
     errors: [404],
     async handle(context) {
@@ -122,8 +132,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants/:assistant_id/latest", {
     summary: "Activate a version, given in the body or the query",
     events: ["assistants:update"],
-    body: parse.latest,
-    query: parse.latest,
+    body: latest,
+    query: latest,
     answer: "Assistant",
     errors: [404],
     async handle(context) {
@@ -136,7 +146,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
     events: ["assistants:read"],
-    query: parse.drawing,
+    query: drawing,
     answer: "DrawnGraph",
     errors: [404],
     async handle(context) {
@@ -158,7 +168,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",
     events: ["assistants:read"],
-    query: parse.subgraphSearch,
+    query: subgraphSearch,
     answer: "SubgraphSchemas",
     errors: [404],
     handle: subgraphs,
@@ -166,7 +176,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("get", "/assistants/:assistant_id/subgraphs/:namespace", {
     summary: "Get the schemas of one subgraph",
     events: ["assistants:read"],
-    query: parse.subgraphSearch,
+    query: subgraphSearch,
     answer: "SubgraphSchemas",
     errors: [404],
     handle: subgraphs,

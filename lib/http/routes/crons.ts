@@ -3,7 +3,7 @@ import type { CronCreate } from "../../crons/mod.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
 import { refuseForOthers } from "../../storage/visibility.ts";
 import { cronId, optionalThreadId, type RequestContext } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import { cronCount, cronCreate, cronSearch, readCronPatch } from "../parse/crons.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
 import { type Route, routesOf } from "./route.ts";
@@ -37,7 +37,7 @@ async function createCron(context: RequestContext<CronCreate>): Promise<Response
 
 const newCron = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
-  body: parse.cronCreate,
+  body: cronCreate,
   answer: "Cron",
   errors: [404, 507],
   handle: createCron,
@@ -50,7 +50,7 @@ export const CRON_ROUTES: readonly Route[] = [
     summary: "Search crons",
     access: "read",
     events: ["crons:search"],
-    body: parse.cronSearch,
+    body: cronSearch,
     answer: "Cron[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -63,7 +63,7 @@ export const CRON_ROUTES: readonly Route[] = [
     summary: "Count crons",
     access: "read",
     events: ["crons:search"],
-    body: parse.cronCount,
+    body: cronCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -88,7 +88,7 @@ export const CRON_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const cron_id = cronId(context);
-      const patch = parse.readCronPatch(await context.bytes());
+      const patch = readCronPatch(await context.bytes());
       const { value, visibility } = await context.authorize({ ...patch, cron_id });
       const { cron_id: _, ...changed } = value;
       return json(await context.service.crons.update(cron_id, changed, visibility));

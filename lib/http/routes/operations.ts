@@ -1,8 +1,19 @@
 /** The routes that look at a deployment as a whole, over all threads. The studio is made of them. */
 import type { Visibility } from "../../storage/visibility.ts";
 import type { RequestContext } from "../context.ts";
-import * as parse from "../parse/operations.ts";
-import { located, readKnownId, readLocated } from "../parse/operations.ts";
+import {
+  deliveryListQuery,
+  inboxQuery,
+  linkQuery,
+  located,
+  readKnownId,
+  readLocated,
+  runListQuery,
+  schedulePreview,
+  scoreQuery,
+  threadListQuery,
+} from "../parse/operations.ts";
+import type { Fields } from "../parse/pieces.ts";
 import { accepted, empty, type HeaderValues, json } from "../respond.ts";
 import { authorizeNewRun, originOf } from "../run-authorization.ts";
 import { type Route, routesOf } from "./route.ts";
@@ -16,7 +27,7 @@ const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_i
 /** A search as authorization leaves it. */
 async function searched<Query extends object>(
   context: RequestContext<unknown, Query>,
-  schema: parse.Fields<Query>,
+  schema: Fields<Query>,
 ): Promise<{ readonly value: Query; readonly visibility: Visibility }> {
   return await context.authorize(await readLocated(context.parameters, schema));
 }
@@ -55,10 +66,10 @@ const RUN_ROUTES: readonly Route[] = [
   route("get", "/greenroom/runs", {
     summary: "Search runs of all threads, newest first",
     events: ["threads:search"],
-    query: parse.runListQuery,
+    query: runListQuery,
     answer: "RunListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.runListQuery);
+      const { value, visibility } = await searched(context, runListQuery);
       return json(await located(() => context.service.operations.searchRuns(value, visibility)));
     },
   }),
@@ -97,20 +108,20 @@ const THREAD_ROUTES: readonly Route[] = [
   route("get", "/greenroom/threads", {
     summary: "List threads with their titles, last changed first",
     events: ["threads:search"],
-    query: parse.threadListQuery,
+    query: threadListQuery,
     answer: "ThreadListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.threadListQuery);
+      const { value, visibility } = await searched(context, threadListQuery);
       return json(await located(() => context.service.operations.listThreads(value, visibility)));
     },
   }),
   route("get", "/greenroom/inbox", {
     summary: "List the interrupts that wait for a person, oldest first",
     events: ["threads:search"],
-    query: parse.inboxQuery,
+    query: inboxQuery,
     answer: "Inbox",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.inboxQuery);
+      const { value, visibility } = await searched(context, inboxQuery);
       return json(await located(() => context.service.operations.inbox(value, visibility)));
     },
   }),
@@ -120,10 +131,10 @@ const WEBHOOK_ROUTES: readonly Route[] = [
   route("get", "/greenroom/webhooks", {
     summary: "List webhook deliveries, newest first",
     events: ["threads:search"],
-    query: parse.deliveryListQuery,
+    query: deliveryListQuery,
     answer: "DeliveryListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.deliveryListQuery);
+      const { value, visibility } = await searched(context, deliveryListQuery);
       return json(await located(() => context.service.operations.listDeliveries(value, visibility)));
     },
   }),
@@ -155,10 +166,10 @@ const WEBHOOK_ROUTES: readonly Route[] = [
 const CRON_ROUTES: readonly Route[] = [
   route("get", "/greenroom/crons/preview", {
     summary: "Get the next times of a schedule",
-    query: parse.schedulePreview,
+    query: schedulePreview,
     answer: "SchedulePreview",
     async handle(context) {
-      const preview = await readLocated(context.parameters, parse.schedulePreview);
+      const preview = await readLocated(context.parameters, schedulePreview);
       return json(await located(() => context.service.operations.previewSchedule(preview)));
     },
   }),
@@ -188,11 +199,11 @@ const ACCOUNT_ROUTES: readonly Route[] = [
   accountRoute("get", "/greenroom/feedback/scores", {
     summary: "Summarize feedback by key and time",
     events: ["threads:read"],
-    query: parse.scoreQuery,
+    query: scoreQuery,
     answer: "ScoreSeries",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, parse.scoreQuery);
+      const query = await readLocated(context.parameters, scoreQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
       return json(await located(() => context.service.operations.scores(caller, query, visibility)));
     },
@@ -200,11 +211,11 @@ const ACCOUNT_ROUTES: readonly Route[] = [
   accountRoute("get", "/greenroom/feedback/links", {
     summary: "List feedback links of all runs, newest first",
     events: ["threads:read"],
-    query: parse.linkQuery,
+    query: linkQuery,
     answer: "FeedbackLinks",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, parse.linkQuery);
+      const query = await readLocated(context.parameters, linkQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
       return json(await located(() => context.service.operations.feedbackLinks(caller, query, visibility)));
     },

@@ -2,7 +2,7 @@
 import { type Service, VERSION } from "../../service.ts";
 import type { UsageReport } from "../../usage/mod.ts";
 import { type RequestContext, searchParams } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import { readWorkspaceQuery } from "../parse/service.ts";
 import { readCsvQuotes, readUsageQuery } from "../parse/usage.ts";
 import { json } from "../respond.ts";
 import { usageCsv, usageJson } from "../usage-report.ts";
@@ -44,7 +44,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     answer: "Workspace[]",
     async handle(context) {
       const caller = await context.caller();
-      const page = parse.readWorkspaceQuery(searchParams(context));
+      const page = readWorkspaceQuery(searchParams(context));
       return json(await context.service.access.workspaces(caller, page));
     },
   }),

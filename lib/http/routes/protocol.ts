@@ -2,7 +2,7 @@
 import { ServiceError } from "../../errors.ts";
 import { commandCaller, runsOfSocket } from "../command-caller.ts";
 import { threadId } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import { eventFilter, threadCommand } from "../parse/protocol.ts";
 import { errorResponse, json } from "../respond.ts";
 import { eventStream } from "../stream-response.ts";
 import { openSocket } from "../web-socket.ts";
@@ -17,7 +17,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     summary: "Send a command to a thread (event protocol v2)",
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
-    body: parse.threadCommand,
+    body: threadCommand,
     answer: "CommandAnswer",
     errors: [404, 503, 507],
     async handle(context) {
@@ -30,7 +30,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     summary: "Stream the events of a thread that pass a filter (event protocol v2)",
     access: "read",
     events: ["threads:read"],
-    body: parse.eventFilter,
+    body: eventFilter,
     answer: "stream",
     async handle(context) {
       const thread_id = threadId(context);

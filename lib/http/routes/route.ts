@@ -3,7 +3,7 @@ import type { AuthEvent } from "../../auth/custom.ts";
 import type { Use } from "../../auth/principal.ts";
 import type { RequestContext } from "../context.ts";
 import type { RouteGroup } from "../groups.ts";
-import type { Fields } from "../parse/mod.ts";
+import type { Fields } from "../parse/pieces.ts";
 import type { HeaderValues } from "../respond.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";

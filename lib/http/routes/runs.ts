@@ -4,7 +4,21 @@ import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
 import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import { readLastEventId } from "../parse/headers.ts";
+import { readList, readObject } from "../parse/read.ts";
+import {
+  cancelMany,
+  cancelManyQuery,
+  cancelQuery,
+  type JoinStreamQuery,
+  joinQuery,
+  joinStreamQuery,
+  readNamespaces,
+  readTarget,
+  runCreate,
+  runSearch,
+  streamQuery,
+} from "../parse/runs.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
 import { authorizeNewRun, originOf } from "../run-authorization.ts";
 import { eventStream, waitResponse } from "../stream-response.ts";
@@ -24,7 +38,7 @@ async function readNewRun(context: RequestContext, verb: string): Promise<[strin
   const thread_id = optionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-  const sent = parse.readObject(bytes, parse.runCreate);
+  const sent = readObject(bytes, runCreate);
   await yieldAfter(context, bytes);
   const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
   return [thread_id, request, { ...(await originOf(context, bytes, route)), ...authorized }];
@@ -38,7 +52,7 @@ async function createRun(context: RequestContext): Promise<Response> {
 
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
-  const { namespaces } = parse.readNamespaces(context.request.url);
+  const { namespaces } = readNamespaces(context.request.url);
   const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
   const [thread_id, request, origin] = await readNewRun(context, "/stream");
   const { run, frames } = await context.service.runs.stream(thread_id, request, origin, ...options);
@@ -58,7 +72,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
 
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
-  const sent = parse.readList(bytes, parse.runCreate);
+  const sent = readList(bytes, runCreate);
   if (sent.length > MAX_BATCH) {
     throw new ServiceError("invalid", `body: must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
@@ -111,13 +125,13 @@ function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
-async function joinStream(context: RequestContext<unknown, parse.JoinStreamQuery>): Promise<Response> {
+async function joinStream(context: RequestContext<unknown, JoinStreamQuery>): Promise<Response> {
   const [thread_id, run_id] = [optionalThreadId(context), runId(context)];
   // The whole run is replayed, whichever checkpoint of it the caller knows.
   const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());
   const { stream_mode: modes, ...rest } = query;
-  const options = { ...rest, ...parse.readNamespaces(context.request.url) };
-  const after = parse.readLastEventId(context.request.headers);
+  const options = { ...rest, ...readNamespaces(context.request.url) };
+  const after = readLastEventId(context.request.headers);
   const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
   const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
@@ -127,13 +141,13 @@ async function joinStream(context: RequestContext<unknown, parse.JoinStreamQuery
 const newRun = {
   access: "run",
   events: ["threads:create_run", "assistants:read"],
-  body: parse.runCreate,
+  body: runCreate,
   idempotency_key: true,
   errors: [404, 409, 503, 507],
 } as const;
 const newStream = {
   ...newRun,
-  query: parse.streamQuery,
+  query: streamQuery,
   answer: "stream",
   answer_headers: ["Content-Location", "Location"],
   handle: streamRun,
@@ -142,7 +156,7 @@ const newWait = { ...newRun, answer: "Result", handle: waitForRun } as const;
 const join = { access: joinUse, events: ["threads:read", "threads:update"], errors: [404] } as const;
 const joinedStream = {
   ...join,
-  query: parse.joinStreamQuery,
+  query: joinStreamQuery,
   request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are stored" },
   answer: "stream",
   answer_headers: ["Location"],
@@ -169,7 +183,7 @@ export const RUN_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/runs", {
     summary: "List the runs of a thread, newest first",
     events: ["threads:read"],
-    query: parse.runSearch,
+    query: runSearch,
     answer: "Run[]",
     errors: [404],
     async handle(context) {
@@ -202,7 +216,7 @@ export const RUN_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/runs/:run_id/join", {
     ...join,
     summary: "Wait for the result of a run",
-    query: parse.joinQuery,
+    query: joinQuery,
     answer: "Result",
     async handle(context) {
       const options = joinOptions(context, context.query());
@@ -216,7 +230,7 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Cancel a run: it ends as `interrupted`, or is rolled back",
     access: "run",
     events: ["threads:update"],
-    query: parse.cancelQuery,
+    query: cancelQuery,
     accepted: "The run will stop",
     no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
@@ -240,12 +254,12 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Cancel all runs of a status, or given runs of a thread",
     access: "run",
     events: ["threads:update"],
-    body: parse.cancelMany,
-    query: parse.cancelManyQuery,
+    body: cancelMany,
+    query: cancelManyQuery,
     errors: [404, 507],
     async handle(context) {
       const { action = "interrupt" } = context.query();
-      const target = parse.readTarget(await context.body());
+      const target = readTarget(await context.body());
       const { thread_id, ...metadata } = { thread_id: null, ...target };
       const { visibility } = await context.authorize({ thread_id, action, metadata });
       await context.service.runs.cancelMany(target, action, visibility);

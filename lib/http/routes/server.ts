@@ -3,7 +3,7 @@ import { ServiceError } from "../../errors.ts";
 import type { HandlerState, OpenApi } from "../context.ts";
 import { metricsText, PROMETHEUS } from "../metrics.ts";
 import openapi from "../openapi.json" with { type: "json" };
-import * as parse from "../parse/mod.ts";
+import { metricsQuery } from "../parse/service.ts";
 import { json } from "../respond.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -35,7 +35,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     group: "meta",
     access: "read",
     open_locally: true,
-    query: parse.metricsQuery,
+    query: metricsQuery,
     answer: "text",
     async handle({ service, handler, query }) {
       const { format } = query();

@@ -1,7 +1,17 @@
 /** The routes of the store. Authorization handlers may change the call; what they leave is checked again. */
 import { ServiceError } from "../../errors.ts";
 import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
-import * as parse from "../parse/store.ts";
+import {
+  itemPlace,
+  itemPut,
+  itemSearch,
+  namespaceSearch,
+  readItemPlace,
+  readItemPut,
+  readItemQuery,
+  readItemSearch,
+  readNamespaceSearch,
+} from "../parse/store.ts";
 import { empty, json } from "../respond.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -11,10 +21,10 @@ export const STORE_ROUTES: readonly Route[] = [
   route("put", "/store/items", {
     summary: "Write an item",
     events: ["store:put"],
-    body: parse.itemPut,
+    body: itemPut,
     errors: [507],
     async handle(context) {
-      const { value: item, visibility } = await context.authorize(parse.readItemPut(await context.bytes()));
+      const { value: item, visibility } = await context.authorize(readItemPut(await context.bytes()));
       const { namespace, key, value, index, ttl } = item;
       const options = { ...present({ index }), ...(ttl === undefined ? {} : { ttl }) };
       await context.service.store.put(namespace, key, value, options, visibility);
@@ -27,7 +37,7 @@ export const STORE_ROUTES: readonly Route[] = [
     answer: "OptionalStoreItem",
     errors: [400],
     async handle(context) {
-      const { refresh_ttl, ...place } = parse.readItemQuery(context.parameters);
+      const { refresh_ttl, ...place } = readItemQuery(context.parameters);
       const { value, visibility } = await context.authorize(place);
       const item = await context.service.store.get(value.namespace, value.key, present({ refresh_ttl }), visibility);
       // With a filter, a missing item and a hidden one must get the same answer.
@@ -38,9 +48,9 @@ export const STORE_ROUTES: readonly Route[] = [
   route("delete", "/store/items", {
     summary: "Delete an item",
     events: ["store:delete"],
-    body: parse.itemPlace,
+    body: itemPlace,
     async handle(context) {
-      const place = parse.readItemPlace(await context.bytes(), context.parameters);
+      const place = readItemPlace(await context.bytes(), context.parameters);
       const { value, visibility } = await context.authorize(place);
       await context.service.store.delete(value.namespace, value.key, visibility);
       return empty();
@@ -50,10 +60,10 @@ export const STORE_ROUTES: readonly Route[] = [
     summary: "Search items under a namespace",
     access: "read",
     events: ["store:search"],
-    body: parse.itemSearch,
+    body: itemSearch,
     answer: "StoreItems",
     async handle(context) {
-      const { refresh_ttl, namespace_prefix, ...sent } = parse.readItemSearch(await context.bytes());
+      const { refresh_ttl, namespace_prefix, ...sent } = readItemSearch(await context.bytes());
       const call = { namespace: namespace_prefix, filter: null, query: null, ...sent };
       const { value, visibility } = await context.authorize(call);
       const { namespace, filter, limit, offset, query } = value;
@@ -65,10 +75,10 @@ export const STORE_ROUTES: readonly Route[] = [
     summary: "List namespaces",
     access: "read",
     events: ["store:list_namespaces"],
-    body: parse.namespaceSearch,
+    body: namespaceSearch,
     answer: "StoreNamespaces",
     async handle(context) {
-      const { prefix = [], ...sent } = parse.readNamespaceSearch(await context.bytes());
+      const { prefix = [], ...sent } = readNamespaceSearch(await context.bytes());
       const call = { namespace: prefix, suffix: null, max_depth: null, ...sent };
       const { value, visibility } = await context.authorize(call);
       const { namespace, suffix, max_depth, limit, offset } = value;

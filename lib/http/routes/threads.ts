@@ -2,7 +2,22 @@
 import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
 import type { AuthorizeCopy, HistoryQuery } from "../../threads/mod.ts";
 import { type RequestContext, segment, threadId } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import { readThreadEventId } from "../parse/headers.ts";
+import {
+  historyQuery,
+  historySearch,
+  stateAt,
+  stateChange,
+  stateNote,
+  stateQuery,
+  threadCount,
+  threadCreate,
+  threadPatch,
+  threadPrune,
+  threadQuery,
+  threadSearch,
+  threadStreamQuery,
+} from "../parse/threads.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
 import { eventStream } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
@@ -32,7 +47,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Create a thread",
     access: "run",
     events: ["threads:create"],
-    body: parse.threadCreate,
+    body: threadCreate,
     answer: "Thread",
     errors: [409],
     async handle(context) {
@@ -44,8 +59,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Search threads",
     access: "read",
     events: ["threads:search"],
-    body: parse.threadSearch,
-    query: parse.threadQuery,
+    body: threadSearch,
+    query: threadQuery,
     answer: "Thread[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -58,7 +73,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Count threads",
     access: "read",
     events: ["threads:search"],
-    body: parse.threadCount,
+    body: threadCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -68,7 +83,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads/prune", {
     summary: "Delete threads, or all checkpoints except the newest state; threads with an active run are skipped",
     events: ["threads:delete"],
-    body: parse.threadPrune,
+    body: threadPrune,
     answer: "PrunedThreads",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -93,7 +108,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id", {
     summary: "Get a thread",
     events: ["threads:read"],
-    query: parse.threadQuery,
+    query: threadQuery,
     answer: "Thread",
     errors: [404],
     async handle(context) {
@@ -105,7 +120,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("patch", "/threads/:thread_id", {
     summary: "Merge metadata into a thread",
     events: ["threads:update"],
-    body: parse.threadPatch,
+    body: threadPatch,
     request_headers: { Prefer: "`return=minimal` for an answer without a body" },
     answer: "Thread",
     no_content: "Changed (`Prefer: return=minimal`)",
@@ -132,7 +147,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/state", {
     summary: "Get the state of a thread",
     events: ["threads:read"],
-    query: parse.stateQuery,
+    query: stateQuery,
     answer: "ThreadState",
     errors: [404],
     async handle(context) {
@@ -144,7 +159,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/state", {
     summary: "Update the state of a thread as a node would, or fork it from a checkpoint",
     events: ["threads:update"],
-    body: parse.stateChange,
+    body: stateChange,
     answer: "UpdatedState",
     errors: [404, 409],
     async handle(context) {
@@ -161,7 +176,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("patch", "/threads/:thread_id/state", {
     summary: "Merge metadata into the newest checkpoint",
     events: ["threads:update"],
-    body: parse.stateNote,
+    body: stateNote,
     errors: [404],
     async handle(context) {
       const thread_id = threadId(context);
@@ -174,7 +189,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/state/:checkpoint_id", {
     summary: "Get the state of a thread at a checkpoint",
     events: ["threads:read"],
-    query: parse.stateQuery,
+    query: stateQuery,
     answer: "ThreadState",
     errors: [404],
     async handle(context) {
@@ -189,7 +204,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Get the state of a thread at a checkpoint, including checkpoints of subgraphs",
     access: "read",
     events: ["threads:read"],
-    body: parse.stateAt,
+    body: stateAt,
     answer: "ThreadState",
     errors: [404],
     async handle(context) {
@@ -202,7 +217,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first",
     events: ["threads:read"],
-    query: parse.historyQuery,
+    query: historyQuery,
     answer: "ThreadState[]",
     errors: [404],
     handle: (context) => history(context, context.query()),
@@ -211,7 +226,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "List the states of a thread, newest first, filtered",
     access: "read",
     events: ["threads:read"],
-    body: parse.historySearch,
+    body: historySearch,
     answer: "ThreadState[]",
     errors: [404],
     handle: async (context) => history(context, await context.body()),
@@ -229,7 +244,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/stream", {
     summary: "Stream the events of all runs of a thread, including later ones",
     events: ["threads:read"],
-    query: parse.threadStreamQuery,
+    query: threadStreamQuery,
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
     answer: "stream",
     answer_headers: ["Location"],
@@ -237,7 +252,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
-      const after = parse.readThreadEventId(context.request.headers);
+      const after = readThreadEventId(context.request.headers);
       const { visibility } = await context.authorize({ thread_id });
       const options = { modes: [...stream_mode, ...stream_modes], after };
       const frames = await context.service.threads.stream(thread_id, options, visibility);
