@@ -5,24 +5,18 @@ import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
-import { createBodyReader, createMessages } from "./body.ts";
-import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
-import { createCorsPolicy } from "./cors.ts";
-import { type App, askApp, ownResponse } from "./custom-routes.ts";
-import { disabledGroups } from "./groups.ts";
-import { type HandlerOptions, handlerSchema } from "./handler-options.ts";
-import type { HandlerHost } from "./host.ts";
-import { middlewareOf } from "./middleware.ts";
-import { headerCopy } from "./parse/headers.ts";
-import { nothing, readObject, readQuery, type SentQuery } from "./parse/read.ts";
+import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse } from "./access.ts";
+import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
+import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts";
+import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
+import { createBodyReader, createMessages, headerCopy } from "./request.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
+import { type HandlerHost, type HandlerState, type RequestContext, yieldAfter } from "./route.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
-export type { OpenApi } from "./context.ts";
-export type { App, AppAnswer } from "./custom-routes.ts";
-export type { HandlerOptions, Studio } from "./handler-options.ts";
-export type { HandlerHost, HostSocket } from "./host.ts";
+export type { App, AppAnswer } from "./host-app.ts";
+export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
+export type { HandlerHost, HostSocket } from "./route.ts";
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as

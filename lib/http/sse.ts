@@ -1,6 +1,38 @@
-/** Bodies that stay open while a run goes on: event streams, and JSON kept alive by white space. */
-import type { Environment } from "../environment.ts";
+/** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
+import type { HeaderValues } from "./respond.ts";
+import type { OpenBodies, RequestContext } from "./route.ts";
+
+/** Frames as a stream of server-sent events. `ids` are part of every log record of the stream. */
+export function eventStream(
+  { handler, principal, request_id }: RequestContext,
+  frames: Reader<Frame>,
+  ids: Readonly<Record<string, string>>,
+  headers: HeaderValues,
+  options?: StreamOptions,
+): Response {
+  return new Response(sseBody(frames, handler.bodies, { ...ids, request_id }, principal.isStillValid, options), {
+    headers: {
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache",
+      "x-accel-buffering": "no",
+      ...headers,
+    },
+  });
+}
+
+/** The result of a run as JSON, once it has ended. */
+export function waitResponse(
+  { handler, principal, request_id }: RequestContext,
+  wait: RunWait,
+  headers: HeaderValues,
+): Response {
+  const { run_id, thread_id } = wait.run;
+  return new Response(waitBody(wait, handler.bodies, { run_id, thread_id, request_id }, principal.isStillValid), {
+    headers: { "content-type": "application/json", ...headers },
+  });
+}
 
 const HEARTBEAT_MS = 5_000;
 /** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
@@ -12,17 +44,11 @@ const CHUNK_SIZE = 4 * 1024;
 const encoder = new TextEncoder();
 
 /** Whether the caller's credential is still valid; checked at every heartbeat. */
-export type IsStillValid = () => Promise<boolean>;
+type IsStillValid = () => Promise<boolean>;
 
-export interface StreamOptions {
+interface StreamOptions {
   /** Begin with a heartbeat: the client waits for the headers, which some servers hold back until the first byte. */
   readonly at_once?: boolean;
-}
-
-/** What all bodies of one handler share; `open` counts them. */
-export interface OpenBodies {
-  readonly environment: Environment;
-  open: number;
 }
 
 /** The lines before a frame's data. The data itself is one line. */
@@ -34,7 +60,7 @@ function headOf({ id, event }: Frame): string {
  * Frames as server-sent events. The body closes normally only after an `end` frame. If the frames stop earlier (server stop,
  * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
  */
-export function sseBody(
+function sseBody(
   frames: Reader<Frame>,
   bodies: OpenBodies,
   ids: Readonly<Record<string, string>>,
@@ -81,7 +107,7 @@ export function sseBody(
 }
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
-export function waitBody(
+function waitBody(
   wait: RunWait,
   bodies: OpenBodies,
   ids: Readonly<Record<string, string>>,

@@ -1,8 +1,8 @@
 /** Schemas of crons and of the store. */
 
-import { cronCount, cronCreate, cronSearch } from "../../lib/http/parse/crons.ts";
-import type { Fields } from "../../lib/http/parse/pieces.ts";
-import { itemPlace, itemPut, itemSearch, namespaceSearch } from "../../lib/http/parse/store.ts";
+import type { Fields } from "../../lib/http/parse.ts";
+import { cronCount, cronCreate, cronSearch } from "../../lib/http/routes/crons.ts";
+import { itemPlace, itemPut, itemSearch, namespaceSearch } from "../../lib/http/routes/store.ts";
 
 import type { JsonObject } from "../../lib/json.ts";
 import { list, nullable, object, record, string, time, uuid } from "./schemas.ts";

@@ -4,6 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
+import type { Fields } from "../../lib/http/parse.ts";
 import {
   assistantCount,
   assistantCreate,
@@ -11,10 +12,10 @@ import {
   assistantSearch,
   latest,
   versionSearch,
-} from "../../lib/http/parse/assistants.ts";
-import type { Fields } from "../../lib/http/parse/pieces.ts";
-import { eventFilter, threadCommand } from "../../lib/http/parse/protocol.ts";
-import { cancelMany, runCreate } from "../../lib/http/parse/runs.ts";
+} from "../../lib/http/routes/assistants.ts";
+import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
+import { cancelMany } from "../../lib/http/routes/runs.ts";
 import {
   historySearch,
   stateAt,
@@ -25,8 +26,8 @@ import {
   threadPatch,
   threadPrune,
   threadSearch,
-} from "../../lib/http/parse/threads.ts";
-import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+} from "../../lib/http/routes/threads.ts";
+import { runCreate } from "../../lib/http/run-request.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
 import { operationSchemas } from "./operations.ts";

@@ -1,5 +1,5 @@
 /** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
-import { WORKSPACES } from "../../lib/http/parse/service.ts";
+import { WORKSPACES } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 

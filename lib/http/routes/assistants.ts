@@ -1,20 +1,112 @@
-/** The routes of assistants. */
+/** Assistants: requests and routes. */
+import * as v from "valibot";
+import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants/mod.ts";
 import { ServiceError } from "../../errors.ts";
+import type { JsonObject } from "../../json.ts";
+import type { AssistantSort } from "../../storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
-import { assistantId, type RequestContext, segment } from "../context.ts";
 import {
-  assistantCount,
-  assistantCreate,
-  assistantDeletion,
-  assistantPatch,
-  assistantSearch,
-  drawing,
-  latest,
-  subgraphSearch,
-  versionSearch,
-} from "../parse/assistants.ts";
+  anyObject,
+  config,
+  containment,
+  type Fields,
+  flag,
+  ifExists,
+  integer,
+  listOf,
+  name,
+  oneOf,
+  order,
+  page,
+  text,
+  uuid,
+} from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
-import { type Route, routesOf } from "./route.ts";
+import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
+
+const ASSISTANT_FIELDS = [
+  "assistant_id",
+  "graph_id",
+  "name",
+  "description",
+  "config",
+  "context",
+  "created_at",
+  "updated_at",
+  "metadata",
+  "version",
+] as const;
+
+/** POST /assistants */
+export const assistantCreate: Fields<AssistantCreate> = v.object({
+  graph_id: name,
+  assistant_id: v.optional(uuid),
+  config: v.optional(config),
+  context: v.optional(anyObject),
+  metadata: v.optional(anyObject),
+  name: v.optional(text),
+  description: v.optional(text),
+  if_exists: ifExists,
+});
+
+/** PATCH /assistants/{assistant_id} */
+export const assistantPatch: Fields<AssistantPatch> = v.object({
+  graph_id: v.optional(name),
+  config: v.optional(config),
+  context: v.optional(anyObject),
+  metadata: v.optional(anyObject),
+  name: v.optional(text),
+  description: v.optional(text),
+});
+
+const assistantFilter = {
+  metadata: v.optional(containment),
+  graph_id: v.optional(text),
+  name: v.optional(text),
+};
+
+/** POST /assistants/count */
+export const assistantCount: Fields<AssistantFilter> = v.object(assistantFilter);
+
+/** POST /assistants/search */
+export const assistantSearch: Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
+  ...assistantFilter,
+  ...page,
+  sort_by: v.optional(
+    oneOf(["assistant_id", "created_at", "updated_at", "name", "graph_id"] satisfies AssistantSort[]),
+  ) as v.GenericSchema<AssistantSort | undefined>,
+  sort_order: order,
+  select: v.optional(listOf(oneOf(ASSISTANT_FIELDS))),
+});
+
+/** POST /assistants/{assistant_id}/versions */
+export const versionSearch: Fields<{
+  readonly metadata?: JsonObject;
+  readonly limit?: number;
+  readonly offset?: number;
+}> = v.object({ metadata: v.optional(containment), ...page });
+
+/** POST /assistants/{assistant_id}/latest, as body or as query */
+export const latest: Fields<{ readonly version?: number }> = v.object({
+  version: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
+});
+
+/** DELETE /assistants/{assistant_id} */
+const assistantDeletion: Fields<{ readonly delete_threads?: boolean }> = v.object({
+  delete_threads: v.optional(flag),
+});
+
+/** GET /assistants/{assistant_id}/graph */
+const drawing: Fields<{ readonly xray?: boolean | number }> = v.object({
+  xray: v.optional(
+    v.union([v.boolean(), integer(0, Number.MAX_SAFE_INTEGER)], "must be true, false or a depth") as v.GenericSchema<
+      boolean | number
+    >,
+  ),
+});
+
+/** GET /assistants/{assistant_id}/subgraphs */
+const subgraphSearch: Fields<{ readonly recurse?: boolean }> = v.object({ recurse: v.optional(flag) });
 
 const route = routesOf({ tag: "Assistants", group: "assistants" });
 
@@ -38,6 +130,7 @@ async function subgraphs(context: RequestContext<unknown, { recurse?: boolean }>
   return json(await context.service.assistants.subgraphs(assistant_id, namespace, recurse, visibility));
 }
 
+const reads = { events: ["assistants:read"], errors: [404] } as const;
 export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants", {
     summary: "Create an assistant",
@@ -76,9 +169,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id", {
     summary: "Get an assistant",
-    events: ["assistants:read"],
+    ...reads,
     answer: "Assistant",
-    errors: [404],
     async handle(context) {
       const { assistant_id, visibility } = await authorized(context);
       return json(await context.service.assistants.get(assistant_id, visibility));
@@ -119,10 +211,9 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants/:assistant_id/versions", {
     summary: "List the versions of an assistant, newest first",
     access: "read",
-    events: ["assistants:read"],
+    ...reads,
     body: versionSearch,
     answer: "AssistantVersion[]",
-    errors: [404],
     async handle(context) {
       const search = await context.body();
       const { assistant_id, visibility } = await authorized(context);
@@ -145,10 +236,9 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
-    events: ["assistants:read"],
+    ...reads,
     query: drawing,
     answer: "DrawnGraph",
-    errors: [404],
     async handle(context) {
       const { xray } = context.query();
       const { assistant_id, visibility } = await authorized(context);
@@ -157,9 +247,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/schemas", {
     summary: "Get the schemas of the graph",
-    events: ["assistants:read"],
+    ...reads,
     answer: "GraphSchemas",
-    errors: [404],
     async handle(context) {
       const { assistant_id, visibility } = await authorized(context);
       return json(await context.service.assistants.schemas(assistant_id, visibility));
@@ -167,18 +256,16 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",
-    events: ["assistants:read"],
+    ...reads,
     query: subgraphSearch,
     answer: "SubgraphSchemas",
-    errors: [404],
     handle: subgraphs,
   }),
   route("get", "/assistants/:assistant_id/subgraphs/:namespace", {
     summary: "Get the schemas of one subgraph",
-    events: ["assistants:read"],
+    ...reads,
     query: subgraphSearch,
     answer: "SubgraphSchemas",
-    errors: [404],
     handle: subgraphs,
   }),
 ];

@@ -1,28 +1,134 @@
-/** The routes of runs, on a thread and stateless. */
+/** Runs, on a thread and stateless: requests and routes. */
+import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
+import type { StreamMode } from "../../executor/contract.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
+import type { RunStatus, StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
-import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
-import { readLastEventId } from "../parse/headers.ts";
-import { readList, readObject } from "../parse/read.ts";
 import {
-  cancelMany,
-  cancelManyQuery,
-  cancelQuery,
-  type JoinStreamQuery,
-  joinQuery,
-  joinStreamQuery,
-  readNamespaces,
-  readTarget,
-  runCreate,
-  runSearch,
-  streamQuery,
-} from "../parse/runs.ts";
+  type Fields,
+  flag,
+  listItems,
+  listOf,
+  mode,
+  name,
+  oneOf,
+  page,
+  readList,
+  readObject,
+  text,
+  uuid,
+} from "../parse.ts";
+import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { authorizeNewRun, originOf } from "../run-authorization.ts";
-import { eventStream, waitResponse } from "../stream-response.ts";
-import { type Route, routesOf } from "./route.ts";
+import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
+import { authorizeNewRun, originOf, runCreate } from "../run-request.ts";
+import { eventStream, waitResponse } from "../sse.ts";
+
+const RUN_FIELDS = [
+  "run_id",
+  "thread_id",
+  "assistant_id",
+  "created_at",
+  "updated_at",
+  "status",
+  "metadata",
+  "kwargs",
+  "multitask_strategy",
+  "langsmith_session_name",
+  "cancel_reason",
+] as const;
+
+const stopAction = v.optional(oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
+
+/** POST …/cancel */
+const cancelQuery: Fields<{
+  readonly wait?: boolean;
+  readonly action?: StopAction;
+  readonly reason?: string;
+}> = v.object({ wait: v.optional(flag), action: stopAction, reason: v.optional(text) });
+
+/** POST /runs/cancel, the query */
+const cancelManyQuery: Fields<{ readonly action?: StopAction }> = v.object({ action: stopAction });
+
+/** POST /runs/cancel, the body; `readTarget` turns it into one target */
+export const cancelMany: Fields<{
+  readonly status?: "pending" | "running" | "all";
+  readonly thread_id?: string;
+  readonly run_ids?: readonly string[];
+}> = v.object({
+  status: v.optional(oneOf(["pending", "running", "all"])),
+  thread_id: v.optional(uuid),
+  run_ids: v.optional(
+    v.pipe(listOf(uuid), v.minLength(1, "must name a run"), v.maxLength(1000, "must name at most 1000 runs")),
+  ),
+});
+
+/** The runs that a bulk cancel stops: those of a status, or some of a thread. */
+function readTarget({
+  status,
+  thread_id,
+  run_ids,
+}: {
+  readonly status?: "pending" | "running" | "all";
+  readonly thread_id?: string;
+  readonly run_ids?: readonly string[];
+}): StopTarget {
+  if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
+    throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
+  }
+  if (status !== undefined) return { status };
+  if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
+  throw new ServiceError("invalid", "status: is required, or thread_id and run_ids");
+}
+
+/** GET /threads/{thread_id}/runs */
+const runSearch: Fields<{
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly status?: RunStatus;
+  readonly select?: readonly string[];
+}> = v.object({
+  ...page,
+  status: v.optional(
+    oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]),
+  ) as v.GenericSchema<RunStatus | undefined>,
+  select: v.optional(listOf(oneOf(RUN_FIELDS))),
+});
+
+/** GET …/join */
+const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.object({
+  cancel_on_disconnect: v.optional(flag),
+});
+
+const namespace = v.optional(listOf(text));
+
+/** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
+function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
+  const sent = new URL(url).searchParams.getAll("namespace");
+  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (listItems(value) as string[])));
+  return namespaces.length === 0 ? {} : { namespaces };
+}
+
+/** POST …/runs/stream, the query; `readNamespaces` reads it */
+const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
+
+interface JoinStreamQuery {
+  readonly stream_mode?: readonly StreamMode[];
+  readonly namespace?: readonly string[];
+  /** Accepted and ignored: the whole run is replayed. */
+  readonly checkpoint_id?: string;
+  readonly cancel_on_disconnect?: boolean;
+}
+
+/** GET …/runs/{run_id}/stream */
+const joinStreamQuery: Fields<JoinStreamQuery> = v.object({
+  stream_mode: v.optional(listOf(mode)),
+  namespace,
+  checkpoint_id: v.optional(name),
+  cancel_on_disconnect: v.optional(flag),
+});
 
 const route = routesOf({ tag: "Runs", group: "runs" });
 

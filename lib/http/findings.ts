@@ -1,10 +1,9 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
-import { InputError, type InputIssue } from "../../errors.ts";
-import { keyProblem } from "../../feedback/keys.ts";
-import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { Page } from "../../storage/mod.ts";
-import { UUID } from "./pieces.ts";
-import { MAX_DEPTH, nestsDeeper } from "./read.ts";
+import { InputError, type InputIssue } from "../errors.ts";
+import { keyProblem } from "../feedback/keys.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { Page } from "../storage/mod.ts";
+import { MAX_DEPTH, nestsDeeper, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];

@@ -1,11 +1,84 @@
-/** Run authorization: what the host's handlers see of a run before it is created, and may change of it. */
+/** Requests that create runs: their schema, their origin, and what the host's authorization handlers see and may change of them. */
+import * as v from "valibot";
+import type { StreamMode } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import type { RequestContext } from "./context.ts";
-import { readIdempotency, readWebhookDepth } from "./parse/headers.ts";
-import { readObject } from "./parse/read.ts";
-import { runCreate } from "./parse/runs.ts";
+import {
+  anyJson,
+  anyObject,
+  assistantId,
+  checkpoint,
+  config,
+  type Fields,
+  flag,
+  listOf,
+  MODES,
+  mode,
+  name,
+  oneOf,
+  owned,
+  readObject,
+} from "./parse.ts";
+import { readIdempotency, readWebhookDepth } from "./request.ts";
+import type { RequestContext } from "./route.ts";
+
+const send = owned({ node: name });
+/** Any value, null included. Undefined means that the list is too short. */
+const some = v.pipe(
+  anyJson,
+  v.check((value) => value !== undefined),
+);
+/** The most tasks of one step. */
+const MOST_TARGETS = 100;
+const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
+const step = v.union([name, send], STEP);
+const breakpoints = v.optional(
+  v.union([v.literal("*"), listOf(name)], 'must be "*" or a list of node names') as v.GenericSchema<"*" | string[]>,
+);
+
+/** The command of a run or of a state update. */
+export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned<NonNullable<RunCreate["command"]>>({
+  update: v.optional(
+    v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
+  ),
+  goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
+});
+
+/** The body of every route that creates a run */
+export const runCreate: Fields<RunCreate> = v.object({
+  assistant_id: assistantId,
+  input: v.optional(anyJson),
+  command: v.optional(command),
+  config: v.optional(config),
+  context: v.optional(anyObject),
+  metadata: v.optional(anyObject),
+  checkpoint: v.optional(checkpoint),
+  checkpoint_id: v.optional(name),
+  stream_mode: v.optional(
+    v.union([mode, v.array(mode)], `must be one of ${MODES.join(", ")}, or a list of these`) as v.GenericSchema<
+      StreamMode | StreamMode[]
+    >,
+  ),
+  stream_subgraphs: v.optional(flag),
+  stream_resumable: v.optional(flag),
+  multitask_strategy: v.optional(oneOf(["reject", "enqueue", "interrupt", "rollback"])),
+  if_not_exists: v.optional(oneOf(["reject", "create"])),
+  on_disconnect: v.optional(oneOf(["continue", "cancel"])),
+  // Some SDK types have values that no server knows. They are ignored.
+  on_completion: v.fallback(v.optional(oneOf(["delete", "keep"])), undefined),
+  after_seconds: v.optional(
+    v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
+  ),
+  interrupt_before: breakpoints,
+  interrupt_after: breakpoints,
+  strict_resume: v.optional(flag),
+  durability: v.optional(oneOf(["sync", "async", "exit"])),
+  checkpoint_during: v.optional(flag),
+  // The webhook policy of the service decides which URLs are valid.
+  webhook: v.optional(v.string("must be a string")),
+  feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
+});
 
 /**
  * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
