@@ -1,6 +1,6 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
 import { InputError, type InputIssue } from "../errors.ts";
-import { keyProblem } from "../feedback/keys.ts";
+import { keyProblem } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
 import { MAX_DEPTH, nestsDeeper, UUID } from "./parse.ts";
