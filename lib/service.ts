@@ -1,8 +1,8 @@
 /** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { KEY_PREFIX } from "./auth/api-keys.ts";
 import { createGuard } from "./auth/custom.ts";
+import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess } from "./auth/principal.ts";
 import type { CronCounters, Crons } from "./crons/mod.ts";
 import type { WorkerCounters } from "./engine/worker.ts";

@@ -9,7 +9,7 @@ import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { isoTime, timeOf } from "./list.ts";
 
 /** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
-export interface Firing {
+interface Firing {
   readonly scheduled_at: string;
   readonly fired_at: string;
   /** Fired by `runCron`, not by the schedule. */

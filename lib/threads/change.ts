@@ -51,7 +51,7 @@ export type AuthorizeCopy = (copy: {
   readonly metadata: JsonObject;
 }) => Promise<{ readonly metadata: JsonObject }>;
 
-export interface Changes {
+interface Changes {
   /**
    * Adds a checkpoint. Errors: bad_request (no graph has run there), not_found (thread, graph or checkpoint), conflict (a run is
    * active), invalid (the graph refuses it).
@@ -67,7 +67,7 @@ export interface Changes {
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
 
-export interface ChangeOptions {
+interface ChangeOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;

@@ -14,14 +14,29 @@ import { endDeleted } from "../streams/terminal.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
-import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
-import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "./thread.ts";
+import {
+  createSearches,
+  type Extra,
+  storedTtl,
+  type Thread,
+  type ThreadFilter,
+  type ThreadSearch,
+  type TimeToLive,
+  withState,
+} from "./thread.ts";
 
 export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
-export { MOST_PATHS } from "./extract.ts";
 export type { CheckpointSelector, HistoryQuery } from "./read.ts";
-export type { ThreadFilter, ThreadSearch } from "./search.ts";
-export { type Extra, LONGEST_TTL, type ShownTtl, storedTtl, type Thread, type TimeToLive } from "./thread.ts";
+export type { ThreadFilter, ThreadSearch } from "./thread.ts";
+export {
+  type Extra,
+  LONGEST_TTL,
+  MOST_PATHS,
+  type ShownTtl,
+  storedTtl,
+  type Thread,
+  type TimeToLive,
+} from "./thread.ts";
 
 /** Values of a new thread. */
 export interface ThreadCreate {
@@ -35,7 +50,7 @@ export interface ThreadCreate {
 }
 
 /** The stored size of a thread's checkpoints in bytes, including subgraphs and all versions of channels. */
-export interface ThreadStorage extends ThreadSize {
+interface ThreadStorage extends ThreadSize {
   readonly thread_id: string;
   /** The sum of the sections. */
   readonly total_bytes: number;
@@ -87,7 +102,7 @@ export interface Threads {
   stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<Reader<Frame>>;
 }
 
-export interface ThreadOptions {
+interface ThreadOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;

@@ -6,7 +6,7 @@ import { recordedState } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { changeState } from "../../lib/executor/state-update.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { runTree } from "../../lib/protocol/tree.ts";
+import { runTree } from "../../lib/protocol/commands.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { SentEvent } from "../../lib/streams/protocol.ts";
 import { testService } from "../suite/kit.ts";

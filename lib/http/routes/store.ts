@@ -3,8 +3,15 @@ import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
 import type { Json, JsonObject } from "../../json.ts";
-import { checkHome, checkIndex, checkKey, checkLabels, checkTtl, checkValue } from "../../store/bounds.ts";
-import { conditionsOf } from "../../store/conditions.ts";
+import {
+  checkHome,
+  checkIndex,
+  checkKey,
+  checkLabels,
+  checkTtl,
+  checkValue,
+  conditionsOf,
+} from "../../store/bounds.ts";
 import {
   anyJson,
   anyObject,
