@@ -4,77 +4,71 @@ import type { StreamMode } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import {
-  anyJson,
-  anyObject,
-  assistantId,
-  checkpoint,
-  config,
-  type Fields,
-  flag,
-  listOf,
-  MODES,
-  mode,
-  name,
-  oneOf,
-  owned,
-  readObject,
-} from "./parse.ts";
+import type { Fields } from "./parse.ts";
+import * as parse from "./parse.ts";
 import { readIdempotency, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
 
-const send = owned({ node: name });
+const send = parse.owned({ node: parse.name });
 /** Any value, null included. Undefined means that the list is too short. */
 const some = v.pipe(
-  anyJson,
+  parse.anyJson,
   v.check((value) => value !== undefined),
 );
 /** The most tasks of one step. */
 const MOST_TARGETS = 100;
 const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
-const step = v.union([name, send], STEP);
+const step = v.union([parse.name, send], STEP);
 const breakpoints = v.optional(
-  v.union([v.literal("*"), listOf(name)], 'must be "*" or a list of node names') as v.GenericSchema<"*" | string[]>,
+  v.union([v.literal("*"), parse.listOf(parse.name)], 'must be "*" or a list of node names') as v.GenericSchema<
+    "*" | string[]
+  >,
 );
 
 /** The command of a run or of a state update. */
-export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned<NonNullable<RunCreate["command"]>>({
+export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse.owned<
+  NonNullable<RunCreate["command"]>
+>({
   update: v.optional(
-    v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
+    v.union(
+      [parse.anyObject, v.array(v.strictTuple([parse.name, some]))],
+      "must be an object or a list of [channel, value] pairs",
+    ),
   ),
-  goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
+  goto: v.optional(v.union([parse.name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
 
 /** The body of every route that creates a run */
 export const runCreate: Fields<RunCreate> = v.object({
-  assistant_id: assistantId,
-  input: v.optional(anyJson),
+  assistant_id: parse.assistantId,
+  input: v.optional(parse.anyJson),
   command: v.optional(command),
-  config: v.optional(config),
-  context: v.optional(anyObject),
-  metadata: v.optional(anyObject),
-  checkpoint: v.optional(checkpoint),
-  checkpoint_id: v.optional(name),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  checkpoint: v.optional(parse.checkpoint),
+  checkpoint_id: v.optional(parse.name),
   stream_mode: v.optional(
-    v.union([mode, v.array(mode)], `must be one of ${MODES.join(", ")}, or a list of these`) as v.GenericSchema<
-      StreamMode | StreamMode[]
-    >,
+    v.union(
+      [parse.mode, v.array(parse.mode)],
+      `must be one of ${parse.MODES.join(", ")}, or a list of these`,
+    ) as v.GenericSchema<StreamMode | StreamMode[]>,
   ),
-  stream_subgraphs: v.optional(flag),
-  stream_resumable: v.optional(flag),
-  multitask_strategy: v.optional(oneOf(["reject", "enqueue", "interrupt", "rollback"])),
-  if_not_exists: v.optional(oneOf(["reject", "create"])),
-  on_disconnect: v.optional(oneOf(["continue", "cancel"])),
+  stream_subgraphs: v.optional(parse.flag),
+  stream_resumable: v.optional(parse.flag),
+  multitask_strategy: v.optional(parse.oneOf(["reject", "enqueue", "interrupt", "rollback"])),
+  if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
+  on_disconnect: v.optional(parse.oneOf(["continue", "cancel"])),
   // Some SDK types have values that no server knows. They are ignored.
-  on_completion: v.fallback(v.optional(oneOf(["delete", "keep"])), undefined),
+  on_completion: v.fallback(v.optional(parse.oneOf(["delete", "keep"])), undefined),
   after_seconds: v.optional(
     v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
   ),
   interrupt_before: breakpoints,
   interrupt_after: breakpoints,
-  strict_resume: v.optional(flag),
-  durability: v.optional(oneOf(["sync", "async", "exit"])),
-  checkpoint_during: v.optional(flag),
+  strict_resume: v.optional(parse.flag),
+  durability: v.optional(parse.oneOf(["sync", "async", "exit"])),
+  checkpoint_during: v.optional(parse.flag),
   // The webhook policy of the service decides which URLs are valid.
   webhook: v.optional(v.string("must be a string")),
   feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
@@ -199,7 +193,7 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue): RunCrea
   const { input, command, config, context } = kwargs;
   const changed = { ...request, metadata, input, command, config, context };
   try {
-    return readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
+    return parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
   } catch (error) {
     throw new Error("The threads:create_run handler of custom authentication changed the run to an invalid request", {
       cause: error,

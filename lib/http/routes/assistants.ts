@@ -5,22 +5,8 @@ import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AssistantSort } from "../../storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
-import {
-  anyObject,
-  config,
-  containment,
-  type Fields,
-  flag,
-  ifExists,
-  integer,
-  listOf,
-  name,
-  oneOf,
-  order,
-  page,
-  text,
-  uuid,
-} from "../parse.ts";
+import type { Fields } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
 
@@ -39,30 +25,30 @@ const ASSISTANT_FIELDS = [
 
 /** POST /assistants */
 export const assistantCreate: Fields<AssistantCreate> = v.object({
-  graph_id: name,
-  assistant_id: v.optional(uuid),
-  config: v.optional(config),
-  context: v.optional(anyObject),
-  metadata: v.optional(anyObject),
-  name: v.optional(text),
-  description: v.optional(text),
-  if_exists: ifExists,
+  graph_id: parse.name,
+  assistant_id: v.optional(parse.uuid),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  name: v.optional(parse.text),
+  description: v.optional(parse.text),
+  if_exists: parse.ifExists,
 });
 
 /** PATCH /assistants/{assistant_id} */
 export const assistantPatch: Fields<AssistantPatch> = v.object({
-  graph_id: v.optional(name),
-  config: v.optional(config),
-  context: v.optional(anyObject),
-  metadata: v.optional(anyObject),
-  name: v.optional(text),
-  description: v.optional(text),
+  graph_id: v.optional(parse.name),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  name: v.optional(parse.text),
+  description: v.optional(parse.text),
 });
 
 const assistantFilter = {
-  metadata: v.optional(containment),
-  graph_id: v.optional(text),
-  name: v.optional(text),
+  metadata: v.optional(parse.containment),
+  graph_id: v.optional(parse.text),
+  name: v.optional(parse.text),
 };
 
 /** POST /assistants/count */
@@ -71,12 +57,12 @@ export const assistantCount: Fields<AssistantFilter> = v.object(assistantFilter)
 /** POST /assistants/search */
 export const assistantSearch: Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
   ...assistantFilter,
-  ...page,
+  ...parse.page,
   sort_by: v.optional(
-    oneOf(["assistant_id", "created_at", "updated_at", "name", "graph_id"] satisfies AssistantSort[]),
+    parse.oneOf(["assistant_id", "created_at", "updated_at", "name", "graph_id"] satisfies AssistantSort[]),
   ) as v.GenericSchema<AssistantSort | undefined>,
-  sort_order: order,
-  select: v.optional(listOf(oneOf(ASSISTANT_FIELDS))),
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(ASSISTANT_FIELDS))),
 });
 
 /** POST /assistants/{assistant_id}/versions */
@@ -84,29 +70,30 @@ export const versionSearch: Fields<{
   readonly metadata?: JsonObject;
   readonly limit?: number;
   readonly offset?: number;
-}> = v.object({ metadata: v.optional(containment), ...page });
+}> = v.object({ metadata: v.optional(parse.containment), ...parse.page });
 
 /** POST /assistants/{assistant_id}/latest, as body or as query */
 export const latest: Fields<{ readonly version?: number }> = v.object({
-  version: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  version: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
 });
 
 /** DELETE /assistants/{assistant_id} */
 const assistantDeletion: Fields<{ readonly delete_threads?: boolean }> = v.object({
-  delete_threads: v.optional(flag),
+  delete_threads: v.optional(parse.flag),
 });
 
 /** GET /assistants/{assistant_id}/graph */
 const drawing: Fields<{ readonly xray?: boolean | number }> = v.object({
   xray: v.optional(
-    v.union([v.boolean(), integer(0, Number.MAX_SAFE_INTEGER)], "must be true, false or a depth") as v.GenericSchema<
-      boolean | number
-    >,
+    v.union(
+      [v.boolean(), parse.integer(0, Number.MAX_SAFE_INTEGER)],
+      "must be true, false or a depth",
+    ) as v.GenericSchema<boolean | number>,
   ),
 });
 
 /** GET /assistants/{assistant_id}/subgraphs */
-const subgraphSearch: Fields<{ readonly recurse?: boolean }> = v.object({ recurse: v.optional(flag) });
+const subgraphSearch: Fields<{ readonly recurse?: boolean }> = v.object({ recurse: v.optional(parse.flag) });
 
 const route = routesOf({ tag: "Assistants", group: "assistants" });
 

@@ -5,21 +5,8 @@ import type { JsonObject } from "../../json.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import { refuseForOthers } from "../../storage/visibility.ts";
-import {
-  anyObject,
-  assistantId,
-  containment,
-  type Fields,
-  flag,
-  listOf,
-  name,
-  oneOf,
-  order,
-  page,
-  readObject,
-  text,
-  uuid,
-} from "../parse.ts";
+import type { Fields } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { cronId, optionalThreadId, type RequestContext, type Route, routesOf } from "../route.ts";
 import { assistantVisibility, authorizeRun, runCreate, visibilitiesOf } from "../run-request.ts";
@@ -49,40 +36,40 @@ const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCrea
 
 // The service validates schedules, time zones and times.
 const timing = {
-  timezone: v.optional(name),
-  end_time: v.optional(text),
-  enabled: v.optional(flag),
-  on_run_completed: v.optional(oneOf(["delete", "keep"])),
-  metadata: v.optional(anyObject),
+  timezone: v.optional(parse.name),
+  end_time: v.optional(parse.text),
+  enabled: v.optional(parse.flag),
+  on_run_completed: v.optional(parse.oneOf(["delete", "keep"])),
+  metadata: v.optional(parse.anyObject),
 };
 
 /** POST /runs/crons and /threads/{thread_id}/runs/crons */
 export const cronCreate: Fields<CronCreate> = v.object({
-  assistant_id: assistantId,
-  schedule: name,
+  assistant_id: parse.assistantId,
+  schedule: parse.name,
   ...timing,
   ...run,
-  if_not_exists: v.optional(oneOf(["reject", "create"])),
+  if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
 }) as unknown as Fields<CronCreate>;
 
-const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as unknown as Fields<CronPatch>;
+const cronPatch = v.object({ schedule: v.optional(parse.name), ...timing, ...run }) as unknown as Fields<CronPatch>;
 
 /** Fields that null clears. In other fields null counts as absent. */
 const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
 
 /** PATCH /runs/crons/{cron_id} */
 function readCronPatch(bytes: Uint8Array): CronPatch {
-  const patch = readObject(bytes, cronPatch);
+  const patch = parse.readObject(bytes, cronPatch);
   const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
   const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);
   return { ...patch, ...Object.fromEntries(cleared.map((field) => [field, null])) };
 }
 
 const filter = {
-  assistant_id: v.optional(assistantId),
-  thread_id: v.optional(uuid),
-  enabled: v.optional(flag),
-  metadata: v.optional(containment),
+  assistant_id: v.optional(parse.assistantId),
+  thread_id: v.optional(parse.uuid),
+  enabled: v.optional(parse.flag),
+  metadata: v.optional(parse.containment),
 };
 
 /** POST /runs/crons/count */
@@ -91,9 +78,9 @@ export const cronCount: Fields<CronQuery> = v.object(filter);
 /** POST /runs/crons/search */
 export const cronSearch: Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
   ...filter,
-  ...page,
+  ...parse.page,
   sort_by: v.optional(
-    oneOf([
+    parse.oneOf([
       "cron_id",
       "assistant_id",
       "thread_id",
@@ -103,8 +90,8 @@ export const cronSearch: Fields<CronSearch & { readonly select?: readonly string
       "updated_at",
     ] satisfies CronSort[]),
   ) as v.GenericSchema<CronSort | undefined>,
-  sort_order: order,
-  select: v.optional(listOf(oneOf(CRON_FIELDS))),
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(CRON_FIELDS))),
 });
 
 const route = routesOf({ tag: "Crons", group: "crons" });

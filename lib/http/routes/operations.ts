@@ -5,19 +5,8 @@ import type { JsonObject } from "../../json.ts";
 import type { RunListQuery, SchedulePreview, ScoreQuery, ThreadListQuery } from "../../operations/mod.ts";
 import type { DeliveryState, RunStatus, ThreadStatus } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
-import {
-  assistantId,
-  containment,
-  type Fields,
-  integer,
-  listOf,
-  name,
-  oneOf,
-  readQuery,
-  type SentQuery,
-  UUID,
-  uuid,
-} from "../parse.ts";
+import type { Fields, SentQuery } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { accepted, empty, type HeaderValues, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../route.ts";
 import { authorizeNewRun, originOf } from "../run-request.ts";
@@ -34,29 +23,36 @@ const objectText = v.pipe(
       return text;
     }
   }),
-  containment,
+  parse.containment,
 ) as v.GenericSchema<unknown, JsonObject>;
 
-const cursor = v.optional(name);
+const cursor = v.optional(parse.name);
 const limit = (most: number): v.GenericSchema<number | undefined> =>
-  v.optional(integer(1, most)) as v.GenericSchema<number | undefined>;
-const runStatus = oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]);
-const threadStatus = oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]);
-const deliveryState = oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
+  v.optional(parse.integer(1, most)) as v.GenericSchema<number | undefined>;
+const runStatus = parse.oneOf([
+  "pending",
+  "running",
+  "success",
+  "error",
+  "timeout",
+  "interrupted",
+] satisfies RunStatus[]);
+const threadStatus = parse.oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]);
+const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
 /** GET /greenroom/runs */
 const runListQuery: Fields<RunListQuery> = v.object({
-  status: v.optional(listOf(runStatus)),
-  assistant_id: v.optional(assistantId),
-  graph_id: v.optional(name),
-  thread_id: v.optional(uuid),
-  cron_id: v.optional(uuid),
-  user_id: v.optional(name),
+  status: v.optional(parse.listOf(runStatus)),
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
+  thread_id: v.optional(parse.uuid),
+  cron_id: v.optional(parse.uuid),
+  user_id: v.optional(parse.name),
   metadata: v.optional(objectText),
-  created_after: v.optional(name),
-  created_before: v.optional(name),
-  started_after: v.optional(name),
-  started_before: v.optional(name),
+  created_after: v.optional(parse.name),
+  created_before: v.optional(parse.name),
+  started_after: v.optional(parse.name),
+  started_before: v.optional(parse.name),
   limit: limit(1000),
   cursor,
 }) as unknown as Fields<RunListQuery>;
@@ -65,10 +61,10 @@ const MOST_TEXT = 200;
 
 /** GET /greenroom/threads */
 const threadListQuery: Fields<ThreadListQuery> = v.object({
-  text: v.optional(v.pipe(name, v.maxLength(MOST_TEXT, `must have at most ${MOST_TEXT} characters`))),
+  text: v.optional(v.pipe(parse.name, v.maxLength(MOST_TEXT, `must have at most ${MOST_TEXT} characters`))),
   status: v.optional(threadStatus),
-  assistant_id: v.optional(assistantId),
-  graph_id: v.optional(name),
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
   metadata: v.optional(objectText),
   limit: limit(100),
   cursor,
@@ -76,8 +72,8 @@ const threadListQuery: Fields<ThreadListQuery> = v.object({
 
 /** GET /greenroom/inbox */
 const inboxQuery: Fields<Pick<ThreadListQuery, "assistant_id" | "graph_id" | "limit" | "cursor">> = v.object({
-  assistant_id: v.optional(assistantId),
-  graph_id: v.optional(name),
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
   limit: limit(100),
   cursor,
 }) as unknown as Fields<Pick<ThreadListQuery, "assistant_id" | "graph_id" | "limit" | "cursor">>;
@@ -91,26 +87,26 @@ interface DeliveryListQuery {
 
 /** GET /greenroom/webhooks */
 const deliveryListQuery: Fields<DeliveryListQuery> = v.object({
-  state: v.optional(listOf(deliveryState)),
-  thread_id: v.optional(uuid),
+  state: v.optional(parse.listOf(deliveryState)),
+  thread_id: v.optional(parse.uuid),
   limit: limit(1000),
   cursor,
 }) as unknown as Fields<DeliveryListQuery>;
 
 /** GET /greenroom/crons/preview */
 const schedulePreview: Fields<SchedulePreview> = v.object({
-  schedule: name,
-  timezone: v.optional(name),
-  end_time: v.optional(name),
+  schedule: parse.name,
+  timezone: v.optional(parse.name),
+  end_time: v.optional(parse.name),
   limit: limit(100),
 }) as unknown as Fields<SchedulePreview>;
 
 /** GET /greenroom/feedback/scores */
 const scoreQuery: Fields<ScoreQuery> = v.object({
-  start: name,
-  end: name,
-  stride: v.optional(oneOf(["hour", "day", "week"])),
-  key: v.optional(listOf(name)),
+  start: parse.name,
+  end: parse.name,
+  stride: v.optional(parse.oneOf(["hour", "day", "week"])),
+  key: v.optional(parse.listOf(parse.name)),
 }) as unknown as Fields<ScoreQuery>;
 
 /** GET /greenroom/feedback/links */
@@ -121,11 +117,11 @@ const linkQuery: Fields<{ readonly limit?: number; readonly cursor?: string }> =
 
 /** Reads a query. Throws an InputError. */
 const readLocated = <Output>(query: SentQuery, schema: Fields<Output>): Promise<Output> =>
-  located(async () => readQuery(query, schema));
+  located(async () => parse.readQuery(query, schema));
 
 /** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
 function readKnownId(value: string | undefined, what: string): string {
-  if (value === undefined || !UUID.test(value)) throw new ServiceError("not_found", `${what} not found`);
+  if (value === undefined || !parse.UUID.test(value)) throw new ServiceError("not_found", `${what} not found`);
   return value.toLowerCase();
 }
 

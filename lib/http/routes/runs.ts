@@ -6,20 +6,8 @@ import type { StreamMode } from "../../executor/contract.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { RunStatus, StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
-import {
-  type Fields,
-  flag,
-  listItems,
-  listOf,
-  mode,
-  name,
-  oneOf,
-  page,
-  readList,
-  readObject,
-  text,
-  uuid,
-} from "../parse.ts";
+import type { Fields } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
 import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
@@ -40,14 +28,14 @@ const RUN_FIELDS = [
   "cancel_reason",
 ] as const;
 
-const stopAction = v.optional(oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
+const stopAction = v.optional(parse.oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
 
 /** POST …/cancel */
 const cancelQuery: Fields<{
   readonly wait?: boolean;
   readonly action?: StopAction;
   readonly reason?: string;
-}> = v.object({ wait: v.optional(flag), action: stopAction, reason: v.optional(text) });
+}> = v.object({ wait: v.optional(parse.flag), action: stopAction, reason: v.optional(parse.text) });
 
 /** POST /runs/cancel, the query */
 const cancelManyQuery: Fields<{ readonly action?: StopAction }> = v.object({ action: stopAction });
@@ -58,10 +46,14 @@ export const cancelMany: Fields<{
   readonly thread_id?: string;
   readonly run_ids?: readonly string[];
 }> = v.object({
-  status: v.optional(oneOf(["pending", "running", "all"])),
-  thread_id: v.optional(uuid),
+  status: v.optional(parse.oneOf(["pending", "running", "all"])),
+  thread_id: v.optional(parse.uuid),
   run_ids: v.optional(
-    v.pipe(listOf(uuid), v.minLength(1, "must name a run"), v.maxLength(1000, "must name at most 1000 runs")),
+    v.pipe(
+      parse.listOf(parse.uuid),
+      v.minLength(1, "must name a run"),
+      v.maxLength(1000, "must name at most 1000 runs"),
+    ),
   ),
 });
 
@@ -90,24 +82,24 @@ const runSearch: Fields<{
   readonly status?: RunStatus;
   readonly select?: readonly string[];
 }> = v.object({
-  ...page,
+  ...parse.page,
   status: v.optional(
-    oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]),
+    parse.oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]),
   ) as v.GenericSchema<RunStatus | undefined>,
-  select: v.optional(listOf(oneOf(RUN_FIELDS))),
+  select: v.optional(parse.listOf(parse.oneOf(RUN_FIELDS))),
 });
 
 /** GET …/join */
 const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.object({
-  cancel_on_disconnect: v.optional(flag),
+  cancel_on_disconnect: v.optional(parse.flag),
 });
 
-const namespace = v.optional(listOf(text));
+const namespace = v.optional(parse.listOf(parse.text));
 
 /** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
 function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
   const sent = new URL(url).searchParams.getAll("namespace");
-  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (listItems(value) as string[])));
+  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (parse.listItems(value) as string[])));
   return namespaces.length === 0 ? {} : { namespaces };
 }
 
@@ -124,10 +116,10 @@ interface JoinStreamQuery {
 
 /** GET …/runs/{run_id}/stream */
 const joinStreamQuery: Fields<JoinStreamQuery> = v.object({
-  stream_mode: v.optional(listOf(mode)),
+  stream_mode: v.optional(parse.listOf(parse.mode)),
   namespace,
-  checkpoint_id: v.optional(name),
-  cancel_on_disconnect: v.optional(flag),
+  checkpoint_id: v.optional(parse.name),
+  cancel_on_disconnect: v.optional(parse.flag),
 });
 
 const route = routesOf({ tag: "Runs", group: "runs" });
@@ -144,7 +136,7 @@ async function readNewRun(context: RequestContext, verb: string): Promise<[strin
   const thread_id = optionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-  const sent = readObject(bytes, runCreate);
+  const sent = parse.readObject(bytes, runCreate);
   await yieldAfter(context, bytes);
   const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
   return [thread_id, request, { ...(await originOf(context, bytes, route)), ...authorized }];
@@ -178,7 +170,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
 
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
-  const sent = readList(bytes, runCreate);
+  const sent = parse.readList(bytes, runCreate);
   if (sent.length > MAX_BATCH) {
     throw new ServiceError("invalid", `body: must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }

@@ -12,22 +12,12 @@ import {
   checkValue,
   conditionsOf,
 } from "../../store/bounds.ts";
-import {
-  anyJson,
-  anyObject,
-  type Fields,
-  flag,
-  integer,
-  listOf,
-  page,
-  readObject,
-  readQuery,
-  type SentQuery,
-} from "../parse.ts";
+import type { Fields, SentQuery } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { empty, json } from "../respond.ts";
 import { type Route, routesOf } from "../route.ts";
 
-const labels = listOf(v.string("must be a string"));
+const labels = parse.listOf(v.string("must be a string"));
 const key = v.string("must be a string");
 
 interface ItemPlace {
@@ -72,8 +62,8 @@ type Sent = {
 export const itemPut: Fields<Sent> = v.object({
   namespace: v.optional(labels),
   key,
-  value: anyObject,
-  index: v.optional(anyJson),
+  value: parse.anyObject,
+  index: v.optional(parse.anyJson),
   ttl: v.optional(v.number("must be a number")),
 });
 
@@ -86,29 +76,29 @@ export const itemPlace: Fields<{ readonly namespace: string[]; readonly key: str
 /** POST /store/items/search */
 export const itemSearch: Fields<ItemSearch> = v.object({
   namespace_prefix: labels,
-  filter: v.optional(anyObject),
-  ...page,
+  filter: v.optional(parse.anyObject),
+  ...parse.page,
   query: v.optional(v.string("must be a string")),
-  refresh_ttl: v.optional(flag),
+  refresh_ttl: v.optional(parse.flag),
 }) as Fields<ItemSearch>;
 
 /** POST /store/namespaces */
 export const namespaceSearch: Fields<NamespaceSearch> = v.object({
   prefix: v.optional(labels),
   suffix: v.optional(labels),
-  max_depth: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
-  ...page,
-  limit: v.optional(integer(1, 1000), 100),
+  max_depth: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
+  ...parse.page,
+  limit: v.optional(parse.integer(1, 1000), 100),
 }) as Fields<NamespaceSearch>;
 
 const readQueryFlag: Fields<{ readonly refresh_ttl?: boolean }> = v.object({
-  refresh_ttl: v.optional(flag),
+  refresh_ttl: v.optional(parse.flag),
 }) as Fields<{ readonly refresh_ttl?: boolean }>;
 
 const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
 function readItemPut(bytes: Uint8Array): ItemPut {
-  const { namespace, key, value, index, ttl } = readObject(bytes, itemPut);
+  const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut);
   if (namespace === undefined) throw noNamespace();
   checkTtl(ttl);
   const item = { namespace: checkHome(namespace), key: checkKey(key), value, index: checkIndex(index) ?? null };
@@ -130,7 +120,7 @@ function readItemQuery(query: SentQuery): ItemPlace & { readonly refresh_ttl?: b
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw new ServiceError("invalid", "key: is required");
   const namespace = checkLabels("namespace", sent.flatMap(labelsIn), 1);
-  return { namespace, key: checkKey(key), ...readQuery(query, readQueryFlag) };
+  return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };
 }
 
 function labelsIn(sent: string): readonly unknown[] {
@@ -151,19 +141,19 @@ function readItemPlace(bytes: Uint8Array, query: SentQuery): ItemPlace {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };
   }
-  const { namespace, key } = readObject(bytes, itemPlace);
+  const { namespace, key } = parse.readObject(bytes, itemPlace);
   return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
 }
 
 function readItemSearch(bytes: Uint8Array): ItemSearch {
-  const search = readObject(bytes, itemSearch);
+  const search = parse.readObject(bytes, itemSearch);
   checkLabels("namespace_prefix", search.namespace_prefix, 0);
   conditionsOf(search.filter);
   return search;
 }
 
 function readNamespaceSearch(bytes: Uint8Array): NamespaceSearch {
-  const search = readObject(bytes, namespaceSearch);
+  const search = parse.readObject(bytes, namespaceSearch);
   checkLabels("prefix", search.prefix ?? [], 0);
   checkLabels("suffix", search.suffix ?? [], 0);
   return search;

@@ -20,22 +20,8 @@ import {
   type TimeToLive,
 } from "../../threads/mod.ts";
 import { PLAIN } from "../../validation.ts";
-import {
-  anyJson,
-  anyObject,
-  checkpoint,
-  containment,
-  type Fields,
-  flag,
-  ifExists,
-  listOf,
-  name,
-  oneOf,
-  order,
-  owned,
-  page,
-  uuid,
-} from "../parse.ts";
+import type { Fields } from "../parse.ts";
+import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
@@ -64,20 +50,24 @@ const stateSelect = v.optional(
 
 const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
 const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
-const strategy = oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
+const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
 const timeToLive = v.optional(
-  v.union([minutes, owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
+  v.union([minutes, parse.owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
     typeof input === "object"
       ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
       : MINUTES,
   ) as v.GenericSchema<number | TimeToLive>,
 );
 
-const stateUpdate = owned({ values: v.optional(anyJson), command: v.optional(command), as_node: name });
+const stateUpdate = parse.owned({
+  values: v.optional(parse.anyJson),
+  command: v.optional(command),
+  as_node: parse.name,
+});
 const supersteps = v.optional(
   v.pipe(
-    listOf(
-      owned<Superstep>({ updates: v.pipe(listOf(stateUpdate), v.minLength(1, "must hold an update")) }),
+    parse.listOf(
+      parse.owned<Superstep>({ updates: v.pipe(parse.listOf(stateUpdate), v.minLength(1, "must hold an update")) }),
     ) as v.GenericSchema<Superstep[]>,
     v.maxLength(MOST_SUPERSTEPS, `must hold at most ${MOST_SUPERSTEPS} supersteps`),
   ),
@@ -85,27 +75,27 @@ const supersteps = v.optional(
 
 /** POST /threads */
 export const threadCreate: Fields<ThreadCreate> = v.object({
-  thread_id: v.optional(uuid),
-  metadata: v.optional(anyObject),
-  if_exists: ifExists,
+  thread_id: v.optional(parse.uuid),
+  metadata: v.optional(parse.anyObject),
+  if_exists: parse.ifExists,
   supersteps,
   ttl: timeToLive,
 });
 
 /** PATCH /threads/{thread_id} */
-export const threadPatch: Fields<ThreadPatch> = v.object({ metadata: v.optional(anyObject), ttl: timeToLive });
+export const threadPatch: Fields<ThreadPatch> = v.object({ metadata: v.optional(parse.anyObject), ttl: timeToLive });
 
-const include = v.optional(listOf(oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
+const include = v.optional(parse.listOf(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
 
 /** GET /threads/{thread_id}, and the query of a search */
 const threadQuery = v.object({ include });
 
 const threadStatus = v.optional(
-  oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]),
+  parse.oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]),
 ) as v.GenericSchema<ThreadStatus | undefined>;
 const threadFilter = {
-  metadata: v.optional(containment),
-  values: v.optional(containment),
+  metadata: v.optional(parse.containment),
+  values: v.optional(parse.containment),
   status: threadStatus,
 };
 
@@ -115,16 +105,16 @@ export const threadCount: Fields<ThreadFilter> = v.object(threadFilter);
 /** POST /threads/search. The thread search validates the paths of `extract`. */
 export const threadSearch: Fields<ThreadSearch> = v.object({
   ...threadFilter,
-  ids: v.optional(listOf(uuid)),
-  ...page,
+  ids: v.optional(parse.listOf(parse.uuid)),
+  ...parse.page,
   sort_by: v.optional(
-    oneOf(["thread_id", "status", "created_at", "updated_at", "state_updated_at"] satisfies ThreadSort[]),
+    parse.oneOf(["thread_id", "status", "created_at", "updated_at", "state_updated_at"] satisfies ThreadSort[]),
   ) as v.GenericSchema<ThreadSort | undefined>,
-  sort_order: order,
-  select: v.optional(listOf(oneOf(THREAD_FIELDS))),
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
   extract: v.optional(
     v.pipe(
-      anyObject,
+      parse.anyObject,
       v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
       v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
     ) as unknown as v.GenericSchema<Record<string, string>>,
@@ -135,20 +125,24 @@ export const threadSearch: Fields<ThreadSearch> = v.object({
 /** POST /threads/prune */
 export const threadPrune: Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
   v.object({
-    thread_ids: v.pipe(listOf(uuid), v.maxLength(1000, "must name at most 1000 threads")),
+    thread_ids: v.pipe(parse.listOf(parse.uuid), v.maxLength(1000, "must name at most 1000 threads")),
     strategy: v.optional(strategy),
   });
 
 /** POST /threads/{thread_id}/state */
 export const stateChange: Fields<StateChange> = v.object({
-  values: v.optional(v.union([anyObject, v.array(anyObject)], "must be an object, a list of objects or null")),
-  as_node: v.optional(name),
-  checkpoint: v.optional(checkpoint),
-  checkpoint_id: v.optional(name),
+  values: v.optional(
+    v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null"),
+  ),
+  as_node: v.optional(parse.name),
+  checkpoint: v.optional(parse.checkpoint),
+  checkpoint_id: v.optional(parse.name),
 });
 
 /** PATCH /threads/{thread_id}/state */
-export const stateNote: Fields<{ readonly metadata?: JsonObject }> = v.object({ metadata: v.optional(anyObject) });
+export const stateNote: Fields<{ readonly metadata?: JsonObject }> = v.object({
+  metadata: v.optional(parse.anyObject),
+});
 
 /** How a state is read, and which of its fields are in the answer; `values.<key>` selects one value. */
 interface StateOptions {
@@ -158,15 +152,19 @@ interface StateOptions {
 
 /** POST /threads/{thread_id}/state/checkpoint */
 export const stateAt: Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
-  checkpoint,
-  subgraphs: v.optional(flag),
+  checkpoint: parse.checkpoint,
+  subgraphs: v.optional(parse.flag),
   select: stateSelect,
 });
 
 /** `before` is a checkpoint id, a checkpoint, or a config with one. */
 const before = v.pipe(
   v.union(
-    [name, owned({ checkpoint_id: name }), owned({ configurable: owned({ checkpoint_id: name }) })],
+    [
+      parse.name,
+      parse.owned({ checkpoint_id: parse.name }),
+      parse.owned({ configurable: parse.owned({ checkpoint_id: parse.name }) }),
+    ],
     "must be a checkpoint id or a checkpoint",
   ),
   v.transform((sent) => {
@@ -178,15 +176,15 @@ const before = v.pipe(
 
 /** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
 const joined = v.pipe(
-  owned<CheckpointSelector>({
-    checkpoint_id: v.optional(name),
+  parse.owned<CheckpointSelector>({
+    checkpoint_id: v.optional(parse.name),
     checkpoint_ns: v.optional(
       v.pipe(
         v.string("must be a string"),
         v.check((ns) => ns.isWellFormed(), PLAIN),
       ),
     ),
-    checkpoint_map: v.optional(anyObject),
+    checkpoint_map: v.optional(parse.anyObject),
   }),
   v.transform(({ checkpoint_ns: ns, ...rest }) =>
     ns === undefined ? rest : { ...rest, checkpoint_ns: ns.replaceAll("\0", "|") },
@@ -195,25 +193,25 @@ const joined = v.pipe(
 
 /** POST /threads/{thread_id}/history */
 export const historySearch: Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
-  limit: page.limit,
+  limit: parse.page.limit,
   before: v.optional(before),
-  metadata: v.optional(containment),
+  metadata: v.optional(parse.containment),
   checkpoint: v.optional(joined),
   select: stateSelect,
 });
 
 /** GET of a state */
-const stateQuery = v.object({ subgraphs: v.optional(flag), select: stateSelect });
+const stateQuery = v.object({ subgraphs: v.optional(parse.flag), select: stateSelect });
 
 /** GET /threads/{thread_id}/history */
-const historyQuery = v.object({ limit: page.limit, before: v.optional(name), select: stateSelect });
+const historyQuery = v.object({ limit: parse.page.limit, before: v.optional(parse.name), select: stateSelect });
 
-const threadMode = oneOf(["run_modes", "lifecycle", "state_update"]);
+const threadMode = parse.oneOf(["run_modes", "lifecycle", "state_update"]);
 
 /** GET /threads/{thread_id}/stream. Clients send `stream_mode`; the published description has `stream_modes`. */
 const threadStreamQuery = v.object({
-  stream_mode: v.optional(listOf(threadMode)),
-  stream_modes: v.optional(listOf(threadMode)),
+  stream_mode: v.optional(parse.listOf(threadMode)),
+  stream_modes: v.optional(parse.listOf(threadMode)),
 });
 
 const route = routesOf({ tag: "Threads", group: "threads" });
