@@ -4,6 +4,7 @@ import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
+import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
 import type { CheckpointSelector } from "../threads/mod.ts";
 import { findingOf, flag, isPlain, oneOf, PLAIN } from "../validation.ts";
 
@@ -144,16 +145,18 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
   return last;
 }
 
-export function listItems(sent: string): unknown[] {
-  if (sent.startsWith("[")) {
-    try {
-      const list: unknown = JSON.parse(sent);
-      if (Array.isArray(list)) return list;
-    } catch {
-      // Not a JSON array: a name that starts with a bracket.
-    }
+/** The items of a list in a query: a JSON array, or names between commas. */
+export const listItems = (sent: string): unknown[] => jsonList(sent) ?? sent.split(",").filter((item) => item !== "");
+
+/** Undefined for other text, such as a name that starts with a bracket. */
+export function jsonList(sent: string): unknown[] | undefined {
+  if (!sent.startsWith("[")) return undefined;
+  try {
+    const list: unknown = JSON.parse(sent);
+    return Array.isArray(list) ? list : undefined;
+  } catch {
+    return undefined;
   }
-  return sent.split(",").filter((item) => item !== "");
 }
 
 const toNumber = (sent: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(sent) ? Number(sent) : undefined);
@@ -307,3 +310,13 @@ export const MODES: readonly StreamMode[] = [
   "lifecycle",
 ];
 export const mode: v.GenericSchema<StreamMode> = oneOf(MODES);
+
+export const runStatus: v.GenericSchema<RunStatus> = oneOf([
+  "pending",
+  "running",
+  "success",
+  "error",
+  "timeout",
+  "interrupted",
+]);
+export const threadStatus: v.GenericSchema<ThreadStatus> = oneOf(["idle", "busy", "interrupted", "error"]);

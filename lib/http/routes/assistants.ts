@@ -78,12 +78,12 @@ export const latest: Fields<{ readonly version?: number }> = v.object({
 });
 
 /** DELETE /assistants/{assistant_id} */
-const assistantDeletion: Fields<{ readonly delete_threads?: boolean }> = v.object({
+const assistantDeletion = v.object({
   delete_threads: v.optional(parse.flag),
 });
 
 /** GET /assistants/{assistant_id}/graph */
-const drawing: Fields<{ readonly xray?: boolean | number }> = v.object({
+const drawing = v.object({
   xray: v.optional(
     v.union(
       [v.boolean(), parse.integer(0, Number.MAX_SAFE_INTEGER)],
@@ -93,7 +93,7 @@ const drawing: Fields<{ readonly xray?: boolean | number }> = v.object({
 });
 
 /** GET /assistants/{assistant_id}/subgraphs */
-const subgraphSearch: Fields<{ readonly recurse?: boolean }> = v.object({ recurse: v.optional(parse.flag) });
+const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
 const route = routesOf({ tag: "Assistants", group: "assistants" });
 

@@ -2,8 +2,7 @@
 import * as v from "valibot";
 import { InputError, ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
-import type { RunListQuery, SchedulePreview, ScoreQuery, ThreadListQuery } from "../../operations/mod.ts";
-import type { DeliveryState, RunStatus, ThreadStatus } from "../../storage/mod.ts";
+import type { DeliveryState } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
 import type { Fields, SentQuery } from "../parse.ts";
 import * as parse from "../parse.ts";
@@ -29,20 +28,11 @@ const objectText = v.pipe(
 const cursor = v.optional(parse.name);
 const limit = (most: number): v.GenericSchema<number | undefined> =>
   v.optional(parse.integer(1, most)) as v.GenericSchema<number | undefined>;
-const runStatus = parse.oneOf([
-  "pending",
-  "running",
-  "success",
-  "error",
-  "timeout",
-  "interrupted",
-] satisfies RunStatus[]);
-const threadStatus = parse.oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]);
 const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
 /** GET /greenroom/runs */
-const runListQuery: Fields<RunListQuery> = v.object({
-  status: v.optional(parse.listOf(runStatus)),
+const runListQuery = v.object({
+  status: v.optional(parse.listOf(parse.runStatus)),
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   thread_id: v.optional(parse.uuid),
@@ -55,65 +45,58 @@ const runListQuery: Fields<RunListQuery> = v.object({
   started_before: v.optional(parse.name),
   limit: limit(1000),
   cursor,
-}) as unknown as Fields<RunListQuery>;
+});
 
 const MOST_TEXT = 200;
 
 /** GET /greenroom/threads */
-const threadListQuery: Fields<ThreadListQuery> = v.object({
+const threadListQuery = v.object({
   text: v.optional(v.pipe(parse.name, v.maxLength(MOST_TEXT, `must have at most ${MOST_TEXT} characters`))),
-  status: v.optional(threadStatus),
+  status: v.optional(parse.threadStatus),
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   metadata: v.optional(objectText),
   limit: limit(100),
   cursor,
-}) as unknown as Fields<ThreadListQuery>;
+});
 
 /** GET /greenroom/inbox */
-const inboxQuery: Fields<Pick<ThreadListQuery, "assistant_id" | "graph_id" | "limit" | "cursor">> = v.object({
+const inboxQuery = v.object({
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   limit: limit(100),
   cursor,
-}) as unknown as Fields<Pick<ThreadListQuery, "assistant_id" | "graph_id" | "limit" | "cursor">>;
-
-interface DeliveryListQuery {
-  readonly state?: readonly DeliveryState[];
-  readonly thread_id?: string;
-  readonly limit?: number;
-  readonly cursor?: string;
-}
+});
 
 /** GET /greenroom/webhooks */
-const deliveryListQuery: Fields<DeliveryListQuery> = v.object({
+const deliveryListQuery = v.object({
   state: v.optional(parse.listOf(deliveryState)),
   thread_id: v.optional(parse.uuid),
   limit: limit(1000),
   cursor,
-}) as unknown as Fields<DeliveryListQuery>;
+});
 
 /** GET /greenroom/crons/preview */
-const schedulePreview: Fields<SchedulePreview> = v.object({
+const schedulePreview = v.object({
   schedule: parse.name,
   timezone: v.optional(parse.name),
   end_time: v.optional(parse.name),
   limit: limit(100),
-}) as unknown as Fields<SchedulePreview>;
+});
 
 /** GET /greenroom/feedback/scores */
-const scoreQuery: Fields<ScoreQuery> = v.object({
+const scoreQuery = v.object({
   start: parse.name,
   end: parse.name,
   stride: v.optional(parse.oneOf(["hour", "day", "week"])),
   key: v.optional(parse.listOf(parse.name)),
-}) as unknown as Fields<ScoreQuery>;
+});
 
 /** GET /greenroom/feedback/links */
-const linkQuery: Fields<{ readonly limit?: number; readonly cursor?: string }> = v.object({
+const linkQuery = v.object({
   limit: limit(1000),
   cursor,
-}) as unknown as Fields<{ readonly limit?: number; readonly cursor?: string }>;
+});
 
 /** Reads a query. Throws an InputError. */
 const readLocated = <Output>(query: SentQuery, schema: Fields<Output>): Promise<Output> =>

@@ -2,9 +2,8 @@
 import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
-import type { StreamMode } from "../../executor/contract.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
-import type { RunStatus, StopAction, StopTarget } from "../../storage/mod.ts";
+import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
 import type { Fields } from "../parse.ts";
 import * as parse from "../parse.ts";
@@ -31,21 +30,19 @@ const RUN_FIELDS = [
 const stopAction = v.optional(parse.oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
 
 /** POST …/cancel */
-const cancelQuery: Fields<{
-  readonly wait?: boolean;
-  readonly action?: StopAction;
-  readonly reason?: string;
-}> = v.object({ wait: v.optional(parse.flag), action: stopAction, reason: v.optional(parse.text) });
+const cancelQuery = v.object({ wait: v.optional(parse.flag), action: stopAction, reason: v.optional(parse.text) });
 
 /** POST /runs/cancel, the query */
-const cancelManyQuery: Fields<{ readonly action?: StopAction }> = v.object({ action: stopAction });
+const cancelManyQuery = v.object({ action: stopAction });
 
-/** POST /runs/cancel, the body; `readTarget` turns it into one target */
-export const cancelMany: Fields<{
+interface RunsCancel {
   readonly status?: "pending" | "running" | "all";
   readonly thread_id?: string;
   readonly run_ids?: readonly string[];
-}> = v.object({
+}
+
+/** POST /runs/cancel, the body; `readTarget` turns it into one target */
+export const cancelMany: Fields<RunsCancel> = v.object({
   status: v.optional(parse.oneOf(["pending", "running", "all"])),
   thread_id: v.optional(parse.uuid),
   run_ids: v.optional(
@@ -58,15 +55,7 @@ export const cancelMany: Fields<{
 });
 
 /** The runs that a bulk cancel stops: those of a status, or some of a thread. */
-function readTarget({
-  status,
-  thread_id,
-  run_ids,
-}: {
-  readonly status?: "pending" | "running" | "all";
-  readonly thread_id?: string;
-  readonly run_ids?: readonly string[];
-}): StopTarget {
+function readTarget({ status, thread_id, run_ids }: RunsCancel): StopTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
     throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
   }
@@ -76,23 +65,14 @@ function readTarget({
 }
 
 /** GET /threads/{thread_id}/runs */
-const runSearch: Fields<{
-  readonly limit?: number;
-  readonly offset?: number;
-  readonly status?: RunStatus;
-  readonly select?: readonly string[];
-}> = v.object({
+const runSearch = v.object({
   ...parse.page,
-  status: v.optional(
-    parse.oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]),
-  ) as v.GenericSchema<RunStatus | undefined>,
+  status: v.optional(parse.runStatus),
   select: v.optional(parse.listOf(parse.oneOf(RUN_FIELDS))),
 });
 
 /** GET …/join */
-const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.object({
-  cancel_on_disconnect: v.optional(parse.flag),
-});
+const joinQuery = v.object({ cancel_on_disconnect: v.optional(parse.flag) });
 
 const namespace = v.optional(parse.listOf(parse.text));
 
@@ -104,20 +84,13 @@ function readNamespaces(url: string): { readonly namespaces?: readonly string[] 
 }
 
 /** POST …/runs/stream, the query; `readNamespaces` reads it */
-const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
-
-interface JoinStreamQuery {
-  readonly stream_mode?: readonly StreamMode[];
-  readonly namespace?: readonly string[];
-  /** Accepted and ignored: the whole run is replayed. */
-  readonly checkpoint_id?: string;
-  readonly cancel_on_disconnect?: boolean;
-}
+const streamQuery = v.object({ namespace });
 
 /** GET …/runs/{run_id}/stream */
-const joinStreamQuery: Fields<JoinStreamQuery> = v.object({
+const joinStreamQuery = v.object({
   stream_mode: v.optional(parse.listOf(parse.mode)),
   namespace,
+  /** Accepted and ignored: the whole run is replayed. */
   checkpoint_id: v.optional(parse.name),
   cancel_on_disconnect: v.optional(parse.flag),
 });
@@ -223,7 +196,7 @@ function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
-async function joinStream(context: RequestContext<unknown, JoinStreamQuery>): Promise<Response> {
+async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [optionalThreadId(context), runId(context)];
   // The whole run is replayed, whichever checkpoint of it the caller knows.
   const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());

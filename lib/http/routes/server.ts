@@ -4,12 +4,12 @@ import { ServiceError } from "../../errors.ts";
 import type { Metrics } from "../../service.ts";
 import openapi from "../openapi.json" with { type: "json" };
 import type { OpenApi } from "../options.ts";
-import { type Fields, oneOf } from "../parse.ts";
+import { oneOf } from "../parse.ts";
 import { type HeaderValues, json } from "../respond.ts";
 import { type HandlerState, type Route, routesOf } from "../route.ts";
 
 /** GET /metrics */
-const metricsQuery: Fields<{ readonly format?: "prometheus" | "json" }> = v.object({
+const metricsQuery = v.object({
   format: v.optional(oneOf(["prometheus", "json"])),
 });
 

@@ -91,9 +91,7 @@ export const namespaceSearch: Fields<NamespaceSearch> = v.object({
   limit: v.optional(parse.integer(1, 1000), 100),
 }) as Fields<NamespaceSearch>;
 
-const readQueryFlag: Fields<{ readonly refresh_ttl?: boolean }> = v.object({
-  refresh_ttl: v.optional(parse.flag),
-}) as Fields<{ readonly refresh_ttl?: boolean }>;
+const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
 
 const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
@@ -119,20 +117,12 @@ function readItemQuery(query: SentQuery): ItemPlace & { readonly refresh_ttl?: b
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw new ServiceError("invalid", "key: is required");
-  const namespace = checkLabels("namespace", sent.flatMap(labelsIn), 1);
+  const namespace = checkLabels(
+    "namespace",
+    sent.flatMap((text) => parse.jsonList(text) ?? text.split(".")),
+    1,
+  );
   return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };
-}
-
-function labelsIn(sent: string): readonly unknown[] {
-  if (sent.startsWith("[")) {
-    try {
-      const list: unknown = JSON.parse(sent);
-      if (Array.isArray(list)) return list;
-    } catch {
-      // Not a JSON array: a label that starts with a bracket.
-    }
-  }
-  return sent.split(".");
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */

@@ -1,7 +1,7 @@
 /** Threads and their states: requests and routes. */
 import * as v from "valibot";
 import { isObject, type JsonObject } from "../../json.ts";
-import type { PruneStrategy, ThreadSort, ThreadStatus } from "../../storage/mod.ts";
+import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
 import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
 import {
   type AuthorizeCopy,
@@ -90,13 +90,10 @@ const include = v.optional(parse.listOf(parse.oneOf(["ttl"] satisfies Extra[]) a
 /** GET /threads/{thread_id}, and the query of a search */
 const threadQuery = v.object({ include });
 
-const threadStatus = v.optional(
-  parse.oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]),
-) as v.GenericSchema<ThreadStatus | undefined>;
 const threadFilter = {
   metadata: v.optional(parse.containment),
   values: v.optional(parse.containment),
-  status: threadStatus,
+  status: v.optional(parse.threadStatus),
 };
 
 /** POST /threads/count */
