@@ -177,8 +177,6 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const reports = createReports(options, opened, nouns, calls, started);
     const operations = createOperations({
       ...{ ...nouns, storage, scope, environment, deployment, options },
-      max_failures: options.crons?.max_failures ?? null,
-      runtime: environment.runtime ?? null,
       facts: async () => {
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
         return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };

@@ -12,7 +12,7 @@ import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted, Scope, 
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";
-import { type CronCounters, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
+import { type CronFirer, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
 
 export type { CronCounters } from "./tick.ts";
 
@@ -111,11 +111,7 @@ export interface Crons {
   count(query?: CronQuery, visibility?: Visibility): Promise<number>;
 }
 
-export interface CronLoop extends Crons {
-  counters(): CronCounters;
-  /** Fires no more crons. Resolves when writes under way are stored. */
-  stop(): Promise<void>;
-}
+export interface CronLoop extends Crons, Pick<CronFirer, "counters" | "stop"> {}
 
 interface CronOptions {
   readonly storage: Storage;

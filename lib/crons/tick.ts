@@ -52,15 +52,7 @@ interface Plan {
   readonly next_run_date: number | null;
 }
 
-interface TickHandler {
-  /** Handles the due ticks of a cron. False when that failed: try again later. */
-  handle(cron: CronRow): Promise<boolean>;
-  /** Disables a cron with this many failed runs in a row. */
-  disable(cron: CronRow, failures: number): Promise<void>;
-  counters(): { readonly fired: number; readonly skipped: Readonly<Record<SkipReason, number>> };
-}
-
-function createTickHandler(options: FireOptions, isStopping: () => boolean): TickHandler {
+function createTickHandler(options: FireOptions, isStopping: () => boolean) {
   const { storage, scope, environment, runs, misfire_grace_ms, max_failures } = options;
   const skipped: Record<SkipReason, number> = { ...NO_SKIPS };
   let fired = 0;
@@ -119,6 +111,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean): Tic
     return outcome.kind;
   }
 
+  /** Handles the due ticks of a cron. False when that failed: try again later. */
   async function handle(cron: CronRow): Promise<boolean> {
     let row: CronRow | null = cron;
     let conflicts = 0;
@@ -146,6 +139,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean): Tic
     return false;
   }
 
+  /** Disables a cron with this many failed runs in a row. */
   async function disable({ cron_id }: CronRow, failures: number): Promise<void> {
     const next = (row: CronRow): CronContent => {
       if (!row.enabled || row.failures < failures) return row;
@@ -153,14 +147,8 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean): Tic
       return { ...row, enabled: false, next_run_date: null, metadata: { ...row.metadata, disabled_reason } };
     };
     const row = await storage.updateCron(scope, cron_id, next, environment.now());
-    if (row && !row.enabled) {
-      environment.log({
-        level: "warn",
-        message: "cron disabled: its runs failed",
-        cron_id,
-        failures: row.failures,
-      });
-    }
+    if (!row || row.enabled) return;
+    environment.log({ level: "warn", message: "cron disabled: its runs failed", cron_id, failures: row.failures });
   }
 
   return { handle, disable, counters: () => ({ fired, skipped: { ...skipped } }) };
@@ -210,7 +198,7 @@ export interface CronCounters {
   readonly skipped: Readonly<Record<SkipReason, number>>;
 }
 
-interface CronFirer {
+export interface CronFirer {
   /** Call this when a cron is due at this time, so that it fires before the next poll. */
   wakeAt(time: number): void;
   counters(): CronCounters;

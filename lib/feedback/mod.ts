@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatRfc3339, isoTime } from "../rfc3339.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
 import type {
   FeedbackConfig,
@@ -207,7 +207,7 @@ function tokenVerbs(
   const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
     id: token_id,
     url: tokenUrl(token_id),
-    expires_at: expires_at === null ? null : new Date(expires_at).toISOString().replace(".000Z", "Z"),
+    expires_at: expires_at === null ? null : formatRfc3339(expires_at),
     feedback_key,
   });
 

@@ -31,6 +31,11 @@ const MAX_AGE_S = 600;
 
 const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
 
+const hostOf = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+
+const foreign = (origin: string): ServiceError =>
+  new ServiceError("forbidden", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
+
 /** Whether the list includes everything. */
 const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
@@ -60,7 +65,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
   return {
     check(request, isPublic) {
       if (!names) return;
-      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      const host = hostOf(request);
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
         throw new ServiceError(
           "wrong_host",
@@ -70,24 +75,14 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
       const origin = request.headers.get("origin");
       const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
-      if (origin !== null && changes && !permits(origin) && !isPublic()) {
-        throw new ServiceError(
-          "forbidden",
-          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
-        );
-      }
+      if (origin !== null && changes && !permits(origin) && !isPublic()) throw foreign(origin);
     },
     checkUpgrade(request) {
       const origin = request.headers.get("origin");
       if (origin === null) return;
-      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      const host = hostOf(request);
       if (URL.canParse(origin) && new URL(origin).host === host) return;
-      if (!permits(origin)) {
-        throw new ServiceError(
-          "forbidden",
-          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
-        );
-      }
+      if (!permits(origin)) throw foreign(origin);
       if (credentials || !request.headers.has("cookie")) return;
       const message = `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`;
       throw new ServiceError("forbidden", message);

@@ -18,24 +18,13 @@ import {
 import type { App } from "./host-app.ts";
 import type { HeaderChoice } from "./request.ts";
 
-export type RouteGroup =
-  | "assistants"
-  | "threads"
-  | "runs"
-  | "crons"
-  | "store"
-  | "meta"
-  | "ui"
-  | "mcp"
-  | "a2a"
-  | "operations";
+const GROUPS = ["crons", "runs", "threads", "assistants", "store", "meta", "ui", "mcp", "a2a", "operations"] as const;
+
+/** A group of routes that a host may disable. */
+export type RouteGroup = (typeof GROUPS)[number];
 
 /** The options that disable groups, as `disable_threads`. */
 type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
-
-const GROUPS: readonly RouteGroup[] = [
-  ...(["crons", "runs", "threads", "assistants", "store", "meta", "ui", "mcp", "a2a", "operations"] as const),
-];
 
 /** All of these options. */
 export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = GROUPS.map((group) => `disable_${group}` as const);

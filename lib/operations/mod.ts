@@ -1,21 +1,20 @@
 /** What an operator asks of a deployment as a whole, over all threads and of the server: the routes under `/greenroom`, as calls. */
 
-import type { CronCounters } from "../crons/mod.ts";
-import type { WorkerCounters } from "../engine/worker.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { type Caller, requireOfOrganization } from "../storage/identity.ts";
-import type { Storage } from "../storage/mod.ts";
 import { withDefaults } from "../validation.ts";
-import type { DeliveryCounters } from "../webhooks/deliver.ts";
-import { type CronOperationOptions, type CronOperations, cronOperations } from "./crons.ts";
-import { type FeedbackOperationOptions, type FeedbackOperations, feedbackOperations } from "./feedback.ts";
-import { type RunOperationOptions, type RunOperations, runOperations } from "./runs.ts";
-import { type ThreadOperationOptions, type ThreadOperations, threadOperations } from "./threads.ts";
-import { type WebhookOperationOptions, type WebhookOperations, webhookOperations } from "./webhooks.ts";
+import { type CronOperations, cronOperations } from "./crons.ts";
+import { type FeedbackOperations, feedbackOperations } from "./feedback.ts";
+import { type RunOperations, runOperations } from "./runs.ts";
+import { type ThreadOperations, threadOperations } from "./threads.ts";
+import { type WebhookOperations, webhookOperations } from "./webhooks.ts";
 
 export type { SchedulePreview } from "./crons.ts";
 export type { ScoreQuery, ScoreStride } from "./feedback.ts";
 export type { Cursor, Listing } from "./list.ts";
+
+import type { OperationOptions, ServerFacts } from "./list.ts";
+
 export type { PrepareAgain, RunDetail, RunListQuery, RunStats, RunSummary } from "./runs.ts";
 export type { ThreadListQuery } from "./threads.ts";
 
@@ -28,13 +27,6 @@ export interface Operations
     FeedbackOperations,
     ServerOperations {}
 
-type OperationOptions = RunOperationOptions &
-  ThreadOperationOptions &
-  CronOperationOptions &
-  WebhookOperationOptions &
-  FeedbackOperationOptions &
-  ServerOperationOptions;
-
 /** Calls that create runs. */
 export const CREATING_OPERATIONS: ReadonlySet<string> = new Set(["runAgain", "runCron"]);
 
@@ -46,26 +38,6 @@ export function createOperations(options: OperationOptions): Operations {
     ...webhookOperations(options),
     ...feedbackOperations(options),
     ...serverOperations(options),
-  };
-}
-
-/** What the service knows about itself. */
-interface ServerFacts {
-  readonly version: string;
-  readonly api_version: string;
-  readonly langgraph_js_version?: string;
-  readonly ready: { readonly ok: boolean; readonly detail?: string };
-  readonly healthy: boolean;
-  readonly database_ok: boolean;
-  readonly metrics: {
-    readonly uptime_seconds: number;
-    readonly draining: boolean;
-    readonly standby: boolean;
-    readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
-    readonly oldest_pending_seconds: number;
-    readonly worker: Omit<WorkerCounters, "frames_shown" | "frames_stored">;
-    readonly webhooks: DeliveryCounters;
-    readonly crons: CronCounters;
   };
 }
 
@@ -96,14 +68,7 @@ interface ServerOperations {
   server(by: Caller): Promise<ServerReport>;
 }
 
-interface ServerOperationOptions {
-  readonly storage: Pick<Storage, "kind" | "multi_process">;
-  readonly options: ServiceOptions;
-  readonly runtime: string | null;
-  facts(): Promise<ServerFacts>;
-}
-
-function serverOperations({ storage, options, runtime, facts }: ServerOperationOptions): ServerOperations {
+function serverOperations({ storage, options, environment, facts }: OperationOptions): ServerOperations {
   return {
     async server(by) {
       requireOfOrganization(by, "organization:manage");
@@ -115,7 +80,7 @@ function serverOperations({ storage, options, runtime, facts }: ServerOperationO
         version,
         api_version,
         ...(langgraph_js_version === undefined ? {} : { langgraph_js_version }),
-        runtime,
+        runtime: environment.runtime ?? null,
         deployment: options.deployment?.name ?? "default",
         uptime_seconds,
         database: { kind: storage.kind ?? null, ok: database_ok, shared: storage.multi_process ?? false },

@@ -1,11 +1,12 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
+
 import type { Assistants } from "../assistants/mod.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
-import type { DeploymentRow } from "../storage/identity.ts";
+import { isoTime } from "../rfc3339.ts";
+import type { Run, RunCreate, RunOrigin } from "../runs/mod.ts";
+import { UUID } from "../storage/identity.ts";
 import type {
   ListedRun,
   MultitaskStrategy,
@@ -14,12 +15,10 @@ import type {
   RunSearch,
   RunStatus,
   RunTimes,
-  Scope,
-  Storage,
   TraceUsage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf, timeOf } from "./list.ts";
 import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
@@ -104,16 +103,6 @@ export interface RunOperations {
   runAgain(run_id: string, prepare?: PrepareAgain, visibility?: Visibility): Promise<Run>;
 }
 
-export interface RunOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly deployment: Pick<DeploymentRow, "workspace_id">;
-  readonly assistants: Pick<Assistants, "get">;
-  readonly runs: RunDirectory;
-}
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const HOUR_MS = 3_600_000;
 /** The most runs that the figures by minute are made of. */
 const MOST_TIMES = 5_000;
@@ -131,7 +120,7 @@ export async function idOfAssistant(assistants: Pick<Assistants, "get">, assista
   }
 }
 
-export function runOperations(options: RunOperationOptions): RunOperations {
+export function runOperations(options: OperationOptions): RunOperations {
   const { storage, scope, environment, deployment, assistants, runs } = options;
 
   async function find(run_id: string, visibility: Visibility | undefined): Promise<ListedRun> {
@@ -184,7 +173,7 @@ export function runOperations(options: RunOperationOptions): RunOperations {
         feedback: links.map(({ feedback_key, created_at, expires_at }) => ({
           feedback_key,
           created_at: isoTime(created_at),
-          expires_at: isoOrNull(expires_at),
+          expires_at: isoTime(expires_at),
         })),
         stack: visibility?.filter ? null : (run.stack ?? null),
         attempts: run.claim_log.map(({ at, worker }, index, log) => ({
@@ -233,13 +222,13 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
     claims: run.claims,
     multitask_strategy: run.multitask_strategy,
     temporary: run.temporary,
-    lease_until: isoOrNull(lease_until),
+    lease_until: isoTime(lease_until),
     cancel_requested: cancel_requested && ended_at === null,
     cancel_reason: run.cancel_reason ?? null,
     created_at: isoTime(created_at),
     updated_at: isoTime(run.updated_at),
-    started_at: isoOrNull(started_at),
-    ended_at: isoOrNull(ended_at),
+    started_at: isoTime(started_at),
+    ended_at: isoTime(ended_at),
     wait_ms: Math.max(0, (started_at ?? ended_at ?? now) - created_at),
     duration_ms: started_at === null ? null : Math.max(0, (ended_at ?? now) - started_at),
     metadata: run.metadata,

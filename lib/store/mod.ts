@@ -3,6 +3,7 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { ItemRow, NewItem, Vector } from "../storage/items.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import { permits, type Visibility, withVisibility } from "../storage/visibility.ts";
@@ -169,8 +170,8 @@ function toItem({ namespace, key, value, created_at, updated_at }: ItemRow): Sto
     namespace,
     key,
     value,
-    created_at: new Date(created_at).toISOString(),
-    updated_at: new Date(updated_at).toISOString(),
+    created_at: isoTime(created_at),
+    updated_at: isoTime(updated_at),
   };
 }
 

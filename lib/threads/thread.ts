@@ -118,7 +118,8 @@ interface Match {
   readonly state: ThreadState | null;
 }
 
-interface ThreadSearches {
+/** Searches of threads. */
+export interface ThreadSearches {
   /** Errors: invalid (a path of `extract`). */
   search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
   count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
