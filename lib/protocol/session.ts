@@ -321,24 +321,14 @@ interface SubscriptionOptions {
   gather(): Promise<void>;
 }
 
-interface Subscriptions {
-  readonly size: number;
-  /** How many namespaces their filters have: each event is compared with all of them. */
-  readonly namespaces: number;
-  add(id: string, filter: EventFilter): void;
-  /** False if there is none. */
-  remove(id: string): boolean;
-  /** Sends events until `close`, the end of the events, or a failed read. Resolves to false after `close`. */
-  run(): Promise<boolean>;
-  close(): void;
-}
+type Subscriptions = ReturnType<typeof createSubscriptions>;
 
 /**
  * All subscriptions share one reader, so that the end of a run follows all of its events, whichever subscription they are for. New
  * subscriptions first get the kept events up to the position of the reader, in one replay for those that came together: after a
  * reconnect the SDK sends all of its own at once. Then a reader with the wider filter goes on there.
  */
-function createSubscriptions(options: SubscriptionOptions): Subscriptions {
+function createSubscriptions(options: SubscriptionOptions) {
   const active = new Map<string, Subscription>();
   let closed = false;
   /** The `seq` of the last event that was read; null before the first subscription. */
@@ -384,27 +374,30 @@ function createSubscriptions(options: SubscriptionOptions): Subscriptions {
   }
 
   return {
-    get size() {
+    get size(): number {
       return active.size;
     },
-    get namespaces() {
+    /** How many namespaces their filters have: each event is compared with all of them. */
+    get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    add(id, filter) {
+    add(id: string, filter: EventFilter): void {
       active.set(id, { id, filter, passes: compileFilter(filter), replayed: false });
       update();
     },
-    remove(id) {
+    /** False if there is none. */
+    remove(id: string): boolean {
       const removed = active.delete(id);
       if (removed) update();
       return removed;
     },
-    close() {
+    close(): void {
       closed = true;
       active.clear();
       update();
     },
-    async run() {
+    /** Sends events until `close`, the end of the events, or a failed read. Resolves to false after `close`. */
+    async run(): Promise<boolean> {
       while (!closed) {
         const since = version;
         const fresh = [...active.values()].filter(({ replayed }) => !replayed);

@@ -55,7 +55,7 @@ export interface Nouns {
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
-  const { options, webhooks, storage, bus, identity, scope, environment, deployment, openCalls } = given;
+  const { options, webhooks, storage, bus, identity, scope, environment, deployment, user_agent, openCalls } = given;
   const { executor } = options;
   const shared = { storage, bus, scope, executor, environment };
   const { workspace_id, project_id } = deployment;
@@ -68,14 +68,16 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
   const usage = createUsage({ storage, identity, environment, ...usageSettings });
   const transport = webhooks.transport ?? (await systemTransport());
-  const deliveries = createWebhookDeliveries(given, transport);
+  const { loopback } = webhooks;
+  const deliveries = createDeliveries({ ...shared, settings: webhooks, transport, loopback, user_agent });
+  warnOfExposedHeaders(options, webhooks, environment);
   const notifications = createNotifications({
     environment,
     baseUrl,
     trace,
     token_life_ms: feedbackSettings.token_ttl_ms,
     webhooks: webhooks.policy,
-    loopback: webhooks.loopback !== null,
+    loopback: loopback !== null,
     transport: transport !== null,
   });
   const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
@@ -167,13 +169,6 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
   return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
-}
-
-function createWebhookDeliveries(given: NounOptions, transport: WebhookSettings["transport"]): Deliveries {
-  const { storage, bus, scope, environment, user_agent, webhooks: settings } = given;
-  warnOfExposedHeaders(given.options, settings, environment);
-  const { loopback } = settings;
-  return createDeliveries({ storage, bus, scope, environment, settings, transport, loopback, user_agent });
 }
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
