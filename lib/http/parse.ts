@@ -118,7 +118,7 @@ export function isFiniteJson(value: unknown): boolean {
 }
 
 /** Counts brackets outside strings, because JSON.parse would recurse into them. */
-export function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
+function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
   for (let i = 0; i < bytes.length; i++) {
