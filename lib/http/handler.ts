@@ -9,7 +9,7 @@ import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultU
 import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
-import { createBodyReader, createMessages, headerCopy } from "./request.ts";
+import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type HandlerHost, type HandlerState, type RequestContext, yieldAfter } from "./route.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
@@ -45,12 +45,13 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
-  const createContext = contextFactory(service, {
+  const { read, messages } = createBodyReader(environment, http);
+  const createContext = contextFactory(service, read, {
     base,
     bodies: { environment, open: 0 },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
-    messages: createMessages(environment, http),
+    messages,
     checkUpgrade: cors.checkUpgrade,
     hides: (path) => table.at(`${base}${path}`).length === 0,
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
@@ -259,9 +260,8 @@ type CreateContext = (
   auth: Authentication,
 ) => RequestContext;
 
-function contextFactory(service: ServiceInternals, handler: HandlerState): CreateContext {
+function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment, access } = service;
-  const read = createBodyReader(environment, service.options.http);
   return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const turn = (): Promise<void> => nextTurn(environment);

@@ -31,23 +31,10 @@ export interface Messages {
   parse(text: string): Promise<unknown>;
 }
 
-export function createMessages(
-  environment: Pick<Environment, "defer">,
-  { max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds = {},
-): Messages {
-  return {
-    max_bytes: max_body_bytes,
-    async parse(text) {
-      const bytes = new TextEncoder().encode(text);
-      await countValues(bytes, max_body_values, () => nextTurn(environment));
-      return readJson(bytes);
-    },
-  };
-}
-
 /** The bytes of a body. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
-type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
+export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
 
+/** Reads bodies, and messages of WebSockets, within the bounds. */
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
   {
@@ -55,51 +42,62 @@ export function createBodyReader(
     max_body_bytes = MAX_BODY_BYTES,
     max_body_values = MAX_BODY_VALUES,
   }: BodyBounds = {},
-): ReadBody {
-  const receive = receiver(environment, body_timeout_ms);
-  return async (request, limit = max_body_bytes) => {
-    const bytes = await receive(request, limit);
-    await countValues(bytes, max_body_values, () => nextTurn(environment));
-    return bytes;
+): { readonly read: ReadBody; readonly messages: Messages } {
+  const checkCount = (bytes: Uint8Array): Promise<void> =>
+    countValues(bytes, max_body_values, () => nextTurn(environment));
+  return {
+    async read(request, limit = max_body_bytes) {
+      const bytes = await receive(environment, body_timeout_ms, request, limit);
+      await checkCount(bytes);
+      return bytes;
+    },
+    messages: {
+      max_bytes: max_body_bytes,
+      async parse(text) {
+        const bytes = new TextEncoder().encode(text);
+        await checkCount(bytes);
+        return readJson(bytes);
+      },
+    },
   };
 }
 
-function receiver(
+async function receive(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
-): (request: Request, limit: number) => Promise<Uint8Array> {
-  return async (request, limit) => {
-    const declared = request.headers.get("content-length");
-    if (Number(declared) > limit) throw tooLarge(limit);
-    if (!request.body) return new Uint8Array();
-    let length = 0;
-    const deadline = startDeadline(environment, timeout_ms, () => length);
-    try {
-      if (declared !== null && Number(declared) <= SMALL_BYTES) {
-        const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
-        if (bytes.length > limit) throw tooLarge(limit);
-        return bytes;
-      }
-      const chunks: Uint8Array[] = [];
-      const reader = request.body.getReader();
-      try {
-        for (;;) {
-          const { done, value } = await Promise.race([reader.read(), deadline.passed]);
-          if (done) break;
-          length += value.length;
-          if (length > limit) throw tooLarge(limit);
-          chunks.push(value);
-        }
-      } catch (error) {
-        // Not awaited: a body that does not arrive may not be cancelled in time either.
-        reader.cancel().catch(() => {});
-        throw error;
-      }
-      return joined(chunks, length);
-    } finally {
-      deadline.cancel();
+  request: Request,
+  limit: number,
+): Promise<Uint8Array> {
+  const declared = request.headers.get("content-length");
+  if (Number(declared) > limit) throw tooLarge(limit);
+  if (!request.body) return new Uint8Array();
+  let length = 0;
+  const deadline = startDeadline(environment, timeout_ms, () => length);
+  try {
+    if (declared !== null && Number(declared) <= SMALL_BYTES) {
+      const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
+      if (bytes.length > limit) throw tooLarge(limit);
+      return bytes;
     }
-  };
+    const chunks: Uint8Array[] = [];
+    const reader = request.body.getReader();
+    try {
+      for (;;) {
+        const { done, value } = await Promise.race([reader.read(), deadline.passed]);
+        if (done) break;
+        length += value.length;
+        if (length > limit) throw tooLarge(limit);
+        chunks.push(value);
+      }
+    } catch (error) {
+      // Not awaited: a body that does not arrive may not be cancelled in time either.
+      reader.cancel().catch(() => {});
+      throw error;
+    }
+    return joined(chunks, length);
+  } finally {
+    deadline.cancel();
+  }
 }
 
 /** How many bytes are scanned before the event loop turns. */

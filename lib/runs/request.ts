@@ -157,22 +157,14 @@ export interface Resolved {
 }
 
 /** Errors: bad_request (one key with two values). */
-export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
-  const { thread_id, run_id, temporary, notifications, ttl, now } = resolved;
+export function planRun(resolved: Resolved): CreateRun {
+  const { request, origin, assistant, thread, thread_id, run_id, temporary, notifications, ttl, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
   const kept = withoutSecrets(config);
-  const job = jobRequest(
-    assistant,
-    config,
-    request,
-    from,
-    { ...own, run_id, thread_id },
-    temporary,
-    origin.records_all ?? false,
-  );
+  const job = jobRequest(resolved, config);
   return {
     run: {
       run_id,
@@ -245,13 +237,8 @@ function changed(
 }
 
 function jobRequest(
-  assistant: AssistantRow,
+  { assistant, request, origin, from, temporary, run_id, thread_id }: Resolved,
   config: JsonObject,
-  request: RunCreate,
-  from: CheckpointRef | null,
-  ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
-  temporary: boolean,
-  all_events: boolean,
 ): JobRequest {
   const context = request.context ?? {};
   refuseTwoValues(request.config?.configurable, context);
@@ -280,14 +267,17 @@ function jobRequest(
           ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isIdentity(key)))
           : {}),
         ...(isObject(configurable) ? configurable : {}),
-        ...ids,
+        graph_id: assistant.graph_id,
+        assistant_id: assistant.assistant_id,
+        run_id,
+        thread_id,
       },
     } as RunConfig,
     context: { ...assistant.context, ...context },
     stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
-    all_events,
+    all_events: origin.records_all ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.
