@@ -4,7 +4,6 @@ import type { StreamMode } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import type { Fields } from "./parse.ts";
 import * as parse from "./parse.ts";
 import { readIdempotency, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
@@ -39,7 +38,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
 });
 
 /** The body of every route that creates a run */
-export const runCreate: Fields<RunCreate> = v.object({
+export const runCreate: parse.Fields<RunCreate> = v.object({
   assistant_id: parse.assistantId,
   input: v.optional(parse.anyJson),
   command: v.optional(command),

@@ -5,7 +5,6 @@ import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AssistantSort } from "../../storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
-import type { Fields } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
@@ -24,7 +23,7 @@ const ASSISTANT_FIELDS = [
 ] as const;
 
 /** POST /assistants */
-export const assistantCreate: Fields<AssistantCreate> = v.object({
+export const assistantCreate: parse.Fields<AssistantCreate> = v.object({
   graph_id: parse.name,
   assistant_id: v.optional(parse.uuid),
   config: v.optional(parse.config),
@@ -36,7 +35,7 @@ export const assistantCreate: Fields<AssistantCreate> = v.object({
 });
 
 /** PATCH /assistants/{assistant_id} */
-export const assistantPatch: Fields<AssistantPatch> = v.object({
+export const assistantPatch: parse.Fields<AssistantPatch> = v.object({
   graph_id: v.optional(parse.name),
   config: v.optional(parse.config),
   context: v.optional(parse.anyObject),
@@ -52,10 +51,10 @@ const assistantFilter = {
 };
 
 /** POST /assistants/count */
-export const assistantCount: Fields<AssistantFilter> = v.object(assistantFilter);
+export const assistantCount: parse.Fields<AssistantFilter> = v.object(assistantFilter);
 
 /** POST /assistants/search */
-export const assistantSearch: Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
+export const assistantSearch: parse.Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
   ...assistantFilter,
   ...parse.page,
   sort_by: v.optional(
@@ -66,14 +65,14 @@ export const assistantSearch: Fields<AssistantSearch & { readonly select?: reado
 });
 
 /** POST /assistants/{assistant_id}/versions */
-export const versionSearch: Fields<{
+export const versionSearch: parse.Fields<{
   readonly metadata?: JsonObject;
   readonly limit?: number;
   readonly offset?: number;
 }> = v.object({ metadata: v.optional(parse.containment), ...parse.page });
 
 /** POST /assistants/{assistant_id}/latest, as body or as query */
-export const latest: Fields<{ readonly version?: number }> = v.object({
+export const latest: parse.Fields<{ readonly version?: number }> = v.object({
   version: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
 });
 

@@ -5,7 +5,6 @@ import type { JsonObject } from "../../json.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import { refuseForOthers } from "../../storage/visibility.ts";
-import type { Fields } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { cronId, optionalThreadId, type RequestContext, type Route, routesOf } from "../route.ts";
@@ -44,15 +43,19 @@ const timing = {
 };
 
 /** POST /runs/crons and /threads/{thread_id}/runs/crons */
-export const cronCreate: Fields<CronCreate> = v.object({
+export const cronCreate: parse.Fields<CronCreate> = v.object({
   assistant_id: parse.assistantId,
   schedule: parse.name,
   ...timing,
   ...run,
   if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
-}) as unknown as Fields<CronCreate>;
+}) as unknown as parse.Fields<CronCreate>;
 
-const cronPatch = v.object({ schedule: v.optional(parse.name), ...timing, ...run }) as unknown as Fields<CronPatch>;
+const cronPatch = v.object({
+  schedule: v.optional(parse.name),
+  ...timing,
+  ...run,
+}) as unknown as parse.Fields<CronPatch>;
 
 /** Fields that null clears. In other fields null counts as absent. */
 const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
@@ -73,10 +76,10 @@ const filter = {
 };
 
 /** POST /runs/crons/count */
-export const cronCount: Fields<CronQuery> = v.object(filter);
+export const cronCount: parse.Fields<CronQuery> = v.object(filter);
 
 /** POST /runs/crons/search */
-export const cronSearch: Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
+export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
   ...filter,
   ...parse.page,
   sort_by: v.optional(

@@ -4,7 +4,6 @@ import { InputError, ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
-import type { Fields, SentQuery } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { accepted, empty, type HeaderValues, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../route.ts";
@@ -99,7 +98,7 @@ const linkQuery = v.object({
 });
 
 /** Reads a query. Throws an InputError. */
-const readLocated = <Output>(query: SentQuery, schema: Fields<Output>): Promise<Output> =>
+const readLocated = <Output>(query: parse.SentQuery, schema: parse.Fields<Output>): Promise<Output> =>
   located(async () => parse.readQuery(query, schema));
 
 /** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
@@ -130,7 +129,7 @@ const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_i
 /** A search as authorization leaves it. */
 async function searched<Query extends object>(
   context: RequestContext<unknown, Query>,
-  schema: Fields<Query>,
+  schema: parse.Fields<Query>,
 ): Promise<{ readonly value: Query; readonly visibility: Visibility }> {
   return await context.authorize(await readLocated(context.parameters, schema));
 }

@@ -5,7 +5,6 @@ import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
-import type { Fields } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
@@ -42,7 +41,7 @@ interface RunsCancel {
 }
 
 /** POST /runs/cancel, the body; `readTarget` turns it into one target */
-export const cancelMany: Fields<RunsCancel> = v.object({
+export const cancelMany: parse.Fields<RunsCancel> = v.object({
   status: v.optional(parse.oneOf(["pending", "running", "all"])),
   thread_id: v.optional(parse.uuid),
   run_ids: v.optional(

@@ -12,7 +12,6 @@ import {
   checkValue,
   conditionsOf,
 } from "../../store/bounds.ts";
-import type { Fields, SentQuery } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { empty, json } from "../respond.ts";
 import { type Route, routesOf } from "../route.ts";
@@ -59,7 +58,7 @@ type Sent = {
 };
 
 /** PUT /store/items */
-export const itemPut: Fields<Sent> = v.object({
+export const itemPut: parse.Fields<Sent> = v.object({
   namespace: v.optional(labels),
   key,
   value: parse.anyObject,
@@ -68,28 +67,28 @@ export const itemPut: Fields<Sent> = v.object({
 });
 
 /** DELETE /store/items */
-export const itemPlace: Fields<{ readonly namespace: string[]; readonly key: string }> = v.object({
+export const itemPlace: parse.Fields<{ readonly namespace: string[]; readonly key: string }> = v.object({
   namespace: labels,
   key,
 });
 
 /** POST /store/items/search */
-export const itemSearch: Fields<ItemSearch> = v.object({
+export const itemSearch: parse.Fields<ItemSearch> = v.object({
   namespace_prefix: labels,
   filter: v.optional(parse.anyObject),
   ...parse.page,
   query: v.optional(v.string("must be a string")),
   refresh_ttl: v.optional(parse.flag),
-}) as Fields<ItemSearch>;
+}) as parse.Fields<ItemSearch>;
 
 /** POST /store/namespaces */
-export const namespaceSearch: Fields<NamespaceSearch> = v.object({
+export const namespaceSearch: parse.Fields<NamespaceSearch> = v.object({
   prefix: v.optional(labels),
   suffix: v.optional(labels),
   max_depth: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
   ...parse.page,
   limit: v.optional(parse.integer(1, 1000), 100),
-}) as Fields<NamespaceSearch>;
+}) as parse.Fields<NamespaceSearch>;
 
 const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
 
@@ -112,7 +111,7 @@ function hasNullTtl(bytes: Uint8Array): boolean {
 }
 
 /** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
-function readItemQuery(query: SentQuery): ItemPlace & { readonly refresh_ttl?: boolean } {
+function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_ttl?: boolean } {
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
@@ -126,7 +125,7 @@ function readItemQuery(query: SentQuery): ItemPlace & { readonly refresh_ttl?: b
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
-function readItemPlace(bytes: Uint8Array, query: SentQuery): ItemPlace {
+function readItemPlace(bytes: Uint8Array, query: parse.SentQuery): ItemPlace {
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };

@@ -20,7 +20,6 @@ import {
   type TimeToLive,
 } from "../../threads/mod.ts";
 import { PLAIN } from "../../validation.ts";
-import type { Fields } from "../parse.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
@@ -74,7 +73,7 @@ const supersteps = v.optional(
 );
 
 /** POST /threads */
-export const threadCreate: Fields<ThreadCreate> = v.object({
+export const threadCreate: parse.Fields<ThreadCreate> = v.object({
   thread_id: v.optional(parse.uuid),
   metadata: v.optional(parse.anyObject),
   if_exists: parse.ifExists,
@@ -83,7 +82,10 @@ export const threadCreate: Fields<ThreadCreate> = v.object({
 });
 
 /** PATCH /threads/{thread_id} */
-export const threadPatch: Fields<ThreadPatch> = v.object({ metadata: v.optional(parse.anyObject), ttl: timeToLive });
+export const threadPatch: parse.Fields<ThreadPatch> = v.object({
+  metadata: v.optional(parse.anyObject),
+  ttl: timeToLive,
+});
 
 const include = v.optional(parse.listOf(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
 
@@ -97,10 +99,10 @@ const threadFilter = {
 };
 
 /** POST /threads/count */
-export const threadCount: Fields<ThreadFilter> = v.object(threadFilter);
+export const threadCount: parse.Fields<ThreadFilter> = v.object(threadFilter);
 
 /** POST /threads/search. The thread search validates the paths of `extract`. */
-export const threadSearch: Fields<ThreadSearch> = v.object({
+export const threadSearch: parse.Fields<ThreadSearch> = v.object({
   ...threadFilter,
   ids: v.optional(parse.listOf(parse.uuid)),
   ...parse.page,
@@ -120,14 +122,14 @@ export const threadSearch: Fields<ThreadSearch> = v.object({
 });
 
 /** POST /threads/prune */
-export const threadPrune: Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
+export const threadPrune: parse.Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
   v.object({
     thread_ids: v.pipe(parse.listOf(parse.uuid), v.maxLength(1000, "must name at most 1000 threads")),
     strategy: v.optional(strategy),
   });
 
 /** POST /threads/{thread_id}/state */
-export const stateChange: Fields<StateChange> = v.object({
+export const stateChange: parse.Fields<StateChange> = v.object({
   values: v.optional(
     v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null"),
   ),
@@ -137,7 +139,7 @@ export const stateChange: Fields<StateChange> = v.object({
 });
 
 /** PATCH /threads/{thread_id}/state */
-export const stateNote: Fields<{ readonly metadata?: JsonObject }> = v.object({
+export const stateNote: parse.Fields<{ readonly metadata?: JsonObject }> = v.object({
   metadata: v.optional(parse.anyObject),
 });
 
@@ -148,7 +150,7 @@ interface StateOptions {
 }
 
 /** POST /threads/{thread_id}/state/checkpoint */
-export const stateAt: Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
+export const stateAt: parse.Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
   checkpoint: parse.checkpoint,
   subgraphs: v.optional(parse.flag),
   select: stateSelect,
@@ -189,7 +191,7 @@ const joined = v.pipe(
 );
 
 /** POST /threads/{thread_id}/history */
-export const historySearch: Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
+export const historySearch: parse.Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
   limit: parse.page.limit,
   before: v.optional(before),
   metadata: v.optional(parse.containment),
