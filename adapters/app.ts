@@ -5,7 +5,7 @@
  */
 
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
-import { handlerSchema } from "../lib/http/handler-options.ts";
+import { handlerSchema } from "../lib/http/options.ts";
 import {
   ConfigError,
   combine,

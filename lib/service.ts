@@ -1,8 +1,8 @@
 /** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { KEY_PREFIX } from "./auth/api-keys.ts";
 import { createGuard } from "./auth/custom.ts";
+import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess } from "./auth/principal.ts";
 import type { CronCounters, Crons } from "./crons/mod.ts";
 import type { WorkerCounters } from "./engine/worker.ts";
@@ -13,12 +13,15 @@ import { CREATING_OPERATIONS, createOperations, type Operations } from "./operat
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
-import { placeDeployment } from "./service/deployment.ts";
-import { createNouns, type Nouns } from "./service/nouns.ts";
-import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.ts";
-import { type OpenStorage, openStorage } from "./service/open-storage.ts";
-import { createWriteProbe, type Readiness } from "./service/readiness.ts";
-import { startRetentionJobs } from "./service/retention-jobs.ts";
+import { createNouns, createOpenCalls, type Nouns, type OpenCalls, STOPPING } from "./service/nouns.ts";
+import {
+  createWriteProbe,
+  type OpenStorage,
+  openStorage,
+  placeDeployment,
+  type Readiness,
+  startRetentionJobs,
+} from "./service/storage.ts";
 import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
@@ -27,7 +30,7 @@ import { withDefaults } from "./validation.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
-export type { Readiness } from "./service/readiness.ts";
+export type { Readiness } from "./service/storage.ts";
 
 /** The answer of `GET /info`. */
 export interface ServiceInfo {
@@ -174,8 +177,6 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const reports = createReports(options, opened, nouns, calls, started);
     const operations = createOperations({
       ...{ ...nouns, storage, scope, environment, deployment, options },
-      max_failures: options.crons?.max_failures ?? null,
-      runtime: environment.runtime ?? null,
       facts: async () => {
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
         return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };

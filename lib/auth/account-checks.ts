@@ -2,7 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
 import { isPlain, longerThan } from "../validation.ts";
-import { isOfOrganization } from "./grants.ts";
+import { isOfOrganization } from "./keys.ts";
 
 export interface KeyCreate {
   /** Default: the oldest organization. */

@@ -25,13 +25,12 @@ import {
   rowOf,
   validPermissions,
 } from "./account-checks.ts";
-import { hashKey, KEY_PREFIX, makeKey, shortKey } from "./api-keys.ts";
-import { grantsOn, SERVICE_PERMISSIONS } from "./grants.ts";
+import { grantsOn, hashKey, KEY_PREFIX, makeKey, SERVICE_PERMISSIONS, shortKey } from "./keys.ts";
 
 export type { KeyCreate } from "./account-checks.ts";
 
 /** The permissions of a user on an organization or a workspace. */
-export interface Grant {
+interface Grant {
   /** Id or email of a user. */
   readonly user: string;
   /** Id or name of a workspace. Default: the organization, including all of its workspaces. */
@@ -89,7 +88,7 @@ export interface Accounts {
   transferAgent(name: string, user: string): Promise<DeploymentRow>;
 }
 
-export interface AccountOptions {
+interface AccountOptions {
   readonly identity: IdentityStore;
   readonly environment: Pick<Environment, "now" | "uuid">;
   /** The prefix of new keys. Default `gr`. */

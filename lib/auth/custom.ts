@@ -16,7 +16,7 @@ export type AuthEvent =
   | `store:${"put" | "get" | "search" | "list_namespaces" | "delete"}`;
 
 /** The ids, fields and filters of a call. Only the members that the service changes itself are typed. */
-export type AuthValue = JsonObject & { metadata?: JsonObject; namespace?: string[] };
+type AuthValue = JsonObject & { metadata?: JsonObject; namespace?: string[] };
 
 /** The argument of a handler. Its changes to `value` take effect. */
 export interface AuthContext {
@@ -32,10 +32,10 @@ export interface AuthContext {
  * Undefined, null or true: allowed. False: forbidden. An object: a filter on metadata, such as `{owner: "ann"}` or
  * `{team: {$contains: "a"}}`.
  */
-export type AuthAnswer = undefined | null | boolean | JsonObject;
+type AuthAnswer = undefined | null | boolean | JsonObject;
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a handler that only changes `value` returns nothing.
-export type AuthHandler = (context: AuthContext) => AuthAnswer | void | Promise<AuthAnswer | void>;
+type AuthHandler = (context: AuthContext) => AuthAnswer | void | Promise<AuthAnswer | void>;
 
 /** The host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` works, too. */
 export interface Auth {

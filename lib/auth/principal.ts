@@ -3,9 +3,8 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
-import { checksumFits, hashKey } from "./api-keys.ts";
 import { type Auth, type AuthEvent, type AuthUser, type Guard, mergeFilter, type SdkAuth } from "./custom.ts";
-import { callerOf, owner } from "./grants.ts";
+import { callerOf, checksumFits, hashKey, owner } from "./keys.ts";
 
 /** How callers are identified. */
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
@@ -78,7 +77,7 @@ export interface Access {
   ): Promise<readonly { readonly id: string; readonly display_name: string; readonly organization_id: string }[]>;
 }
 
-export interface AccessOptions {
+interface AccessOptions {
   readonly identity: IdentityStore;
   readonly environment: Environment;
   readonly mode: AuthMode;

@@ -11,11 +11,10 @@ import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted, Scope, Storage } from "../storage/mod.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type CronCounters, createFirer } from "./fire.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";
-import { NO_SKIPS, requestOf } from "./tick.ts";
+import { type CronFirer, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
 
-export type { CronCounters } from "./fire.ts";
+export type { CronCounters } from "./tick.ts";
 
 /** A cron as the API shows it; times are ISO 8601, UTC. */
 export interface Cron {
@@ -112,13 +111,9 @@ export interface Crons {
   count(query?: CronQuery, visibility?: Visibility): Promise<number>;
 }
 
-export interface CronLoop extends Crons {
-  counters(): CronCounters;
-  /** Fires no more crons. Resolves when writes under way are stored. */
-  stop(): Promise<void>;
-}
+export interface CronLoop extends Crons, Pick<CronFirer, "counters" | "stop"> {}
 
-export interface CronOptions {
+interface CronOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;

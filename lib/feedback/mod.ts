@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatRfc3339, isoTime } from "../rfc3339.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
 import type {
   FeedbackConfig,
@@ -17,7 +17,7 @@ import type {
   Storage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { tokenUrlAt, uuidV7 } from "./keys.ts";
+import { isPlain, longerThan, PLAIN } from "../validation.ts";
 
 /** A token to create; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
@@ -48,15 +48,11 @@ export interface Submission {
 }
 
 /** A record to create. Needs `run_id` or `session_id`. */
-export interface FeedbackCreate {
+export interface FeedbackCreate extends Pick<Submission, "score" | "value" | "comment" | "correction"> {
   readonly id?: string;
   readonly run_id?: string;
   readonly session_id?: string;
   readonly key: string;
-  readonly score: number | boolean | null;
-  readonly value: Json;
-  readonly comment: string | null;
-  readonly correction: Json;
   readonly source: string;
   readonly source_metadata: JsonObject | null;
   readonly extra: JsonObject | null;
@@ -66,17 +62,13 @@ export interface FeedbackCreate {
 export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
 /** A record as the API shows it; times are ISO 8601, UTC. */
-export interface FeedbackRecord {
+export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "comment" | "correction"> {
   readonly id: string;
   readonly run_id: string | null;
   readonly trace_id: string | null;
   /** The id of the project. */
   readonly session_id: string;
   readonly key: string;
-  readonly score: number | boolean | null;
-  readonly value: Json;
-  readonly comment: string | null;
-  readonly correction: Json;
   readonly created_at: string;
   readonly modified_at: string;
   /** When the run started. */
@@ -183,9 +175,7 @@ function createPlaces(options: FeedbackOptions) {
       return place;
     }
     const project_id = by.projects.get(workspace_id);
-    if (place || !options.external_runs || project_id === undefined) {
-      throw unknownRun();
-    }
+    if (place || !options.external_runs || project_id === undefined) throw unknownRun();
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
@@ -217,7 +207,7 @@ function tokenVerbs(
   const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
     id: token_id,
     url: tokenUrl(token_id),
-    expires_at: expires_at === null ? null : new Date(expires_at).toISOString().replace(".000Z", "Z"),
+    expires_at: expires_at === null ? null : formatRfc3339(expires_at),
     feedback_key,
   });
 
@@ -243,9 +233,8 @@ function tokenVerbs(
     async listTokens(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
-      return (
-        await storage.listFeedbackTokens({ ...query, run_id, workspace_ids, scope: withVisibility(scope, visibility) })
-      ).map(toToken);
+      const search = { ...query, run_id, workspace_ids, scope: withVisibility(scope, visibility) };
+      return (await storage.listFeedbackTokens(search)).map(toToken);
     },
 
     async token(token_id) {
@@ -262,14 +251,9 @@ function tokenVerbs(
       const now = environment.now();
       const id = uuidV7(now, environment.uuid());
       const feedback: FeedbackRow = {
-        id,
-        run_id,
-        workspace_id,
-        project_id,
+        ...{ id, run_id, workspace_id, project_id, score, value },
         thread_id: place?.thread_id ?? null,
         key: token.feedback_key,
-        score,
-        value,
         comment: submission.comment,
         correction: submission.correction,
         source: "api",
@@ -308,9 +292,16 @@ function recordVerbs(
   async function permittedRow(by: Caller, id: string, permission: Permission, visible: Scope): Promise<FeedbackRow> {
     workspacesWith(by, permission);
     const row = await storage.getFeedback([...by.workspaces.keys()], id, visible);
-    if (!row) throw new ServiceError("not_found", "Feedback not found");
+    if (!row) throw unknownRecord();
     requireIn(by, row.workspace_id, permission);
     return row;
+  }
+
+  /** A search of what the caller may read. Run ids are stored in lower case. */
+  function searchOf<Query extends FeedbackFilter>(by: Caller, query: Query, visibility: Visibility | undefined) {
+    const workspace_ids = workspacesWith(by, "feedback:read");
+    const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
+    return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope: withVisibility(scope, visibility) };
   }
 
   return {
@@ -340,39 +331,19 @@ function recordVerbs(
       const before = await permittedRow(by, id, "feedback:create", visible);
       if (Object.keys(patch).length === 0) return toRecord(before);
       const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), visible);
-      if (!row) throw new ServiceError("not_found", "Feedback not found");
+      if (!row) throw unknownRecord();
       return toRecord(row);
     },
 
     async delete(by, id, visibility) {
       const visible = withVisibility(scope, visibility);
       const { workspace_id } = await permittedRow(by, id, "feedback:delete", visible);
-      if (!(await storage.deleteFeedback([workspace_id], id, visible))) {
-        throw new ServiceError("not_found", "Feedback not found");
-      }
+      if (!(await storage.deleteFeedback([workspace_id], id, visible))) throw unknownRecord();
     },
 
-    async list(by, query, visibility) {
-      const workspace_ids = workspacesWith(by, "feedback:read");
-      return (
-        await storage.listFeedback({
-          ...query,
-          ...lowerRuns(query),
-          workspace_ids,
-          scope: withVisibility(scope, visibility),
-        })
-      ).map(toRecord);
-    },
+    list: async (by, query, visibility) => (await storage.listFeedback(searchOf(by, query, visibility))).map(toRecord),
 
-    async stats(by, query, visibility) {
-      const workspace_ids = workspacesWith(by, "feedback:read");
-      return await storage.feedbackStats({
-        ...query,
-        ...lowerRuns(query),
-        workspace_ids,
-        scope: withVisibility(scope, visibility),
-      });
-    },
+    stats: async (by, query, visibility) => await storage.feedbackStats(searchOf(by, query, visibility)),
   };
 }
 
@@ -399,11 +370,8 @@ function validated(submission: Submission, config: FeedbackConfig | null): Pick<
   return { score: score ?? chosen?.value ?? null, value };
 }
 
-/** Run ids are stored in lower case. */
-const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
-  run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
-
 const unknownRun = (): ServiceError => new ServiceError("not_found", "Run not found");
+const unknownRecord = (): ServiceError => new ServiceError("not_found", "Feedback not found");
 const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
 const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
 
@@ -442,4 +410,23 @@ function toRecord(row: FeedbackRow): FeedbackRecord {
     extra: row.extra,
     is_root: true,
   };
+}
+
+/** The maximum code points of a feedback key. */
+const KEY_LENGTH = 255;
+
+/** The URL of a token on the server at `base`. */
+export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
+
+/** The problem of a feedback key, as the end of an error text; null for a valid key. */
+export function keyProblem(key: unknown): string | null {
+  if (typeof key !== "string") return "must be a string";
+  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
+  return isPlain(key) ? null : PLAIN;
+}
+
+/** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */
+export function uuidV7(now: number, random: string): string {
+  const time = now.toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;
 }

@@ -5,23 +5,18 @@ import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
-import { createBodyReader, createMessages } from "./body.ts";
-import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
-import { createCorsPolicy } from "./cors.ts";
-import { type App, askApp, ownResponse } from "./custom-routes.ts";
-import { disabledGroups } from "./groups.ts";
-import { type HandlerOptions, handlerSchema } from "./handler-options.ts";
-import type { HandlerHost } from "./host.ts";
-import { middlewareOf } from "./middleware.ts";
-import * as parse from "./parse/mod.ts";
+import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse } from "./access.ts";
+import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
+import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts";
+import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
+import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
+import { type HandlerHost, type HandlerState, type RequestContext, yieldAfter } from "./route.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
-export type { OpenApi } from "./context.ts";
-export type { App, AppAnswer } from "./custom-routes.ts";
-export type { HandlerOptions, Studio } from "./handler-options.ts";
-export type { HandlerHost, HostSocket } from "./host.ts";
+export type { App, AppAnswer } from "./host-app.ts";
+export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
+export type { HandlerHost, HostSocket } from "./route.ts";
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
@@ -50,12 +45,13 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
-  const createContext = contextFactory(service, {
+  const { read, messages } = createBodyReader(environment, http);
+  const createContext = contextFactory(service, read, {
     base,
     bodies: { environment, open: 0 },
     docs: options.docs,
-    copyHeaders: parse.headerCopy(http.configurable_headers),
-    messages: createMessages(environment, http),
+    copyHeaders: headerCopy(http.configurable_headers),
+    messages,
     checkUpgrade: cors.checkUpgrade,
     hides: (path) => table.at(`${base}${path}`).length === 0,
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
@@ -219,7 +215,7 @@ function notBuilt({ environment }: ServiceInternals): (route: Route) => Response
 interface Match {
   readonly route: Route;
   readonly params: RequestContext["params"];
-  readonly parameters: parse.Query;
+  readonly parameters: SentQuery;
 }
 
 interface RouteTable {
@@ -229,7 +225,7 @@ interface RouteTable {
   at(pathname: string): readonly Route[];
 }
 
-type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: parse.Query };
+type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: SentQuery };
 type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Match | "hidden") => void> & {
   readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
   readonly fetch: (request: Pick<Request, "method" | "url">) => Promise<Match | "hidden" | undefined>;
@@ -264,9 +260,8 @@ type CreateContext = (
   auth: Authentication,
 ) => RequestContext;
 
-function contextFactory(service: ServiceInternals, handler: HandlerState): CreateContext {
+function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment, access } = service;
-  const read = createBodyReader(environment, service.options.http);
   return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const turn = (): Promise<void> => nextTurn(environment);
@@ -275,11 +270,11 @@ function contextFactory(service: ServiceInternals, handler: HandlerState): Creat
       caller: auth.caller,
       async body() {
         const sent = await bytes();
-        const value = parse.readObject(sent, route.body ?? parse.nothing);
+        const value = readObject(sent, route.body ?? nothing);
         await yieldAfter({ turn }, sent);
         return value;
       },
-      query: () => parse.readQuery(parameters, route.query ?? parse.nothing),
+      query: () => readQuery(parameters, route.query ?? nothing),
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;

@@ -1,8 +1,55 @@
-/** The options of the HTTP side, and their schema. */
-import { anything, flag, isWhole, oneOf, rule, type Section, section, text, texts, whole } from "../validation.ts";
-import { type CorsOptions, originPattern } from "./cors.ts";
-import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
-import type { HeaderChoice } from "./parse/headers.ts";
+/** The options of the HTTP side: those of a service, and those of one handler. Their schemas. */
+
+import type { AuthUser } from "../auth/custom.ts";
+import {
+  anything,
+  callable,
+  flag,
+  isWhole,
+  oneOf,
+  rule,
+  type Schema,
+  type Section,
+  section,
+  text,
+  texts,
+  whole,
+} from "../validation.ts";
+import type { App } from "./host-app.ts";
+import type { HeaderChoice } from "./request.ts";
+
+const GROUPS = ["crons", "runs", "threads", "assistants", "store", "meta", "ui", "mcp", "a2a", "operations"] as const;
+
+/** A group of routes that a host may disable. */
+export type RouteGroup = (typeof GROUPS)[number];
+
+/** The options that disable groups, as `disable_threads`. */
+type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
+
+/** All of these options. */
+export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = GROUPS.map((group) => `disable_${group}` as const);
+
+/** The groups that these options disable. */
+export const disabledGroups = (options: DisabledGroups): ReadonlySet<string> =>
+  new Set(GROUPS.filter((group) => options[`disable_${group}`] === true));
+
+/** Which web pages may call, and what they may send and read. */
+export interface CorsOptions {
+  /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
+  readonly allow_origins?: readonly string[];
+  /** A regular expression for more origins. It must match the whole origin. */
+  readonly allow_origin_regex?: string;
+  /** Default, and `*`: all methods of the server. */
+  readonly allow_methods?: readonly string[];
+  /** Default, and `*`: every header that a page requests. */
+  readonly allow_headers?: readonly string[];
+  /** Whether pages may send cookies and other credentials. Default false. */
+  readonly allow_credentials?: boolean;
+  /** More response headers that pages may read. Those that clients of this API need are always included. */
+  readonly expose_headers?: readonly string[];
+  /** How many seconds browsers cache the answer to a preflight request. Default 600. */
+  readonly max_age?: number;
+}
 
 /** The HTTP options of a service. */
 export interface HttpOptions extends DisabledGroups {
@@ -33,6 +80,13 @@ export interface HttpOptions extends DisabledGroups {
    */
   readonly middleware_order?: "middleware_first" | "auth_first";
 }
+
+/** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
+export const originPattern = (source: string): RegExp => {
+  // Compiled alone first, so that the source cannot close the group around it.
+  new RegExp(source);
+  return new RegExp(`^(?:${source})$`);
+};
 
 const isToken = (text: string): boolean => /^[\w!#$%&'*+.^`|~-]+$/.test(text);
 // Not by URL.origin, which is "null" for the schemes of browser extensions and apps.
@@ -73,3 +127,66 @@ export const httpSchema: Section = section({
   }),
   configurable_headers: section({ includes: patterns, excludes: patterns }),
 });
+
+/** An OpenAPI document, which says what a handler serves. */
+export interface OpenApi {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  /** Operations by path and method. */
+  readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+}
+
+/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
+export type Studio = (request: Request, path: string) => Response | Promise<Response>;
+
+/** How a service is mounted. */
+export interface HandlerOptions {
+  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
+  readonly prefix?: string;
+  /**
+   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
+   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
+   */
+  readonly hosts?: readonly string[];
+  /**
+   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
+   * false.
+   */
+  readonly open_metrics?: boolean;
+  /**
+   * LangSmith's hosted Studio may call from a browser, also a server of a private address. Its requests are authenticated like all
+   * others. Default: false.
+   */
+  readonly langsmith_studio?: boolean;
+  /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
+  readonly docs?: (document: OpenApi) => Response;
+  /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
+  readonly studio?: Studio;
+  /**
+   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
+   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
+   * the API; see `http.middleware_order`.
+   */
+  readonly app?: App;
+  /**
+   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
+   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
+   */
+  readonly acts_for?: (request: Request) => AuthUser | null;
+}
+
+/** The schema of the options. */
+export const handlerSchema: Section = section({
+  prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
+  hosts: texts(() => true, "host names"),
+  open_metrics: flag,
+  langsmith_studio: flag,
+  docs: callable,
+  studio: callable,
+  app: rule(
+    (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",
+    "must be a function, or an object with fetch",
+  ),
+  acts_for: callable,
+} satisfies Record<keyof HandlerOptions, Schema>);

@@ -107,10 +107,10 @@ export function failureResponse(
   error: unknown,
   request: Request,
   {
-    keyed = false,
-    headers = {},
-    with_message = false,
-  }: { readonly keyed?: boolean; readonly headers?: HeaderValues; readonly with_message?: boolean } = {},
+    keyed,
+    headers,
+    with_message,
+  }: { readonly keyed: boolean; readonly headers: HeaderValues; readonly with_message: boolean },
 ): Response {
   if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, with_message);
   const has_key = request.headers.has("idempotency-key");

@@ -1,6 +1,7 @@
-/** Bodies that stay open while a run goes on: event streams, and JSON kept alive by white space. */
-import type { Environment } from "../environment.ts";
+/** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
+import type { HeaderValues } from "./respond.ts";
+import type { OpenBodies, RequestContext } from "./route.ts";
 
 const HEARTBEAT_MS = 5_000;
 /** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
@@ -11,20 +12,6 @@ const STALLED_BEATS = 6;
 const CHUNK_SIZE = 4 * 1024;
 const encoder = new TextEncoder();
 
-/** Whether the caller's credential is still valid; checked at every heartbeat. */
-export type IsStillValid = () => Promise<boolean>;
-
-export interface StreamOptions {
-  /** Begin with a heartbeat: the client waits for the headers, which some servers hold back until the first byte. */
-  readonly at_once?: boolean;
-}
-
-/** What all bodies of one handler share; `open` counts them. */
-export interface OpenBodies {
-  readonly environment: Environment;
-  open: number;
-}
-
 /** The lines before a frame's data. The data itself is one line. */
 function headOf({ id, event }: Frame): string {
   return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
@@ -32,18 +19,19 @@ function headOf({ id, event }: Frame): string {
 
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame. If the frames stop earlier (server stop,
- * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then. `ids` are part of its log records.
+ * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
  */
-export function sseBody(
+export function eventStream(
+  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
   frames: Reader<Frame>,
-  bodies: OpenBodies,
   ids: Readonly<Record<string, string>>,
-  isStillValid: IsStillValid,
-  { at_once = false }: StreamOptions = {},
-): ReadableStream<Uint8Array> {
+  headers: HeaderValues,
+  { at_once = false }: { readonly at_once?: boolean } = {},
+): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  return openBody(bodies, isStillValid, {
+  const body = openBody(bodies, isStillValid, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     at_once,
@@ -74,21 +62,24 @@ export function sseBody(
       return ready.length > 0;
     },
     fail(error) {
-      bodies.environment.log({ level: "error", message: "Reading a stream failed", ...ids, error });
+      bodies.environment.log({ level: "error", message: "Reading a stream failed", ...ids, request_id, error });
     },
     leave: frames.leave,
   });
+  const fixed = { "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" };
+  return new Response(body, { headers: { ...fixed, ...headers } });
 }
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
-export function waitBody(
+export function waitResponse(
+  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
   wait: RunWait,
-  bodies: OpenBodies,
-  ids: Readonly<Record<string, string>>,
-  isStillValid: IsStillValid,
-): ReadableStream<Uint8Array> {
+  headers: HeaderValues,
+): Response {
+  const { run_id, thread_id } = wait.run;
+  const ids = { run_id, thread_id, request_id };
   let text: string | undefined;
-  return openBody(bodies, isStillValid, {
+  const body = openBody(bodies, isStillValid, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
     async wait() {
@@ -103,6 +94,7 @@ export function waitBody(
     fail: () => {},
     leave: () => wait.leave(),
   });
+  return new Response(body, { headers: { "content-type": "application/json", ...headers } });
 }
 
 /** The text of an open body. */
@@ -173,7 +165,11 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source): ReadableStream<Uint8Array> {
+function openBody(
+  bodies: OpenBodies,
+  isStillValid: () => Promise<boolean>,
+  source: Source,
+): ReadableStream<Uint8Array> {
   const chunks = chunksOf(source);
   let pulled = false;
   let waiting = false;

@@ -1,15 +1,15 @@
 /** Crons: their next ticks, their last firings, and firing one now. */
 import { checkTiming, nextTick, type Timing } from "../crons/schedule.ts";
 import { originOf, requestOf } from "../crons/tick.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Run, RunDirectory } from "../runs/mod.ts";
-import type { CronRow, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import { isoTime } from "../rfc3339.ts";
+import type { Run } from "../runs/mod.ts";
+import type { CronRow, RunStatus, SkipReason } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { isoTime, timeOf } from "./list.ts";
+import { type OperationOptions, timeOf } from "./list.ts";
 
 /** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
-export interface Firing {
+interface Firing {
   readonly scheduled_at: string;
   readonly fired_at: string;
   /** Fired by `runCron`, not by the schedule. */
@@ -56,19 +56,12 @@ export interface CronOperations {
   runCron(cron_id: string, visibility?: Visibility): Promise<Run>;
 }
 
-export interface CronOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly runs: RunDirectory;
-  readonly max_failures: number | null;
-}
-
 const NEXT = 5;
 const FIRINGS = 10;
 
-export function cronOperations(options: CronOperationOptions): CronOperations {
-  const { storage, scope, environment, runs, max_failures } = options;
+export function cronOperations(options: OperationOptions): CronOperations {
+  const { storage, scope, environment, runs } = options;
+  const max_failures = options.options.crons?.max_failures ?? null;
 
   async function find(cron_id: string, visibility: Visibility | undefined): Promise<CronRow> {
     const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());

@@ -1,10 +1,10 @@
 /** Feedback as a whole: scores over time, and the links that accept it. */
 import { ServiceError } from "../errors.ts";
-import type { Feedback, FeedbackToken } from "../feedback/mod.ts";
+import type { FeedbackToken } from "../feedback/mod.ts";
+import { isoTime } from "../rfc3339.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
-import type { Scope, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf, timeOf } from "./list.ts";
 
 /** The width of the buckets of scores. */
 export type ScoreStride = "hour" | "day" | "week";
@@ -50,17 +50,11 @@ export interface FeedbackOperations {
   revokeLink(by: Caller, id: string, visibility?: Visibility): Promise<void>;
 }
 
-export interface FeedbackOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly feedback: Pick<Feedback, "tokenUrl">;
-}
-
 const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const MOST_BUCKETS = 1_000;
 
-export function feedbackOperations({ storage, scope, feedback }: FeedbackOperationOptions): FeedbackOperations {
+export function feedbackOperations({ storage, scope, feedback }: OperationOptions): FeedbackOperations {
   return {
     async scores(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
@@ -94,7 +88,7 @@ export function feedbackOperations({ storage, scope, feedback }: FeedbackOperati
       const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
         ...{ id: token_id, url: feedback.tokenUrl(token_id), run_id, feedback_key, submissions },
         created_at: isoTime(created_at),
-        expires_at: isoOrNull(expires_at),
+        expires_at: isoTime(expires_at),
       }));
       return { items, next: cursorOf(last ? { created_at: last.created_at, id: last.token_id } : null) };
     },

@@ -1,11 +1,12 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
+
 import type { Assistants } from "../assistants/mod.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
-import type { DeploymentRow } from "../storage/identity.ts";
+import { isoTime } from "../rfc3339.ts";
+import type { Run, RunCreate, RunOrigin } from "../runs/mod.ts";
+import { UUID } from "../storage/identity.ts";
 import type {
   ListedRun,
   MultitaskStrategy,
@@ -13,13 +14,11 @@ import type {
   RunRow,
   RunSearch,
   RunStatus,
-  Scope,
-  Storage,
+  RunTimes,
   TraceUsage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeOf } from "./list.ts";
-import { type RunStats, statsOf } from "./stats.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf, timeOf } from "./list.ts";
 import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
@@ -104,16 +103,6 @@ export interface RunOperations {
   runAgain(run_id: string, prepare?: PrepareAgain, visibility?: Visibility): Promise<Run>;
 }
 
-export interface RunOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly deployment: Pick<DeploymentRow, "workspace_id">;
-  readonly assistants: Pick<Assistants, "get">;
-  readonly runs: RunDirectory;
-}
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const HOUR_MS = 3_600_000;
 /** The most runs that the figures by minute are made of. */
 const MOST_TIMES = 5_000;
@@ -131,7 +120,7 @@ export async function idOfAssistant(assistants: Pick<Assistants, "get">, assista
   }
 }
 
-export function runOperations(options: RunOperationOptions): RunOperations {
+export function runOperations(options: OperationOptions): RunOperations {
   const { storage, scope, environment, deployment, assistants, runs } = options;
 
   async function find(run_id: string, visibility: Visibility | undefined): Promise<ListedRun> {
@@ -184,7 +173,7 @@ export function runOperations(options: RunOperationOptions): RunOperations {
         feedback: links.map(({ feedback_key, created_at, expires_at }) => ({
           feedback_key,
           created_at: isoTime(created_at),
-          expires_at: isoOrNull(expires_at),
+          expires_at: isoTime(expires_at),
         })),
         stack: visibility?.filter ? null : (run.stack ?? null),
         attempts: found.claim_log.map(({ at, worker }, index, log) => ({
@@ -233,13 +222,13 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
     claims: run.claims,
     multitask_strategy: run.multitask_strategy,
     temporary: run.temporary,
-    lease_until: isoOrNull(lease_until),
+    lease_until: isoTime(lease_until),
     cancel_requested: cancel_requested && ended_at === null,
     cancel_reason: run.cancel_reason ?? null,
     created_at: isoTime(created_at),
     updated_at: isoTime(run.updated_at),
-    started_at: isoOrNull(started_at),
-    ended_at: isoOrNull(ended_at),
+    started_at: isoTime(started_at),
+    ended_at: isoTime(ended_at),
     wait_ms: Math.max(0, (started_at ?? ended_at ?? now) - created_at),
     duration_ms: started_at === null ? null : Math.max(0, (ended_at ?? now) - started_at),
     metadata: run.metadata,
@@ -278,4 +267,112 @@ function requestOf(run: RunRow): RunCreate {
     ...(run.webhook ? { webhook: run.webhook.url } : {}),
     ...(run.feedback.length > 0 ? { feedback_keys: run.feedback.map(([key]) => key) } : {}),
   };
+}
+
+/** Percentiles, in milliseconds. */
+interface Percentiles {
+  readonly p50: number;
+  readonly p95: number;
+  readonly p99: number;
+}
+
+/** What happened in one minute. */
+interface RunMinute {
+  /** Its start. */
+  readonly minute: string;
+  readonly created: number;
+  readonly started: number;
+  readonly ended: number;
+  /** Ended as `error` or `timeout`. */
+  readonly failed: number;
+  /** Due and not started at its end. */
+  readonly queued: number;
+  /** Of the runs that started; null without. */
+  readonly wait_ms: Percentiles | null;
+  /** Of the runs that ended after a start; null without. */
+  readonly duration_ms: Percentiles | null;
+}
+
+export interface RunStats {
+  readonly since: string;
+  readonly until: string;
+  /** Runs created in the last hour, by their status now. Pending and running ones count whatever their age. */
+  readonly statuses: Readonly<Record<RunStatus, number>>;
+  /** The last 60 minutes, oldest first; the last one is not over. */
+  readonly minutes: readonly RunMinute[];
+  /** False: there were more runs than `minutes` are made of, which are the newest. */
+  readonly complete: boolean;
+}
+
+const MINUTE_MS = 60_000;
+const MINUTES = 60;
+
+interface Counted {
+  created: number;
+  started: number;
+  ended: number;
+  failed: number;
+  /** Runs that came to wait, less those that ceased to. */
+  joined: number;
+  readonly waits: number[];
+  readonly durations: number[];
+}
+
+/** `times`: of runs that were created in the last two hours, and of active ones. */
+export function statsOf(
+  statuses: RunStats["statuses"],
+  times: readonly RunTimes[],
+  complete: boolean,
+  now: number,
+): RunStats {
+  const first = Math.floor(now / MINUTE_MS) * MINUTE_MS - (MINUTES - 1) * MINUTE_MS;
+  const counts = Array.from(
+    { length: MINUTES },
+    (): Counted => ({ created: 0, started: 0, ended: 0, failed: 0, joined: 0, waits: [], durations: [] }),
+  );
+  const at = (time: number | null): Counted | undefined =>
+    time === null ? undefined : counts[Math.floor((time - first) / MINUTE_MS)];
+  let waiting = 0;
+  for (const { status, created_at, started_at, ended_at } of times) {
+    // Delayed runs are not due yet.
+    if (created_at > now) continue;
+    const left = started_at ?? ended_at;
+    const created = at(created_at);
+    if (created) created.created++;
+    const started = at(started_at);
+    if (started && started_at !== null) {
+      started.started++;
+      started.waits.push(Math.max(0, started_at - created_at));
+    }
+    const ended = at(ended_at);
+    if (ended && ended_at !== null) {
+      ended.ended++;
+      if (status === "error" || status === "timeout") ended.failed++;
+      if (started_at !== null) ended.durations.push(Math.max(0, ended_at - started_at));
+    }
+    if (left !== null && left < first) continue;
+    if (created) created.joined++;
+    else waiting++;
+    const ceased = at(left);
+    if (ceased) ceased.joined--;
+  }
+  const minutes = counts.map((count, i): RunMinute => {
+    waiting += count.joined;
+    const { created, started, ended, failed, waits, durations } = count;
+    const minute = isoTime(first + i * MINUTE_MS);
+    return {
+      ...{ minute, created, started, ended, failed, queued: Math.max(0, waiting) },
+      wait_ms: percentiles(waits),
+      duration_ms: percentiles(durations),
+    };
+  });
+  return { since: isoTime(first), until: isoTime(now), statuses, minutes, complete };
+}
+
+/** By nearest rank. */
+function percentiles(values: number[]): Percentiles | null {
+  if (values.length === 0) return null;
+  values.sort((a, b) => a - b);
+  const rank = (part: number): number => values[Math.ceil(part * values.length) - 1] as number;
+  return { p50: rank(0.5), p95: rank(0.95), p99: rank(0.99) };
 }

@@ -1,12 +1,9 @@
-/** Threads with their titles, and the interrupts that wait for a person. */
-import type { Assistants } from "../assistants/mod.ts";
-import type { Environment } from "../environment.ts";
 import type { Interrupt, ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
+import { isoTime } from "../rfc3339.ts";
+import type { ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { ThreadDirectory } from "../threads/mod.ts";
-import { type Cursor, isoTime, type Listing, offsetOf } from "./list.ts";
+import { type Cursor, type Listing, type OperationOptions, offsetOf } from "./list.ts";
 import { idOfAssistant } from "./runs.ts";
 
 /** Filters and page of the list of threads. */
@@ -60,20 +57,12 @@ export interface ThreadOperations {
   inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">, visibility?: Visibility): Promise<Inbox>;
 }
 
-export interface ThreadOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly assistants: Pick<Assistants, "get">;
-  readonly threads: Pick<ThreadDirectory, "current">;
-}
-
 /** How many threads one search for a text looks at: each may need its state. */
 const LOOKED_AT = 200;
 const MOST = 100;
 const TITLE_LENGTH = 200;
 
-export function threadOperations(options: ThreadOperationOptions): ThreadOperations {
+export function threadOperations(options: OperationOptions): ThreadOperations {
   const { storage, scope, environment, assistants, threads } = options;
 
   /** The state; null where it cannot be read, or the thread was deleted meanwhile. */

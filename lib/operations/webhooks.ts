@@ -1,10 +1,10 @@
 /** Webhook deliveries, as the API shows them. */
 import { ServiceError } from "../errors.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow, DeliveryState, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { Deliveries } from "../webhooks/deliver.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf } from "./list.ts";
 
 /** A delivery: the webhook of one run. Its id is the run's. */
 export interface DeliverySummary {
@@ -48,13 +48,7 @@ export interface WebhookOperations {
   sendAgain(run_id: string, visibility?: Visibility): Promise<void>;
 }
 
-export interface WebhookOperationOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly deliveries: Pick<Deliveries, "redeliver">;
-}
-
-export function webhookOperations({ storage, scope, deliveries }: WebhookOperationOptions): WebhookOperations {
+export function webhookOperations({ storage, scope, deliveries }: OperationOptions): WebhookOperations {
   return {
     async listDeliveries({ limit = 50, cursor, ...query } = {}, visibility) {
       const { after } = placeOf(cursor);
@@ -100,7 +94,7 @@ function summaryOf(row: DeliveryRow): DeliverySummary {
     state: row.state,
     attempts: row.attempts,
     created_at: isoTime(row.created_at),
-    first_sent_at: isoOrNull(row.sent_at),
+    first_sent_at: isoTime(row.sent_at),
     next_attempt_at: row.state === "pending" ? isoTime(row.due_at) : null,
   };
 }

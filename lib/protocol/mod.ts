@@ -10,11 +10,18 @@ import {
   type SentEvent,
   type ThreadEvents,
 } from "../streams/protocol.ts";
-import { type Command, type CommandAnswer, type CommandCaller, CommandError, errorAnswer } from "./command.ts";
-import { type CommandOptions, createCommands } from "./commands.ts";
+import {
+  type Command,
+  type CommandAnswer,
+  type CommandCaller,
+  CommandError,
+  type CommandOptions,
+  createCommands,
+  errorAnswer,
+} from "./commands.ts";
 
 export type { EventFilter, ProtocolEvent } from "../streams/protocol.ts";
-export type { AnswerMeta, Command, CommandAnswer, CommandCaller, CommandErrorCode } from "./command.ts";
+export type { AnswerMeta, Command, CommandAnswer, CommandCaller, CommandErrorCode } from "./commands.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
 export interface ThreadProtocol {
@@ -52,7 +59,7 @@ export interface Protocol extends ThreadProtocol {
   kept(thread_id: string, filter: EventFilter, visibility: Visibility): AsyncIterable<SentEvent>;
 }
 
-export interface ProtocolOptions extends Omit<CommandOptions, "events"> {
+interface ProtocolOptions extends Omit<CommandOptions, "events"> {
   readonly events: ThreadEvents;
   readonly environment: Pick<Environment, "log">;
 }

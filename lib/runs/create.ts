@@ -1,16 +1,48 @@
-/** Creates runs: resolves what a request names, stores the run, and retries if that changed in between. */
+/** Creates runs: resolves what a request names, stores the run, starts it, and retries if something changed in between. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
-import { ServiceError } from "../errors.ts";
-import type { AssistantRow, CreatedRun, CreateRun, ThreadTtl } from "../storage/mod.ts";
-import type { Notifications } from "./notifications.ts";
-import { checkRequest, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
-import { createRunResolver, type ResolveOptions } from "./resolve.ts";
-import { type CreatedRunRow, createRunStore, type StoreRunOptions } from "./store-run.ts";
+import type { Worker } from "../engine/worker.ts";
+import type { Environment } from "../environment.ts";
+import { ServiceError, StateUnreadable } from "../errors.ts";
+import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
+import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
+import type {
+  AssistantRow,
+  CreatedRun,
+  CreateRun,
+  CreateRunOutcome,
+  CreateRunsOutcome,
+  RunRow,
+  Scope,
+  StoppedRun,
+  Storage,
+  ThreadRow,
+  ThreadTtl,
+} from "../storage/mod.ts";
+import { refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { StreamHub } from "../streams/hub.ts";
+import type { ThreadDirectory } from "../threads/mod.ts";
+import {
+  checkpointOf,
+  checkRequest,
+  type Notifications,
+  planRun,
+  type Resolved,
+  type RunCreate,
+  type RunOrigin,
+} from "./request.ts";
 
-export type { CreatedRunRow } from "./store-run.ts";
-
-export interface CreateOptions extends ResolveOptions, StoreRunOptions {
+interface CreateOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly environment: Environment;
+  readonly hub: StreamHub;
+  readonly worker: Worker;
   readonly assistants: AssistantDirectory;
+  readonly threads: ThreadDirectory;
+  readonly limits: NonNullable<CreateRun["limits"]>;
+  /** The store has stopped these runs: stops their attempts here. */
+  readonly onStopped: (runs: readonly StoppedRun[]) => void;
   /** The time to live of threads that runs create. */
   readonly ttl?: ThreadTtl;
   readonly notifications: Notifications;
@@ -24,7 +56,7 @@ export interface RunPreparation {
   started(created: CreatedRun, plan: CreateRun): void;
 }
 
-export interface RunCreation extends RunPreparation {
+interface RunCreation extends RunPreparation {
   /** `watched`: the caller subscribes to the run at once. */
   create(thread_id: string | null, request: RunCreate, origin: RunOrigin, watched?: boolean): Promise<CreatedRunRow>;
   /** All of them, or none. */
@@ -33,8 +65,8 @@ export interface RunCreation extends RunPreparation {
 
 export function createRunCreation(options: CreateOptions): RunCreation {
   const { environment, assistants, notifications } = options;
-  const resolver = createRunResolver(options);
-  const runs = createRunStore(options, resolver);
+  const resolver = createResolver(options);
+  const runs = createStarts(options, resolver.plan);
   const ttl = options.ttl ? { ttl: options.ttl } : {};
 
   /** Everything about a run that no lookup changes. */
@@ -99,4 +131,232 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       }
     },
   };
+}
+
+/** Looks up the thread and the checkpoint that a request names, and plans the run. */
+function createResolver({ storage, scope, executor, threads, limits }: CreateOptions) {
+  const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
+  // Subscribers in other processes see only stored frames.
+  const framed = storage.multi_process ? { framed: true } : {};
+
+  /** Only for threads at rest: which interrupts an earlier run will leave open is not known. */
+  async function checkAnswers(thread: ThreadRow, from: CheckpointRef | null, request: RunCreate): Promise<void> {
+    if (request.command?.resume === undefined) return;
+    const at = from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
+    try {
+      const state = at ? await threads.stateAt(thread.thread_id, at) : await threads.current(thread);
+      checkResume(request, state?.interrupts ?? []);
+    } catch (error) {
+      // The run fails with the same error.
+      if (!(error instanceof StateUnreadable)) throw error;
+    }
+  }
+
+  return {
+    /** Errors: not_found, conflict, invalid. */
+    async resolveThread(
+      thread_id: string | null,
+      request: RunCreate,
+      visibility: Visibility | undefined,
+    ): Promise<Pick<Resolved, "thread" | "from">> {
+      if (thread_id === null) return { thread: null, from: null };
+      const id = thread_id.toLowerCase();
+      const from = checkpointOf(request);
+      const [thread, checkpoint] = await Promise.all([
+        storage.getThread(withVisibility(scope, visibility), id),
+        from ? storage.getCheckpoint(scope, id, from) : null,
+      ]);
+      if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
+        throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+      }
+      // Another user may own a thread with this id.
+      if (!thread && visibility?.filter && (await storage.getThread(scope, id))) {
+        throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
+      }
+      if (from && !checkpoint) {
+        throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+      }
+      if (thread && thread.status !== "busy") await checkAnswers(thread, from, request);
+      // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
+      const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
+      const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
+      return { thread, from: isActive ? null : from };
+    },
+    /** Errors: not_found. */
+    requireHosted({ graph_id }: AssistantRow): void {
+      if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    },
+    plan(resolved: Resolved): CreateRun {
+      const plan = planRun(resolved);
+      const { create_thread, update_thread } = plan;
+      if (create_thread) refuseForOthers(resolved.origin.threads, create_thread.metadata);
+      if (update_thread) requireKept(resolved.origin.threads, update_thread.metadata);
+      return { ...plan, run: { ...plan.run, ...framed }, limits };
+    },
+  };
+}
+
+/**
+ * Refuses a single answer if several interrupts are open, because it is ambiguous. With `strict_resume` each answer of a map must
+ * belong to an open interrupt. Errors: invalid.
+ */
+function checkResume({ command, strict_resume }: RunCreate, interrupts: readonly Interrupt[]): void {
+  const resume = command?.resume;
+  if (resume === undefined) return;
+  const open = interrupts.map(({ id }) => id);
+  const loose = answersById(resume, new Set(open)) ? null : ambiguous([...new Set(open)].sort());
+  const wrong = strict_resume ? mismatch(resume, open) : loose;
+  if (wrong) throw new ServiceError("invalid", wrong.message, { cause: wrong });
+}
+
+/** `repeated`: an earlier call with the same idempotency key created the run. */
+export interface CreatedRunRow {
+  readonly run: RunRow;
+  readonly repeated: boolean;
+}
+
+/** How long a run waits for the one that it stopped before its subscribers get a note. */
+const WAITING_NOTE_MS = 250;
+
+/** Stores planned runs and starts them, in a free slot of this process if there is one. */
+function createStarts(options: CreateOptions, planOf: (resolved: Resolved) => CreateRun) {
+  const { storage, scope, environment, hub, worker, onStopped } = options;
+
+  /** Reserves a slot for a run that can start at once: it is due, and its thread is not known to be busy. */
+  function reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
+    const claim = plan.run.created_at > now || thread?.status === "busy" ? null : worker.reserve();
+    return claim ? { claim } : {};
+  }
+
+  /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
+  function noteWaiting({ run_id, thread_id }: RunRow, stopped: string | null): void {
+    const note = async (): Promise<void> => {
+      const runEvents = hub.find(run_id);
+      if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
+      const thread = await storage.getThread(scope, thread_id);
+      if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
+      runEvents.note(
+        JSON.stringify({ run_id, thread_id, waiting_for: thread.running ?? stopped, reason: "RunStopping" }),
+      );
+    };
+    environment.timer(WAITING_NOTE_MS, () => {
+      note().catch((error: unknown) => {
+        environment.log({ level: "warn", message: "reading a waiting run failed", run_id, thread_id, error });
+      });
+    });
+  }
+
+  /** Starts or announces a stored run. `busy`: its thread was busy. */
+  function started(
+    { run, claimed, stopped }: CreatedRun,
+    plan: CreateRun,
+    { watched = false, busy }: { readonly watched?: boolean; readonly busy: boolean },
+  ): CreatedRunRow {
+    const { created_at } = plan.run;
+    if (claimed) {
+      if (watched) hub.runEvents(run.run_id).watched = true;
+      worker.start(claimed);
+    } else if (created_at > plan.now) {
+      worker.wakeAt(created_at);
+    } else {
+      worker.offer(busy);
+    }
+    if (stopped.length > 0) onStopped(stopped);
+    const stopsOthers = run.multitask_strategy === "interrupt" || run.multitask_strategy === "rollback";
+    if (stopsOthers && !claimed && watched) {
+      noteWaiting(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
+    }
+    return { run, repeated: false };
+  }
+
+  /** After a failed call the run may exist all the same. Runs that it stopped get their signal by another way. */
+  async function findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
+    const { run_id, thread_id } = run;
+    const row = await storage.getRun(scope, run_id).catch(() => null);
+    if (!row) throw error;
+    environment.log({ level: "warn", message: "a run was created, though the store failed", run_id, thread_id, error });
+    if (claim) {
+      // Nothing executes the run: return it to the queue before its lease expires.
+      await storage.requeueRun(scope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
+    }
+    return { run: row, claimed: null, stopped: [] };
+  }
+
+  /** Null if the assistant or the thread changed since they were read: read them again and retry. */
+  async function store(resolved: Resolved, watched: boolean): Promise<CreatedRunRow | null> {
+    const plan = planOf(resolved);
+    const claim = reserve(resolved, plan);
+    let outcome: CreateRunOutcome | undefined;
+    try {
+      outcome = await storage.createRun(scope, { ...plan, ...claim });
+    } catch (error) {
+      outcome = { kind: "created", ...(await findUnconfirmed({ ...plan, ...claim }, error)) };
+    } finally {
+      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
+    }
+    // A reserved slot that was not used means that the thread became busy.
+    const busy = resolved.thread?.status === "busy" || claim.claim !== undefined;
+    if (outcome.kind === "created") return started(outcome, plan, { watched, busy });
+    return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
+  }
+
+  /** All of them, or none. */
+  async function storeAll(all: readonly Resolved[]): Promise<readonly CreatedRunRow[] | null> {
+    const planned = all.map(planOf);
+    const plans = planned.map((plan, i) => ({ ...plan, ...reserve(all[i] as Resolved, plan) }));
+    let outcome: CreateRunsOutcome | undefined;
+    try {
+      outcome = await storage.createRuns(scope, plans);
+    } catch (error) {
+      // All were created, or none.
+      outcome = { kind: "created", created: await Promise.all(plans.map((plan) => findUnconfirmed(plan, error))) };
+    } finally {
+      const created = outcome?.kind === "created" ? outcome.created : [];
+      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
+    }
+    if (outcome.kind === "created") {
+      return outcome.created.map((created, i) => {
+        const plan = plans[i] as CreateRun;
+        return started(created, plan, { busy: plan.claim !== undefined });
+      });
+    }
+    if (outcome.kind === "repeated") {
+      const { same_body } = outcome;
+      return outcome.runs.map((run) => repeated(run, same_body));
+    }
+    const { outcome: refused, index } = outcome;
+    // Some keys are known, but some of their runs were deleted.
+    if (refused.kind === "repeated") return [repeated(null, refused.same_body)];
+    return refuse(refused, (all[index] as Resolved).thread_id);
+  }
+
+  return { store, storeAll, started };
+}
+
+/** The run that an earlier call with the same idempotency key created. Errors: invalid, conflict. */
+function repeated(run: RunRow | null, same_body: boolean): CreatedRunRow {
+  if (!same_body) throw new ServiceError("invalid", "Idempotency-Key: was used for another request");
+  if (!run) throw new ServiceError("conflict", "The run that was made with this Idempotency-Key is gone");
+  return { run, repeated: true };
+}
+
+type Refused = Exclude<CreateRunOutcome, { readonly kind: "created" | "repeated" }>;
+
+/** Null for `stale`: the assistant or the thread changed since it was read; read again and retry. */
+function refuse(outcome: Refused, thread_id: string): null {
+  switch (outcome.kind) {
+    case "thread_not_found":
+      throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+    case "thread_busy":
+      throw new ServiceError(
+        "conflict",
+        `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
+      );
+    case "thread_full":
+      throw new ServiceError("conflict", `Thread ${thread_id} has ${outcome.pending} pending runs`);
+    case "deployment_full":
+      throw new ServiceError("conflict", `The deployment has ${outcome.pending} pending runs`);
+    case "stale":
+      return null;
+  }
 }

@@ -1,8 +1,10 @@
-/** Run requests: their validation, and the plan of the run that a request creates. */
+/** Run requests: their validation, the plan of the run that a request creates, its webhook and its feedback links. */
 import { refuseTwoValues } from "../assistants/mod.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
+import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
   AssistantRow,
@@ -10,11 +12,15 @@ import type {
   IdempotencyKey,
   MultitaskStrategy,
   NewRun,
+  NewWebhook,
+  RunRow,
   ThreadRow,
   ThreadTtl,
+  TraceTerms,
 } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import { unknownKey } from "../validation.ts";
+import { checkUrl, type WebhookPolicy } from "../webhooks/policy.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -151,22 +157,14 @@ export interface Resolved {
 }
 
 /** Errors: bad_request (one key with two values). */
-export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
-  const { thread_id, run_id, temporary, notifications, ttl, now } = resolved;
+export function planRun(resolved: Resolved): CreateRun {
+  const { request, origin, assistant, thread, thread_id, run_id, temporary, notifications, ttl, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
   const kept = withoutSecrets(config);
-  const job = jobRequest(
-    assistant,
-    config,
-    request,
-    from,
-    { ...own, run_id, thread_id },
-    temporary,
-    origin.records_all ?? false,
-  );
+  const job = jobRequest(resolved, config);
   return {
     run: {
       run_id,
@@ -239,13 +237,8 @@ function changed(
 }
 
 function jobRequest(
-  assistant: AssistantRow,
+  { assistant, request, origin, from, temporary, run_id, thread_id }: Resolved,
   config: JsonObject,
-  request: RunCreate,
-  from: CheckpointRef | null,
-  ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
-  temporary: boolean,
-  all_events: boolean,
 ): JobRequest {
   const context = request.context ?? {};
   refuseTwoValues(request.config?.configurable, context);
@@ -274,17 +267,112 @@ function jobRequest(
           ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isIdentity(key)))
           : {}),
         ...(isObject(configurable) ? configurable : {}),
-        ...ids,
+        graph_id: assistant.graph_id,
+        assistant_id: assistant.assistant_id,
+        run_id,
+        thread_id,
       },
     } as RunConfig,
     context: { ...assistant.context, ...context },
     stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
-    all_events,
+    all_events: origin.records_all ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.
     durability: request.durability ?? ((request.checkpoint_during ?? !temporary) ? "async" : "exit"),
   };
+}
+
+interface NotificationOptions {
+  readonly environment: Environment;
+  /** The start of feedback URLs; undefined while it is unknown. */
+  readonly baseUrl: () => string | undefined;
+  /** How long feedback tokens stay valid after the end of their run. */
+  readonly token_life_ms: number;
+  readonly trace: TraceTerms;
+  readonly webhooks: WebhookPolicy;
+  /** Relative webhook URLs can be delivered. */
+  readonly loopback: boolean;
+  /** Absolute webhook URLs can be delivered. */
+  readonly transport: boolean;
+}
+
+export interface Notifications {
+  /** Errors: invalid. */
+  prepare(request: RunCreate, origin: RunOrigin): Pick<NewRun, "feedback" | "webhook">;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  feedbackUrls(run: RunRow): string | null;
+}
+
+/** The limit of a chain in which webhooks start runs that have webhooks. */
+const DEEPEST = 5;
+
+export function createNotifications(options: NotificationOptions): Notifications {
+  const { environment, baseUrl, token_life_ms, trace, webhooks } = options;
+
+  function feedbackOf(request: RunCreate): NonNullable<NewRun["feedback"]> | undefined {
+    const keys = readFeedbackKeys(request.feedback_keys);
+    if (keys.length === 0) return undefined;
+    if (baseUrl() === undefined) throw new ServiceError("invalid", "public_base_url is not set");
+    const { workspace_id, project_id } = trace;
+    const tokens = keys.map((key) => [key, environment.uuid()] as const);
+    return { tokens, life_ms: token_life_ms, workspace_id, project_id };
+  }
+
+  function webhookOf(request: RunCreate, depth: number): NewWebhook | undefined {
+    const url = request.webhook ?? null;
+    if (url === null) return undefined;
+    const verdict = checkUrl(webhooks, url);
+    if (verdict.verdict === "ignore") return undefined;
+    const refused = (reason: string): ServiceError => new ServiceError("invalid", `Invalid webhook URL: ${reason}`);
+    if (verdict.verdict === "reject") throw refused(verdict.reason);
+    const { destination } = verdict;
+    if (destination.kind === "loopback") {
+      if (!options.loopback) throw refused("loopback_unavailable");
+      return { url, host: "", depth };
+    }
+    if (!options.transport) throw refused("delivery_unavailable");
+    return { url, host: `${destination.host}:${destination.port}`, depth };
+  }
+
+  return {
+    prepare(request, { webhook_depth = 0 }) {
+      if (webhook_depth >= DEEPEST) {
+        throw new ServiceError(
+          "invalid",
+          `x-webhook-depth: webhooks that start runs may follow each other ${DEEPEST} times`,
+        );
+      }
+      const feedback = feedbackOf(request);
+      const webhook = webhookOf(request, webhook_depth);
+      return { ...(feedback ? { feedback } : {}), ...(webhook ? { webhook } : {}) };
+    },
+    feedbackUrls({ feedback }) {
+      const base = baseUrl();
+      if (feedback.length === 0 || base === undefined) return null;
+      return JSON.stringify(Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)])));
+    },
+  };
+}
+
+/** The most feedback keys of one run. */
+const KEYS = 50;
+
+/**
+ * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
+ * key, a key of more than 255 code points).
+ */
+export function readFeedbackKeys(value: unknown): readonly string[] {
+  if (value === undefined || value === null) return [];
+  const list: unknown = typeof value === "string" ? [value] : value;
+  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
+  const keys = [...new Set<unknown>(list)];
+  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must have at most ${KEYS} keys`);
+  return keys.map((key) => {
+    const problem = keyProblem(key);
+    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
+    return key as string;
+  });
 }

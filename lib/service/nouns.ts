@@ -1,4 +1,4 @@
-/** Creates the nouns of a service and the worker that executes its runs, and connects them. */
+/** Creates the nouns of a service and the worker that executes its runs, connects them, and tracks their open calls. */
 import { type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type CronLoop, createCrons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
@@ -9,7 +9,7 @@ import { createFeedback, type Feedback } from "../feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
-import { createNotifications } from "../runs/notifications.ts";
+import { createNotifications } from "../runs/request.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
@@ -25,7 +25,7 @@ import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
 import { exposedHeaders, type WebhookSettings } from "../webhooks/options.ts";
 import { systemTransport } from "../webhooks/send.ts";
 
-export interface NounOptions {
+interface NounOptions {
   readonly options: ServiceOptions;
   readonly webhooks: WebhookSettings;
   readonly storage: Storage;
@@ -55,7 +55,7 @@ export interface Nouns {
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
-  const { options, webhooks, storage, bus, identity, scope, environment, deployment, openCalls } = given;
+  const { options, webhooks, storage, bus, identity, scope, environment, deployment, user_agent, openCalls } = given;
   const { executor } = options;
   const shared = { storage, bus, scope, executor, environment };
   const { workspace_id, project_id } = deployment;
@@ -68,14 +68,16 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
   const usage = createUsage({ storage, identity, environment, ...usageSettings });
   const transport = webhooks.transport ?? (await systemTransport());
-  const deliveries = createWebhookDeliveries(given, transport);
+  const { loopback } = webhooks;
+  const deliveries = createDeliveries({ ...shared, settings: webhooks, transport, loopback, user_agent });
+  warnOfExposedHeaders(options, webhooks, environment);
   const notifications = createNotifications({
     environment,
     baseUrl,
     trace,
     token_life_ms: feedbackSettings.token_ttl_ms,
     webhooks: webhooks.policy,
-    loopback: webhooks.loopback !== null,
+    loopback: loopback !== null,
     transport: transport !== null,
   });
   const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
@@ -169,16 +171,55 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
 }
 
-function createWebhookDeliveries(given: NounOptions, transport: WebhookSettings["transport"]): Deliveries {
-  const { storage, bus, scope, environment, user_agent, webhooks: settings } = given;
-  warnOfExposedHeaders(given.options, settings, environment);
-  const { loopback } = settings;
-  return createDeliveries({ storage, bus, scope, environment, settings, transport, loopback, user_agent });
-}
-
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
   const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
   if (exposed.length === 0) return;
   const message = `webhooks.headers: every caller that starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
   environment.log({ level: "warn", message });
+}
+
+export interface OpenCalls {
+  readonly open: Set<Promise<unknown>>;
+  /** From now on calls that create runs are refused. */
+  stopping: boolean;
+  /** From now on all calls are refused. */
+  closed: boolean;
+  /** A noun whose calls are tracked. `creating`: calls that create runs. `untracked`: a call that uses no storage. */
+  track<Noun extends object>(
+    noun: Noun,
+    options?: { readonly creating?: ReadonlySet<string>; readonly untracked?: keyof Noun },
+  ): Noun;
+}
+
+export const STOPPING = "The server is stopping";
+
+export function createOpenCalls(): OpenCalls {
+  const open = new Set<Promise<unknown>>();
+  const stopping = (): ServiceError => new ServiceError("unavailable", STOPPING);
+
+  const calls: OpenCalls = {
+    open,
+    stopping: false,
+    closed: false,
+    track(noun, { creating, untracked } = {}) {
+      const tracked =
+        (name: string, call: (...args: unknown[]) => Promise<unknown>) =>
+        async (...args: unknown[]): Promise<unknown> => {
+          if (calls.closed || (calls.stopping && creating?.has(name))) throw stopping();
+          const answer = call(...args);
+          open.add(answer);
+          try {
+            return await answer;
+          } catch (error) {
+            throw calls.closed && !(error instanceof ServiceError) ? stopping() : error;
+          } finally {
+            open.delete(answer);
+          }
+        };
+      return Object.fromEntries(
+        Object.entries(noun).map(([name, call]) => [name, name === untracked ? call : tracked(name, call)]),
+      ) as typeof noun;
+    },
+  };
+  return calls;
 }

@@ -1,17 +1,18 @@
 /** Validates store input. Calls in process and authorization handlers bypass the HTTP validation, so every value is checked here. */
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { ItemCondition } from "../storage/items.ts";
 import { deeperThan, isPlain, isWhole, longerThan, PLAIN } from "../validation.ts";
 
-export const MAX_LABELS = 32;
+const MAX_LABELS = 32;
 /** Characters of a key, and of each label. */
-export const MAX_NAME = 1_024;
+const MAX_NAME = 1_024;
 /** Bytes of a value as JSON. */
-export const MAX_VALUE_BYTES: number = 1024 * 1024;
+const MAX_VALUE_BYTES: number = 1024 * 1024;
 /** The maximum nesting depth of a value. */
-export const MAX_LEVELS = 100;
+const MAX_LEVELS = 100;
 /** The maximum number of fields in an item's `index`, and of members in a filter. */
-export const MAX_FIELDS = 100;
+const MAX_FIELDS = 100;
 export const MAX_LIMIT = 1_000;
 /** About 19,000 years. */
 const MAX_TTL_MINUTES = 1e10;
@@ -125,4 +126,53 @@ export function checkText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string") throw invalid(field, "must be a string");
   return value;
+}
+
+const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
+  ["$eq", "eq"],
+  ["$ne", "ne"],
+  ["$gt", "gt"],
+  ["$gte", "gte"],
+  ["$lt", "lt"],
+  ["$lte", "lte"],
+]);
+
+/**
+ * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only at that place; an object with one operator may
+ * not have other keys. Errors: invalid.
+ */
+export function conditionsOf(filter: unknown): readonly ItemCondition[] {
+  if (filter === undefined || filter === null) return [];
+  if (!isObject(filter)) throw invalid("filter", "must be an object");
+  if (deeperThan(filter, MAX_LEVELS)) throw invalid("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
+  const members = Object.entries(filter);
+  if (members.length > MAX_FIELDS) throw invalid("filter", `must have at most ${MAX_FIELDS} members`);
+  return members.flatMap(([member, condition]) => {
+    const at = `filter.${member}`;
+    if (member.startsWith("$")) throw invalid(at, "operators belong in a condition of a member");
+    const isOperators = isObject(condition) && Object.keys(condition).some((key) => key.startsWith("$"));
+    const operators = isOperators ? condition : { $eq: condition };
+    return Object.entries(operators).map(([name, operand]): ItemCondition => {
+      const operator = OPERATORS.get(name);
+      if (!operator) throw invalid(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
+      checkOperand(at, operand);
+      const ordered = operator !== "eq" && operator !== "ne";
+      if (ordered && typeof operand === "object" && operand !== null) {
+        throw invalid(`${at}.${name}`, "must be a number");
+      }
+      return [member, operator, operand];
+    });
+  });
+}
+
+function checkOperand(at: string, operand: Json | undefined): void {
+  if (operand === undefined || typeof operand === "function" || typeof operand === "bigint") {
+    throw invalid(at, "is not JSON");
+  }
+  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalid(at, "must be a finite number");
+  if (typeof operand !== "object" || operand === null) return;
+  for (const [key, inner] of Object.entries(operand)) {
+    if (!Array.isArray(operand) && key.startsWith("$")) throw invalid(`${at}.${key}`, "no operator is allowed here");
+    checkOperand(`${at}.${key}`, inner);
+  }
 }

@@ -51,14 +51,18 @@ export type AuthorizeCopy = (copy: {
   readonly metadata: JsonObject;
 }) => Promise<{ readonly metadata: JsonObject }>;
 
-export interface Changes {
+/** Changes of a thread's state. */
+export interface StateChanges {
   /**
-   * Adds a checkpoint. Errors: bad_request (no graph has run there), not_found (thread, graph or checkpoint), conflict (a run is
-   * active), invalid (the graph refuses it).
+   * Changes the state as if a node had returned the update. Returns the new checkpoint. Errors: bad_request (no graph has run
+   * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
   patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
+}
+
+interface Changes extends StateChanges {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
   copy(thread_id: string, authorize?: AuthorizeCopy, visibility?: Visibility): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
@@ -67,7 +71,7 @@ export interface Changes {
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
 
-export interface ChangeOptions {
+interface ChangeOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -109,10 +113,8 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
     }
     const graph_id = row.graph_id ?? row.metadata.graph_id;
     if (typeof graph_id !== "string") {
-      throw new ServiceError(
-        "bad_request",
-        `Thread ${row.thread_id} has no graph: run one on it, or set metadata.graph_id`,
-      );
+      const message = `Thread ${row.thread_id} has no graph: run one on it, or set metadata.graph_id`;
+      throw new ServiceError("bad_request", message);
     }
     const graph = states.of(graph_id);
     if (!graph) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
@@ -122,8 +124,9 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   return { collected, applyUpdates, graphOf };
 }
 
-export function createChanges({ storage, scope, environment, states }: ChangeOptions): Changes {
-  const { collected, applyUpdates, graphOf } = stateWriter({ storage, scope, environment, states });
+export function createChanges(options: ChangeOptions): Changes {
+  const { storage, scope, environment, states } = options;
+  const { collected, applyUpdates, graphOf } = stateWriter(options);
   return {
     async updateState(thread_id, change, visibility) {
       const { values = null, as_node, checkpoint } = change;

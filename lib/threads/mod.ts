@@ -1,26 +1,48 @@
-/** The threads of a deployment: conversations with a persistent state. */
-import type { PageOf } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Executor, ThreadState, WireCheckpoint } from "../executor/contract.ts";
+import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
+import type {
+  PruneStrategy,
+  RunRow,
+  RunStatus,
+  Scope,
+  Storage,
+  ThreadRow,
+  ThreadSize,
+  ThreadTtl,
+} from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
 import { endDeleted } from "../streams/run-subscription.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
-import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
+import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
-import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
-import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "./thread.ts";
+import {
+  createSearches,
+  type Extra,
+  storedTtl,
+  type Thread,
+  type ThreadSearches,
+  type TimeToLive,
+  withState,
+} from "./thread.ts";
 
 export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
-export { MOST_PATHS } from "./extract.ts";
 export type { CheckpointSelector, HistoryQuery } from "./read.ts";
-export type { ThreadFilter, ThreadSearch } from "./search.ts";
-export { type Extra, LONGEST_TTL, type ShownTtl, storedTtl, type Thread, type TimeToLive } from "./thread.ts";
+export {
+  type Extra,
+  LONGEST_TTL,
+  MOST_PATHS,
+  type ShownTtl,
+  storedTtl,
+  type Thread,
+  type ThreadFilter,
+  type ThreadSearch,
+  type TimeToLive,
+} from "./thread.ts";
 
 /** Values of a new thread. */
 export interface ThreadCreate {
@@ -34,7 +56,7 @@ export interface ThreadCreate {
 }
 
 /** The stored size of a thread's checkpoints in bytes, including subgraphs and all versions of channels. */
-export interface ThreadStorage extends ThreadSize {
+interface ThreadStorage extends ThreadSize {
   readonly thread_id: string;
   /** The sum of the sections. */
   readonly total_bytes: number;
@@ -46,7 +68,7 @@ export interface ThreadPatch {
 }
 
 /** Creates, reads and changes threads and their states. */
-export interface Threads {
+export interface Threads extends ThreadSearches, StateChanges {
   /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate, visibility?: Visibility): Promise<Thread>;
   /** Errors: not_found. */
@@ -59,9 +81,6 @@ export interface Threads {
   copy(thread_id: string, authorize?: AuthorizeCopy, visibility?: Visibility): Promise<Thread>;
   /** Skips unknown threads and threads with an active run. Returns the number of pruned threads. Default strategy: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<number>;
-  /** Errors: invalid (a path of `extract`). */
-  search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
-  count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
   /** The current state; while a run is active, the newest state of the run. Errors: not_found. */
   state(thread_id: string, options?: { readonly subgraphs?: boolean }, visibility?: Visibility): Promise<ThreadState>;
   /** Errors: not_found (thread or checkpoint). */
@@ -71,13 +90,6 @@ export interface Threads {
     options?: { readonly subgraphs?: boolean },
     visibility?: Visibility,
   ): Promise<ThreadState>;
-  /**
-   * Changes the state as if a node had returned the update. Returns the new checkpoint. Errors: bad_request (no graph has run
-   * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
-   */
-  updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
-  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
-  patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery, visibility?: Visibility): Promise<readonly ThreadState[]>;
   /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
@@ -86,7 +98,7 @@ export interface Threads {
   stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<Reader<Frame>>;
 }
 
-export interface ThreadOptions {
+interface ThreadOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
@@ -151,24 +163,16 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         requireKept(visibility, metadata);
         return { metadata, ...(ttl ? { ttl } : {}) };
       };
-      const row = await storage.updateThread(
-        withVisibility(scope, visibility),
-        thread_id.toLowerCase(),
-        next,
-        environment.now(),
-      );
+      const seen = withVisibility(scope, visibility);
+      const row = await storage.updateThread(seen, thread_id.toLowerCase(), next, environment.now());
       if (!row) throw notFound(thread_id);
       return await toThread(row);
     },
     async delete(thread_id, visibility) {
       const row = await visible(thread_id, visibility);
-      const active = (
-        await Promise.all(
-          (["pending", "running"] as const).map((status) =>
-            storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 }),
-          ),
-        )
-      ).flat();
+      const runsOf = (status: RunStatus): Promise<readonly RunRow[]> =>
+        storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 });
+      const active = (await Promise.all([runsOf("pending"), runsOf("running")])).flat();
       if (!(await storage.deleteThread(withVisibility(scope, visibility), row.thread_id))) throw notFound(thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");

@@ -35,7 +35,7 @@ export interface HistoryQuery {
   readonly checkpoint?: CheckpointSelector;
 }
 
-export interface StateOptions {
+interface StateOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;

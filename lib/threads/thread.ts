@@ -1,9 +1,13 @@
-/** The public form of a thread, made from its row and state. */
+/** Threads as the API shows them, and the search for them. */
+
+import type { PageOf } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
-import type { Json, JsonObject } from "../json.ts";
+import { contains, isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
-import type { PruneStrategy, ThreadRow, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
+import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { States } from "./read.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
 export interface Thread {
@@ -71,7 +75,7 @@ export function withState(row: ThreadRow, state: ThreadState | null, include?: r
 }
 
 /** The thread without its state; `interrupts` are those of the last ended run. */
-export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
+function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
     created_at: isoTime(row.created_at),
@@ -84,4 +88,153 @@ export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Om
     error: row.error,
     ...(include.includes("ttl") ? { ttl: shownTtl(row.ttl) } : {}),
   };
+}
+
+export interface ThreadFilter {
+  readonly metadata?: JsonObject;
+  /** Containment on the state's values. */
+  readonly values?: JsonObject;
+  readonly status?: ThreadStatus;
+}
+
+export interface ThreadSearch extends ThreadFilter {
+  readonly ids?: readonly string[];
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly sort_by?: ThreadSort;
+  readonly sort_order?: "asc" | "desc";
+  /** Returns only these fields of each thread; without `values` and `interrupts` no state is read. */
+  readonly select?: readonly string[];
+  /** Alias → path, at most ten, such as `{last: "values.messages[-1].content"}`. The values are in `extracted`. */
+  readonly extract?: Readonly<Record<string, string>>;
+  readonly include?: readonly Extra[];
+}
+
+/** Rows per query of a filter on values. */
+const BATCH = 200;
+
+interface Match {
+  readonly row: ThreadRow;
+  readonly state: ThreadState | null;
+}
+
+/** Searches of threads. */
+export interface ThreadSearches {
+  /** Errors: invalid (a path of `extract`). */
+  search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
+  count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
+}
+
+export function createSearches(storage: Storage, scope: Scope, states: States): ThreadSearches {
+  /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
+  async function matching(query: ThreadSearch, visibility?: Visibility): Promise<Match[]> {
+    const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
+    const matches: Match[] = [];
+    for (let offset = 0; ; offset += BATCH) {
+      const page = { values, sort_by, sort_order, limit: BATCH, offset };
+      const { rows } = await storage.searchThreads(withVisibility(scope, visibility), {
+        ...defined({ metadata, status, ids }),
+        ...page,
+      });
+      for (const row of rows) {
+        const state = await states.readable(row);
+        if (contains(state?.values ?? null, values)) matches.push({ row, state });
+      }
+      if (rows.length < BATCH) return matches;
+    }
+  }
+
+  return {
+    async search(query = {}, visibility) {
+      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, include = [] } = query;
+      const extract = query.extract ? extractor(query.extract) : null;
+      const selected = (name: string): boolean => !select || select.includes(name);
+      const shown = (name: string): boolean =>
+        selected(name) || name === "extracted" || include.includes(name as Extra);
+      // The row has the interrupts of the last ended run. Those of an active run are in its state.
+      const needsState = ({ running }: ThreadRow): boolean =>
+        selected("values") ||
+        (extract?.values ?? false) ||
+        (running !== null && (selected("interrupts") || extract !== null));
+      const pick = async ({ row, state }: { row: ThreadRow; state?: ThreadState | null }): Promise<Partial<Thread>> => {
+        const newest = state === undefined && needsState(row) ? await states.readable(row) : state;
+        const thread: Thread =
+          newest === undefined ? { ...withoutState(row, include), values: null } : withState(row, newest, include);
+        const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
+        return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
+      };
+      if (filtersValues(query)) {
+        const matches = await matching(query, visibility);
+        const items = await Promise.all(matches.slice(offset, offset + limit).map(pick));
+        return { items, total: matches.length, next: offset + limit < matches.length ? offset + limit : null };
+      }
+      const { metadata, status, ids } = query;
+      const page = { ...defined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), page);
+      const items = await Promise.all(rows.map((row) => pick({ row })));
+      return { items, total, next: offset + limit < total ? offset + limit : null };
+    },
+    async count(query = {}, visibility) {
+      if (filtersValues(query)) return (await matching(query, visibility)).length;
+      const { metadata, status } = query;
+      return await storage.countThreads(withVisibility(scope, visibility), defined({ metadata, status }));
+    },
+  };
+}
+
+const filtersValues = (query: ThreadFilter): boolean =>
+  query.values !== undefined && Object.keys(query.values).length > 0;
+
+type Defined<Fields> = { readonly [Name in keyof Fields]?: Exclude<Fields[Name], undefined> };
+
+/** The fields that are not undefined. */
+const defined = <Fields extends object>(fields: Fields): Defined<Fields> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<Fields>;
+
+const ROOTS = ["values", "metadata", "config", "interrupts"] as const;
+type Root = (typeof ROOTS)[number];
+
+/** The parts of a thread that a path can start with. */
+type Extractable = Readonly<Record<Root, Json>>;
+
+/** The maximum number of paths in one search. */
+export const MOST_PATHS = 10;
+
+interface Path {
+  readonly root: Root;
+  readonly steps: readonly (string | number)[];
+}
+
+/** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Errors: invalid. */
+function pathOf(alias: string, text: string): Path {
+  const steps: (string | number)[] = [];
+  const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
+  const root = ROOTS.find((name) => text === name || text.startsWith(`${name}.`) || text.startsWith(`${name}[`));
+  if (!root) throw new ServiceError("invalid", `extract.${alias}: must start with ${ROOTS.join(", ")}`);
+  for (step.lastIndex = root.length; step.lastIndex < text.length; ) {
+    const match = step.exec(text);
+    if (!match) throw new ServiceError("invalid", `extract.${alias}: is no path such as values.messages[-1].content`);
+    steps.push(match[1] ?? Number(match[2]));
+  }
+  return { root, steps };
+}
+
+/** Compiles paths by alias. A path to a missing value reads null. Errors: invalid. */
+export function extractor(paths: Readonly<Record<string, string>>): {
+  /** True when a path reads the state's values. */
+  readonly values: boolean;
+  from(thread: Extractable): JsonObject;
+} {
+  const named = Object.entries(paths).map(([alias, text]): [string, Path] => [alias, pathOf(alias, text)]);
+  if (named.length > MOST_PATHS) throw new ServiceError("invalid", `extract: must name at most ${MOST_PATHS} paths`);
+  return {
+    values: named.some(([, { root }]) => root === "values"),
+    from: (thread) =>
+      Object.fromEntries(named.map(([alias, { root, steps }]) => [alias, steps.reduce(into, thread[root])])),
+  };
+}
+
+function into(value: Json, step: string | number): Json {
+  if (typeof step === "number") return Array.isArray(value) ? (value.at(step) ?? null) : null;
+  return isObject(value) && Object.hasOwn(value, step) ? (value[step] ?? null) : null;
 }

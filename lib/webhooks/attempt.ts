@@ -1,11 +1,12 @@
-/** Makes one attempt of a webhook delivery: checks the destination, signs, sends and classifies the result. */
+/** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
 import type { Environment } from "../environment.ts";
+import { shownRun } from "../executor/kwargs.ts";
+import type { JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
-import { payload } from "./payload.ts";
 import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";
 import { MAX_ANSWER_BYTES, SendError } from "./send.ts";
-import { signature } from "./sign.ts";
 
 const CONNECT_MS = 5_000;
 const LOOPBACK_ORIGIN = "http://loopback.invalid";
@@ -202,3 +203,76 @@ async function resolveHost({ resolve }: WebhookTransport, host: string): Promise
     return [];
   }
 }
+
+/** A larger payload is sent without the final state. */
+const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
+
+/**
+ * The body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
+ * first one. Call it after the first attempt has started.
+ */
+export function payload(row: DeliveryRow): string {
+  const { run } = row;
+  const body: JsonObject = {
+    run_id: run.run_id,
+    thread_id: run.thread_id,
+    assistant_id: run.assistant_id,
+    status: run.status,
+    created_at: isoTime(run.created_at),
+    // A run does not change after its end.
+    updated_at: isoTime(run.ended_at),
+    run_started_at: isoTime(run.started_at),
+    run_ended_at: isoTime(run.ended_at),
+    webhook_sent_at: isoTime(row.sent_at),
+    metadata: run.metadata,
+    multitask_strategy: run.multitask_strategy,
+    attempt: run.attempt,
+    kwargs: shownKwargs(run),
+    error: run.status === "error" || run.status === "timeout" ? run.error : null,
+    ...(run.cancel_reason === undefined ? {} : { cancel_reason: run.cancel_reason }),
+  };
+  if (run.temporary) return JSON.stringify(body);
+  if (!run.values_omitted) {
+    const text = withValues(body, run.values ?? "null");
+    if (run.values === null || isWithin(text, MAX_PAYLOAD_BYTES)) return text;
+  }
+  return withValues({ ...body, values_omitted: true }, "null");
+}
+
+/** The run's request for the receiver: without credentials, and without the webhook, whose query can contain a secret. */
+export function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
+  const { webhook: _, ...shown } = shownRun(kwargs, metadata);
+  return shown;
+}
+
+/** Appends the final state as text: it is JSON already, and can be large. */
+const withValues = (body: JsonObject, values: string): string =>
+  `${JSON.stringify(body).slice(0, -1)},"values":${values}}`;
+
+/** Encodes only if the length does not decide: a code unit takes at most three bytes. */
+function isWithin(text: string, bytes: number): boolean {
+  if (text.length > bytes) return false;
+  return text.length * 3 <= bytes || new TextEncoder().encode(text).length <= bytes;
+}
+
+const encoder = new TextEncoder();
+
+/** The value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
+export async function signature(
+  secrets: readonly Uint8Array[],
+  id: string,
+  timestamp: number,
+  body: string,
+): Promise<string> {
+  const content = encoder.encode(`${id}.${timestamp}.${body}`);
+  const signed = await Promise.all(secrets.map(async (secret) => `v1,${base64(await hmac(secret, content))}`));
+  return signed.join(" ");
+}
+
+async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const key = await crypto.subtle.importKey("raw", new Uint8Array(secret), algorithm, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", key, content));
+}
+
+const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));

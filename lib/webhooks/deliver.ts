@@ -14,12 +14,11 @@ import type {
   Scope,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type AttemptOptions, type AttemptOutcome, createAttempts } from "./attempt.ts";
+import { type AttemptOptions, type AttemptOutcome, createAttempts, shownKwargs } from "./attempt.ts";
 import type { WebhookSettings } from "./options.ts";
-import { shownKwargs } from "./payload.ts";
 import { shownUrl } from "./policy.ts";
 
-export interface DeliveriesOptions extends AttemptOptions {
+interface DeliveriesOptions extends AttemptOptions {
   readonly storage: DeliveryStorage;
   readonly bus: Bus;
   readonly scope: Scope;

@@ -1,8 +1,9 @@
 /** Schemas of crons and of the store. */
 
-import type { Fields } from "../../lib/http/parse/mod.ts";
-import * as parse from "../../lib/http/parse/mod.ts";
-import * as store from "../../lib/http/parse/store.ts";
+import type { Fields } from "../../lib/http/parse.ts";
+import { cronCount, cronCreate, cronSearch } from "../../lib/http/routes/crons.ts";
+import { itemPlace, itemPut, itemSearch, namespaceSearch } from "../../lib/http/routes/store.ts";
+
 import type { JsonObject } from "../../lib/json.ts";
 import { list, nullable, object, record, string, time, uuid } from "./schemas.ts";
 
@@ -55,11 +56,11 @@ export const cronAndStoreSchemas: JsonObject = {
 
 /** Request schemas by name. */
 export const cronAndStoreRequests: readonly (readonly [Fields<unknown>, string])[] = [
-  [parse.cronCreate, "CronCreate"],
-  [parse.cronSearch, "CronSearch"],
-  [parse.cronCount, "CronCount"],
-  [store.itemPut, "StoreItemPut"],
-  [store.itemPlace, "StoreItemPlace"],
-  [store.itemSearch, "StoreItemSearch"],
-  [store.namespaceSearch, "StoreNamespaceSearch"],
+  [cronCreate, "CronCreate"],
+  [cronSearch, "CronSearch"],
+  [cronCount, "CronCount"],
+  [itemPut, "StoreItemPut"],
+  [itemPlace, "StoreItemPlace"],
+  [itemSearch, "StoreItemSearch"],
+  [namespaceSearch, "StoreNamespaceSearch"],
 ] as unknown as readonly (readonly [Fields<unknown>, string])[];

@@ -4,8 +4,30 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
-import * as parse from "../../lib/http/parse/mod.ts";
+import type { Fields } from "../../lib/http/parse.ts";
+import {
+  assistantCount,
+  assistantCreate,
+  assistantPatch,
+  assistantSearch,
+  latest,
+  versionSearch,
+} from "../../lib/http/routes/assistants.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
+import { cancelMany } from "../../lib/http/routes/runs.ts";
+import {
+  historySearch,
+  stateAt,
+  stateChange,
+  stateNote,
+  threadCount,
+  threadCreate,
+  threadPatch,
+  threadPrune,
+  threadSearch,
+} from "../../lib/http/routes/threads.ts";
+import { runCreate } from "../../lib/http/run-request.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
 import { operationSchemas } from "./operations.ts";
@@ -13,7 +35,7 @@ import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
 import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
 
-type Schema = parse.Fields<unknown>;
+type Schema = Fields<unknown>;
 
 /** The JSON Schema of what a client may send. In a body, null stands for an absent field. */
 function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
@@ -143,25 +165,25 @@ const RUN_NOTIFICATIONS: JsonObject = {
 /** The OpenAPI description of every built route. */
 export function openapi(version: string): JsonObject {
   const names = new Map<Schema, string>([
-    [parse.assistantCreate, "AssistantCreate"],
-    [parse.assistantPatch, "AssistantPatch"],
-    [parse.assistantSearch, "AssistantSearch"],
-    [parse.assistantCount, "AssistantCount"],
-    [parse.versionSearch, "VersionSearch"],
-    [parse.latest, "Latest"],
-    [parse.threadCreate, "ThreadCreate"],
-    [parse.threadPatch, "ThreadPatch"],
-    [parse.threadSearch, "ThreadSearch"],
-    [parse.threadCount, "ThreadCount"],
-    [parse.threadPrune, "ThreadPrune"],
-    [parse.stateChange, "StateChange"],
-    [parse.stateNote, "StateNote"],
-    [parse.stateAt, "StateAt"],
-    [parse.historySearch, "HistorySearch"],
-    [parse.threadCommand, "ThreadCommand"],
-    [parse.eventFilter, "EventFilter"],
-    [parse.runCreate, "RunCreate"],
-    [parse.cancelMany, "RunsCancel"],
+    [assistantCreate, "AssistantCreate"],
+    [assistantPatch, "AssistantPatch"],
+    [assistantSearch, "AssistantSearch"],
+    [assistantCount, "AssistantCount"],
+    [versionSearch, "VersionSearch"],
+    [latest, "Latest"],
+    [threadCreate, "ThreadCreate"],
+    [threadPatch, "ThreadPatch"],
+    [threadSearch, "ThreadSearch"],
+    [threadCount, "ThreadCount"],
+    [threadPrune, "ThreadPrune"],
+    [stateChange, "StateChange"],
+    [stateNote, "StateNote"],
+    [stateAt, "StateAt"],
+    [historySearch, "HistorySearch"],
+    [threadCommand, "ThreadCommand"],
+    [eventFilter, "EventFilter"],
+    [runCreate, "RunCreate"],
+    [cancelMany, "RunsCancel"],
     ...cronAndStoreRequests,
   ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};
@@ -179,7 +201,7 @@ export function openapi(version: string): JsonObject {
   }
   const requests = [...names].map(([schema, name]) => {
     const request = requestSchema(schema, "body");
-    const added = schema === (parse.runCreate as Schema) ? RUN_NOTIFICATIONS : {};
+    const added = schema === (runCreate as Schema) ? RUN_NOTIFICATIONS : {};
     return [name, { ...request, properties: { ...(request.properties as JsonObject), ...added } }];
   });
   return {

@@ -1,5 +1,5 @@
 /** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
-import * as parse from "../../lib/http/parse/mod.ts";
+import { WORKSPACES } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
@@ -187,7 +187,7 @@ export const HAND_READ: Readonly<Record<string, HandRead>> = {
     ],
   },
   "get /api/v1/workspaces": {
-    query: [query("limit", { type: "integer", minimum: 1, maximum: parse.WORKSPACES, default: 100 }), ...page.slice(1)],
+    query: [query("limit", { type: "integer", minimum: 1, maximum: WORKSPACES, default: 100 }), ...page.slice(1)],
   },
   "post /api/v1/feedback/tokens/:token+": { body: ref("Submission") },
   "get /api/v1/feedback/tokens/:token+": {

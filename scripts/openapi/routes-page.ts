@@ -1,5 +1,5 @@
 /** Writes the list of routes for docs/reference/http-routes.md from the route table. */
-import { defaultUse } from "../../lib/http/authentication.ts";
+import { defaultUse } from "../../lib/http/access.ts";
 import type { Route } from "../../lib/http/routes/mod.ts";
 
 const INTRO = `# HTTP routes

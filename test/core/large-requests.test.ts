@@ -5,7 +5,7 @@ import { addLabels, labelsOf, replaceLabels } from "../../adapters/sql/labels.ts
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { changeState, recordedState } from "../../lib/executor/recorded-states.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { runTree } from "../../lib/protocol/tree.ts";
+import { runTree } from "../../lib/protocol/commands.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { SentEvent } from "../../lib/streams/protocol.ts";
 import { testService } from "../suite/kit.ts";

@@ -127,7 +127,10 @@ function isDownward(path: string, target: string): boolean {
 const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly types?: RegExp }[] = [
   { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
   { files: /^lib\/crons\//, may: /^croner$/ },
-  { files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/parse\/[a-z]+)\.ts$/, may: /^valibot$/ },
+  {
+    files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+))\.ts$/,
+    may: /^valibot$/,
+  },
   { files: /^lib\/http\/handler\.ts$/, may: /^itty-router$/ },
   { files: /^lib\//, may: /^(?!)/ },
   {
@@ -154,7 +157,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   },
   {
     files: /^adapters\/(?:app|database)\.ts$/,
-    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/handler(?:-options)?)\.ts$/,
+    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/(?:handler|options))\.ts$/,
   },
   {
     files: /^adapters\/libsql\//,

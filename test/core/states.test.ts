@@ -13,7 +13,7 @@ import {
   type ServiceOptions,
 } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { extractor } from "../../lib/threads/extract.ts";
+import { extractor } from "../../lib/threads/thread.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../suite/kit.ts";
 import { advanceUntil, clockedService } from "./faulty.ts";
 

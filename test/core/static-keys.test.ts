@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createAccounts } from "../../lib/auth/accounts.ts";
-import { hashKey } from "../../lib/auth/api-keys.ts";
-import { callerOf } from "../../lib/auth/grants.ts";
+import { callerOf, hashKey } from "../../lib/auth/keys.ts";
 import { type StaticIdentityOptions, staticIdentity } from "../../lib/auth/static-keys.ts";
 import { ConfigError, ServiceError } from "../../lib/errors.ts";
 import { type Caller, type IdentityStore, PERMISSIONS } from "../../lib/storage/identity.ts";

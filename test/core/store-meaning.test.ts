@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError, type StoreIndex } from "../../lib/mod.ts";
-import { textsAt } from "../../lib/store/embedding.ts";
+import { textsAt } from "../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
 
 const open = (options: TestServiceOptions = {}): Promise<TestService> =>

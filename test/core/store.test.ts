@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
 import { type ItemCondition, meets } from "../../lib/storage/items.ts";
 import type { Filter, Visibility } from "../../lib/storage/visibility.ts";
-import { conditionsOf } from "../../lib/store/conditions.ts";
+import { conditionsOf } from "../../lib/store/bounds.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
 

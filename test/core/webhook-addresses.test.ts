@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { addressBytes, isPublicAddress, isPublicAnswer } from "../../lib/webhooks/addresses.ts";
-import { checkAddresses, checkUrl, literalAddress, policyOf } from "../../lib/webhooks/policy.ts";
+import {
+  addressBytes,
+  checkAddresses,
+  checkUrl,
+  isPublicAddress,
+  isPublicAnswer,
+  literalAddress,
+  policyOf,
+} from "../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
 const reasonOf = (address: string): string =>

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { InputIssue } from "../../lib/errors.ts";
-import { type ResolvedHeaders, readPrefix, resolveHeaders } from "../../lib/webhooks/headers.ts";
-import { checkWebhooks } from "../../lib/webhooks/options.ts";
-import { signature } from "../../lib/webhooks/sign.ts";
+import { signature } from "../../lib/webhooks/attempt.ts";
+import { checkWebhooks, type ResolvedHeaders, readPrefix, resolveHeaders } from "../../lib/webhooks/options.ts";
 
 type Environment = Readonly<Record<string, string>>;
 const env: Environment = { SERVICE_WEBHOOK_A: "one", SERVICE_WEBHOOK_B: "two", SERVICE_WEBHOOK_EMPTY: "", SECRET: "s" };

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { originPattern } from "../../lib/http/cors.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { httpSchema } from "../../lib/http/options.ts";
+import { httpSchema, originPattern } from "../../lib/http/options.ts";
 import type { HttpOptions } from "../../lib/mod.ts";
 import { problemsIn } from "../../lib/validation.ts";
 import { testService } from "../suite/kit.ts";

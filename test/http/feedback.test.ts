@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
-import { prefersHtml } from "../../lib/http/routes/feedback.ts";
+import { prefersHtml } from "../../lib/http/routes/feedback-links.ts";
 import { type Answer, ask, editor, type FeedbackKit, feedbackKit, RUN, type Sent, UNKNOWN } from "./feedback-kit.ts";
 
 const TOKENS = "/api/v1/feedback/tokens";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { unauthenticated } from "../../lib/auth/principal.ts";
-import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
 import type { Handler } from "../../lib/http/handler.ts";
+import { GROUP_OPTIONS } from "../../lib/http/options.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { CommandCaller } from "../../lib/protocol/mod.ts";
 import type { ServiceInternals } from "../../lib/service.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AuthOptions } from "../../lib/auth/principal.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
-import { accessOf } from "../../lib/http/authentication.ts";
+import { accessOf } from "../../lib/http/access.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { type Faulty, faulty } from "../core/faulty.ts";

@@ -1,7 +1,7 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { RequestContext } from "../../lib/http/context.ts";
+import type { RequestContext } from "../../lib/http/route.ts";
 import { STORE_ROUTES } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";

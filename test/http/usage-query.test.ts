@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputError } from "../../lib/errors.ts";
-import { readCsvQuotes, readUsageQuery } from "../../lib/http/parse/usage.ts";
+import { readCsvQuotes, readUsageQuery } from "../../lib/http/routes/platform.ts";
 import { formatRfc3339, parseRfc3339 } from "../../lib/rfc3339.ts";
 
 const W1 = "11111111-1111-4111-8111-11111111111a";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { COMMANDS, runCommand, usageOf } from "../../adapters/standalone/commands.ts";
-import { checksumFits, hashKey } from "../../lib/auth/api-keys.ts";
+import { checksumFits, hashKey } from "../../lib/auth/keys.ts";
 import type { ApiKeyRow } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 

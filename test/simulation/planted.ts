@@ -252,7 +252,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "who waits for a cancelled run is answered at once",
-    file: "lib/runs/stop.ts",
+    file: "lib/runs/mod.ts",
     find: "if (wait) await Promise.all(runs.map(whenEnded));",
     replace: "",
   },

@@ -1,10 +1,98 @@
-/** The routes of assistants. */
+/** Assistants: requests and routes. */
+import * as v from "valibot";
+import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants/mod.ts";
 import { ServiceError } from "../../errors.ts";
+import type { JsonObject } from "../../json.ts";
+import type { AssistantSort } from "../../storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
-import { assistantId, type RequestContext, segment } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
-import { type Route, routesOf } from "./route.ts";
+import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
+
+const ASSISTANT_FIELDS = [
+  "assistant_id",
+  "graph_id",
+  "name",
+  "description",
+  "config",
+  "context",
+  "created_at",
+  "updated_at",
+  "metadata",
+  "version",
+] as const;
+
+/** POST /assistants */
+export const assistantCreate: parse.Fields<AssistantCreate> = v.object({
+  graph_id: parse.name,
+  assistant_id: v.optional(parse.uuid),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  name: v.optional(parse.text),
+  description: v.optional(parse.text),
+  if_exists: parse.ifExists,
+});
+
+/** PATCH /assistants/{assistant_id} */
+export const assistantPatch: parse.Fields<AssistantPatch> = v.object({
+  graph_id: v.optional(parse.name),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  name: v.optional(parse.text),
+  description: v.optional(parse.text),
+});
+
+const assistantFilter = {
+  metadata: v.optional(parse.containment),
+  graph_id: v.optional(parse.text),
+  name: v.optional(parse.text),
+};
+
+/** POST /assistants/count */
+export const assistantCount: parse.Fields<AssistantFilter> = v.object(assistantFilter);
+
+/** POST /assistants/search */
+export const assistantSearch: parse.Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
+  ...assistantFilter,
+  ...parse.page,
+  sort_by: v.optional(
+    parse.oneOf(["assistant_id", "created_at", "updated_at", "name", "graph_id"] satisfies AssistantSort[]),
+  ) as v.GenericSchema<AssistantSort | undefined>,
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(ASSISTANT_FIELDS))),
+});
+
+/** POST /assistants/{assistant_id}/versions */
+export const versionSearch: parse.Fields<{
+  readonly metadata?: JsonObject;
+  readonly limit?: number;
+  readonly offset?: number;
+}> = v.object({ metadata: v.optional(parse.containment), ...parse.page });
+
+/** POST /assistants/{assistant_id}/latest, as body or as query */
+export const latest: parse.Fields<{ readonly version?: number }> = v.object({
+  version: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
+});
+
+/** DELETE /assistants/{assistant_id} */
+const assistantDeletion = v.object({
+  delete_threads: v.optional(parse.flag),
+});
+
+/** GET /assistants/{assistant_id}/graph */
+const drawing = v.object({
+  xray: v.optional(
+    v.union(
+      [v.boolean(), parse.integer(0, Number.MAX_SAFE_INTEGER)],
+      "must be true, false or a depth",
+    ) as v.GenericSchema<boolean | number>,
+  ),
+});
+
+/** GET /assistants/{assistant_id}/subgraphs */
+const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
 const route = routesOf({ tag: "Assistants", group: "assistants" });
 
@@ -28,11 +116,12 @@ async function subgraphs(context: RequestContext<unknown, { recurse?: boolean }>
   return json(await context.service.assistants.subgraphs(assistant_id, namespace, recurse, visibility));
 }
 
+const reads = { events: ["assistants:read"], errors: [404] } as const;
 export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants", {
     summary: "Create an assistant",
     events: ["assistants:create"],
-    body: parse.assistantCreate,
+    body: assistantCreate,
     answer: "Assistant",
     errors: [404, 409],
     async handle(context) {
@@ -44,7 +133,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Search assistants",
     access: "read",
     events: ["assistants:search"],
-    body: parse.assistantSearch,
+    body: assistantSearch,
     answer: "Assistant[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -57,7 +146,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Count assistants",
     access: "read",
     events: ["assistants:search"],
-    body: parse.assistantCount,
+    body: assistantCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -66,9 +155,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id", {
     summary: "Get an assistant",
-    events: ["assistants:read"],
+    ...reads,
     answer: "Assistant",
-    errors: [404],
     async handle(context) {
       const { assistant_id, visibility } = await authorized(context);
       return json(await context.service.assistants.get(assistant_id, visibility));
@@ -77,7 +165,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("patch", "/assistants/:assistant_id", {
     summary: "Create a new version of an assistant and activate it",
     events: ["assistants:update"],
-    body: parse.assistantPatch,
+    body: assistantPatch,
     answer: "Assistant",
     errors: [404],
     async handle(context) {
@@ -91,7 +179,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("delete", "/assistants/:assistant_id", {
     summary: "Delete an assistant with all its versions",
     events: ["assistants:delete", "threads:delete"],
-    query: parse.assistantDeletion,
+    query: assistantDeletion,
     errors: [404, 409],
     async handle(context) {
       const assistant_id = assistantId(context);
@@ -109,10 +197,9 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants/:assistant_id/versions", {
     summary: "List the versions of an assistant, newest first",
     access: "read",
-    events: ["assistants:read"],
-    body: parse.versionSearch,
+    ...reads,
+    body: versionSearch,
     answer: "AssistantVersion[]",
-    errors: [404],
     async handle(context) {
       const search = await context.body();
       const { assistant_id, visibility } = await authorized(context);
@@ -122,8 +209,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   route("post", "/assistants/:assistant_id/latest", {
     summary: "Activate a version, given in the body or the query",
     events: ["assistants:update"],
-    body: parse.latest,
-    query: parse.latest,
+    body: latest,
+    query: latest,
     answer: "Assistant",
     errors: [404],
     async handle(context) {
@@ -135,10 +222,9 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
-    events: ["assistants:read"],
-    query: parse.drawing,
+    ...reads,
+    query: drawing,
     answer: "DrawnGraph",
-    errors: [404],
     async handle(context) {
       const { xray } = context.query();
       const { assistant_id, visibility } = await authorized(context);
@@ -147,9 +233,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/schemas", {
     summary: "Get the schemas of the graph",
-    events: ["assistants:read"],
+    ...reads,
     answer: "GraphSchemas",
-    errors: [404],
     async handle(context) {
       const { assistant_id, visibility } = await authorized(context);
       return json(await context.service.assistants.schemas(assistant_id, visibility));
@@ -157,18 +242,16 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
   }),
   route("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",
-    events: ["assistants:read"],
-    query: parse.subgraphSearch,
+    ...reads,
+    query: subgraphSearch,
     answer: "SubgraphSchemas",
-    errors: [404],
     handle: subgraphs,
   }),
   route("get", "/assistants/:assistant_id/subgraphs/:namespace", {
     summary: "Get the schemas of one subgraph",
-    events: ["assistants:read"],
-    query: parse.subgraphSearch,
+    ...reads,
+    query: subgraphSearch,
     answer: "SubgraphSchemas",
-    errors: [404],
     handle: subgraphs,
   }),
 ];

@@ -1,12 +1,101 @@
-/** The routes of crons. */
-import type { CronCreate } from "../../crons/mod.ts";
+/** Crons: requests and routes. */
+import * as v from "valibot";
+import { CRON_RUN_OPTIONS, type CronCreate, type CronPatch, type CronRun, type CronSearch } from "../../crons/mod.ts";
+import type { JsonObject } from "../../json.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
+import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import { refuseForOthers } from "../../storage/visibility.ts";
-import { cronId, optionalThreadId, type RequestContext } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
-import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
-import { type Route, routesOf } from "./route.ts";
+import { cronId, optionalThreadId, type RequestContext, type Route, routesOf } from "../route.ts";
+import { assistantVisibility, authorizeRun, runCreate, visibilitiesOf } from "../run-request.ts";
+
+const CRON_FIELDS = [
+  "cron_id",
+  "assistant_id",
+  "thread_id",
+  "on_run_completed",
+  "end_time",
+  "schedule",
+  "timezone",
+  "created_at",
+  "updated_at",
+  "payload",
+  "user_id",
+  "next_run_date",
+  "metadata",
+  "enabled",
+] as const;
+
+/** The options of its runs, validated as by the routes that create runs. */
+const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
+  keyof CronRun,
+  v.GenericSchema
+>;
+
+// The service validates schedules, time zones and times.
+const timing = {
+  timezone: v.optional(parse.name),
+  end_time: v.optional(parse.text),
+  enabled: v.optional(parse.flag),
+  on_run_completed: v.optional(parse.oneOf(["delete", "keep"])),
+  metadata: v.optional(parse.anyObject),
+};
+
+/** POST /runs/crons and /threads/{thread_id}/runs/crons */
+export const cronCreate: parse.Fields<CronCreate> = v.object({
+  assistant_id: parse.assistantId,
+  schedule: parse.name,
+  ...timing,
+  ...run,
+  if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
+}) as unknown as parse.Fields<CronCreate>;
+
+const cronPatch = v.object({
+  schedule: v.optional(parse.name),
+  ...timing,
+  ...run,
+}) as unknown as parse.Fields<CronPatch>;
+
+/** Fields that null clears. In other fields null counts as absent. */
+const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
+
+/** PATCH /runs/crons/{cron_id} */
+function readCronPatch(bytes: Uint8Array): CronPatch {
+  const patch = parse.readObject(bytes, cronPatch);
+  const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
+  const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);
+  return { ...patch, ...Object.fromEntries(cleared.map((field) => [field, null])) };
+}
+
+const filter = {
+  assistant_id: v.optional(parse.assistantId),
+  thread_id: v.optional(parse.uuid),
+  enabled: v.optional(parse.flag),
+  metadata: v.optional(parse.containment),
+};
+
+/** POST /runs/crons/count */
+export const cronCount: parse.Fields<CronQuery> = v.object(filter);
+
+/** POST /runs/crons/search */
+export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
+  ...filter,
+  ...parse.page,
+  sort_by: v.optional(
+    parse.oneOf([
+      "cron_id",
+      "assistant_id",
+      "thread_id",
+      "next_run_date",
+      "end_time",
+      "created_at",
+      "updated_at",
+    ] satisfies CronSort[]),
+  ) as v.GenericSchema<CronSort | undefined>,
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(CRON_FIELDS))),
+});
 
 const route = routesOf({ tag: "Crons", group: "crons" });
 
@@ -37,7 +126,7 @@ async function createCron(context: RequestContext<CronCreate>): Promise<Response
 
 const newCron = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
-  body: parse.cronCreate,
+  body: cronCreate,
   answer: "Cron",
   errors: [404, 507],
   handle: createCron,
@@ -50,7 +139,7 @@ export const CRON_ROUTES: readonly Route[] = [
     summary: "Search crons",
     access: "read",
     events: ["crons:search"],
-    body: parse.cronSearch,
+    body: cronSearch,
     answer: "Cron[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -63,7 +152,7 @@ export const CRON_ROUTES: readonly Route[] = [
     summary: "Count crons",
     access: "read",
     events: ["crons:search"],
-    body: parse.cronCount,
+    body: cronCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -88,7 +177,7 @@ export const CRON_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const cron_id = cronId(context);
-      const patch = parse.readCronPatch(await context.bytes());
+      const patch = readCronPatch(await context.bytes());
       const { value, visibility } = await context.authorize({ ...patch, cron_id });
       const { cron_id: _, ...changed } = value;
       return json(await context.service.crons.update(cron_id, changed, visibility));

@@ -1,73 +1,191 @@
-/** The routes of feedback and of feedback links. */
+/** Feedback on runs and projects: requests and routes. Requests collect all findings, in the order of the fields. */
 import { ServiceError } from "../../errors.ts";
+import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
+import { isObject, type Json, type JsonObject } from "../../json.ts";
+import { parseRfc3339 } from "../../rfc3339.ts";
+import type { FeedbackPatch, Page } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
-import { tooLarge } from "../body.ts";
-import { type RequestContext, searchParams } from "../context.ts";
+import { deeperThan, longerThan } from "../../validation.ts";
 import {
-  MAX_PUBLIC_BYTES,
-  readFeedbackCreate,
-  readFeedbackPatch,
-  readFeedbackQuery,
-  readStatsQuery,
-  readSubmission,
-  readSubmissionKey,
-  readTextSubmission,
-} from "../parse/feedback.ts";
-import { UUID } from "../parse/pieces.ts";
-import { readTokenQuery, readTokenRequests } from "../parse/tokens.ts";
-import { type HeaderValues, json } from "../respond.ts";
-import { type PublicHeaders, type Route, routesOf } from "./route.ts";
+  absent,
+  checked,
+  type Loc,
+  oneOfQuery,
+  page,
+  type Report,
+  readKey,
+  readObject,
+  readUuid,
+  single,
+} from "../findings.ts";
+import { BEYOND, isFiniteJson, MAX_DEPTH, UUID } from "../parse.ts";
+import { json } from "../respond.ts";
+import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
 
 const route = routesOf({ tag: "Feedback", access: "account" });
+const MAX_COMMENT = 20_000;
+const SOURCES = ["api", "model", "app", "auto_eval"];
 
-/** Every web page may read the answers; no cache may keep them. */
-const PUBLIC: HeaderValues = { "access-control-allow-origin": "*", "cache-control": "no-store" };
-const PUBLIC_HEADERS: PublicHeaders = {
-  all: PUBLIC,
-  preflight: {
-    ...PUBLIC,
-    "access-control-allow-methods": "GET, POST, OPTIONS",
-    "access-control-allow-headers": "content-type, idempotency-key",
-    "access-control-max-age": "600",
-  },
-};
+/** The members that a submission and a keyed record have in common. */
+export function content(sent: JsonObject, report: Report): Omit<Submission, "from" | "metadata"> {
+  return {
+    score: readScore(sent.score, report),
+    value: readValue(sent.value, report),
+    comment: readComment(sent.comment, ["body", "comment"], report),
+    correction: readCorrection(sent.correction, ["body", "correction"], report),
+  };
+}
 
-const THANKS = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Thank you</title>
-<p>Thank you. Your feedback was recorded.</p>
-`;
+function readScore(sent: Json | undefined, report: Report): number | boolean | null {
+  if (absent(sent)) return null;
+  if (typeof sent !== "number" && typeof sent !== "boolean") {
+    report(["body", "score"], "must be a number, true or false", "type_error");
+  } else if (!isFiniteJson(sent)) report(["body", "score"], BEYOND);
+  return sent as number | boolean;
+}
 
-const PAGE: HeaderValues = {
-  ...PUBLIC,
-  "content-type": "text/html; charset=utf-8",
-  "content-security-policy": "default-src 'none'",
-  "referrer-policy": "no-referrer",
-  "x-content-type-options": "nosniff",
-};
+function readValue(sent: Json | undefined, report: Report): Json {
+  if (absent(sent)) return null;
+  if (Array.isArray(sent)) report(["body", "value"], "must not be a list", "type_error");
+  else if (!isFiniteJson(sent)) report(["body", "value"], BEYOND);
+  return sent;
+}
 
-// The order of the checks is a promise to clients: declared size, token, expiry, prefetch, then what was sent.
-async function submit(context: RequestContext): Promise<Response> {
-  const { request, service, params } = context;
-  const { method, headers } = request;
-  const posted = method === "POST";
-  if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge(MAX_PUBLIC_BYTES);
-  const { token: segment = "" } = params;
-  // A segment that cannot be an id gets the answer of an unknown token.
-  const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
-  if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: PUBLIC });
-  // Only the holder of a token may make the server wait for a body.
-  const sent = posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context));
-  const key = await readSubmissionKey(headers, token.token_id, sent);
-  const feedback_id = await service.feedback.submit(token, sent, key);
-  if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
-  return json({ feedback_id, message: "Feedback recorded" }, PUBLIC);
+export function readComment(sent: Json | undefined, loc: Loc, report: Report): string | null {
+  if (absent(sent)) return null;
+  if (typeof sent !== "string") {
+    report(loc, "must be a string", "type_error");
+    return null;
+  }
+  const comment = sent.replaceAll("\0", "").toWellFormed();
+  if (longerThan(comment, MAX_COMMENT)) report(loc, `must have at most ${MAX_COMMENT} characters`, "too_long");
+  return comment;
+}
+
+export function readCorrection(sent: Json | undefined, loc: Loc, report: Report): Json {
+  if (absent(sent)) return null;
+  if (!isObject(sent) && typeof sent !== "string") report(loc, "must be an object or a string", "type_error");
+  else if (deeperThan(sent, MAX_DEPTH)) report(loc, `must not nest deeper than ${MAX_DEPTH} levels`);
+  else if (!isFiniteJson(sent)) report(loc, BEYOND);
+  return sent;
+}
+
+export function readAnyObject(sent: Json | undefined, loc: Loc, report: Report): JsonObject | null {
+  if (absent(sent)) return null;
+  if (!isObject(sent)) report(loc, "must be an object", "type_error");
+  else if (!isFiniteJson(sent)) report(loc, BEYOND);
+  return sent as JsonObject;
+}
+
+/** A record to be made. */
+function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
+  const sent = readObject(bytes);
+  return checked((report) => {
+    const id = (name: "id" | "run_id" | "session_id"): { [id in typeof name]?: string } =>
+      absent(sent[name]) ? {} : { [name]: readUuid(sent[name], ["body", name], report) };
+    if (absent(sent.run_id) && absent(sent.session_id)) {
+      report(["body", "run_id"], "run_id or session_id is required", "missing");
+    }
+    return {
+      ...id("id"),
+      ...id("run_id"),
+      ...id("session_id"),
+      key: readKey(sent.key, ["body", "key"], report),
+      ...content(sent, report),
+      source: "api",
+      source_metadata: null,
+      ...readSource(sent.feedback_source, report),
+      extra: readAnyObject(sent.extra, ["body", "extra"], report),
+    };
+  });
+}
+
+/** What a patch changes: members that are null are cleared. */
+function readFeedbackPatch(bytes: Uint8Array): FeedbackPatch {
+  const sent = readObject(bytes);
+  return checked((report) => {
+    const given = Object.entries(content(sent, report)).filter(([name]) => Object.hasOwn(sent, name));
+    const { source_metadata } = readSource(sent.feedback_source, report);
+    return { ...Object.fromEntries(given), ...(source_metadata === undefined ? {} : { source_metadata }) };
+  });
+}
+
+function readSource(
+  sent: Json | undefined,
+  report: Report,
+): { readonly source?: string; readonly source_metadata?: JsonObject | null } {
+  const loc = ["body", "feedback_source"];
+  const given = readAnyObject(sent, loc, report);
+  if (!isObject(given)) return {};
+  const { type, metadata } = given;
+  if (!absent(type) && !SOURCES.includes(type as string)) {
+    report([...loc, "type"], `must be one of ${SOURCES.join(", ")}`, "enum");
+  }
+  return {
+    ...(absent(type) ? {} : { source: type as string }),
+    ...(metadata === undefined ? {} : { source_metadata: readAnyObject(metadata, [...loc, "metadata"], report) }),
+  };
+}
+
+/** The query of a list of records. */
+function readFeedbackQuery(params: URLSearchParams): FeedbackFilter & Page {
+  return checked((report) => ({ ...filter(params, report), ...page(params, report) }));
+}
+
+/** The query of the numbers about records. */
+function readStatsQuery(params: URLSearchParams): FeedbackFilter {
+  return checked((report) => filter(params, report));
+}
+
+function filter(params: URLSearchParams, report: Report): FeedbackFilter {
+  const list = <Name extends string>(
+    field: Name,
+    name: string,
+    read: (value: string, loc: Loc) => string = (value) => value,
+  ): { readonly [field in Name]?: string[] } => {
+    const sent = params.getAll(name).filter((value) => value !== "" || name === "source");
+    if (sent.length === 0) return {};
+    return { [field]: sent.map((value, index) => read(value, ["query", name, index])) } as {
+      [field in Name]: string[];
+    };
+  };
+  const uuid = (value: string, loc: Loc): string => readUuid(value, loc, report);
+  const source = (value: string, loc: Loc): string => {
+    if (!SOURCES.includes(value)) report(loc, `must be one of ${SOURCES.join(", ")}`, "enum");
+    return value;
+  };
+  const one = <Name extends string, Value>(
+    name: Name,
+    read: (value: string) => Value | null,
+    msg: string,
+    type?: string,
+  ): { readonly [name in Name]?: Value } => {
+    const sent = single(params, name, report);
+    if (sent === undefined) return {};
+    const value = read(sent);
+    if (value === null) report(["query", name], msg, type);
+    return { [name]: value } as { [name in Name]: Value };
+  };
+  const flag = (value: string): boolean | null =>
+    /^(?:true|1)$/i.test(value) ? true : /^(?:false|0)$/i.test(value) ? false : null;
+  const level = oneOfQuery(params, "level", ["run", "session"], report);
+  const [boolean, moment] = ["must be true or false", "must be a date or time in RFC 3339"];
+  return {
+    ...list("run_ids", "run", uuid),
+    ...list("project_ids", "session", uuid),
+    ...list("keys", "key"),
+    ...list("sources", "source", source),
+    ...list("user_ids", "user", uuid),
+    ...one("has_comment", flag, boolean),
+    ...one("has_score", flag, boolean),
+    ...one("min_created_at", parseRfc3339, moment, "datetime_parsing"),
+    ...one("max_created_at", parseRfc3339, moment, "datetime_parsing"),
+    ...(level === undefined ? {} : { level }),
+  };
 }
 
 /** Feedback is visible where its run's thread is, and changing it changes that thread. */
-async function visibilityOf(context: RequestContext, value: object): Promise<Visibility> {
+export async function visibilityOf(context: RequestContext, value: object): Promise<Visibility> {
   return (await context.authorize({ thread_id: null, ...value })).visibility;
 }
 
@@ -76,53 +194,10 @@ function feedbackId({ params: { id = "" } }: RequestContext): string {
   return id.toLowerCase();
 }
 
-const submission = {
-  access: "open",
-  idempotency_key: true,
-  max_body_bytes: MAX_PUBLIC_BYTES,
-  public_headers: PUBLIC_HEADERS,
-  answer: "Submitted",
-  errors: [404, 409, 410, 422, 429],
-  handle: submit,
-} as const;
 const reads = { events: ["threads:read"] } as const;
 const updates = { events: ["threads:update"] } as const;
 
 export const FEEDBACK_ROUTES: readonly Route[] = [
-  route("get", "/api/v1/feedback/tokens/:token+", {
-    ...submission,
-    summary: "Submit feedback by following a link; browsers get an HTML page",
-    no_content: "A browser's prefetch: nothing was recorded",
-  }),
-  route("post", "/api/v1/feedback/tokens/:token+", {
-    ...submission,
-    summary: "Submit feedback to a link; the body is read as JSON",
-  }),
-  route("post", "/api/v1/feedback/tokens", {
-    ...updates,
-    summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
-    answer: "FeedbackTokens",
-    errors: [404],
-    async handle(context) {
-      const caller = await context.caller();
-      const { requests, many } = readTokenRequests(await context.bytes(), context.service.environment.now());
-      const run_ids = requests.map(({ run_id }) => run_id);
-      const visibility = await visibilityOf(context, { metadata: { run_ids } });
-      const tokens = await context.service.feedback.mintTokens(caller, requests, visibility);
-      return json(many ? tokens : tokens[0]);
-    },
-  }),
-  route("get", "/api/v1/feedback/tokens", {
-    ...reads,
-    summary: "List the links of a run, oldest first, including expired ones",
-    answer: "FeedbackToken[]",
-    async handle(context) {
-      const caller = await context.caller();
-      const query = readTokenQuery(searchParams(context));
-      const visibility = await visibilityOf(context, { run_id: query.run_id });
-      return json(await context.service.feedback.listTokens(caller, query, visibility));
-    },
-  }),
   route("get", "/api/v1/feedback/stats", {
     ...reads,
     summary: "Get feedback statistics by key",
@@ -160,7 +235,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback/:id", {
-    ...reads,
+    events: ["threads:read"],
     summary: "Get feedback",
     answer: "Feedback",
     errors: [404],
@@ -172,7 +247,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("patch", "/api/v1/feedback/:id", {
-    ...updates,
+    events: ["threads:update"],
     summary: "Change feedback",
     answer: "Feedback",
     errors: [404],
@@ -185,7 +260,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("delete", "/api/v1/feedback/:id", {
-    ...updates,
+    events: ["threads:update"],
     summary: "Delete feedback",
     answer: "any",
     errors: [404],
@@ -198,26 +273,3 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
 ];
-
-/** True for a request that a browser makes in case its user follows a link. */
-function isPrefetch(headers: Headers): boolean {
-  return ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
-}
-/** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */
-export function prefersHtml(accept: string | null): boolean {
-  const wishes = (accept ?? "").split(",").map((range) => {
-    const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    const quality = parameters.find((parameter) => parameter.startsWith("q="));
-    return { type, quality: quality === undefined ? 1 : Number(quality.slice(2)) || 0 };
-  });
-  const wish = (...types: readonly string[]): { quality: number; rank: number } => {
-    for (const [vague, type] of types.entries()) {
-      const at = wishes.findIndex((wish) => wish.type === type);
-      if (at >= 0) return { quality: wishes[at]?.quality ?? 0, rank: vague * wishes.length + at };
-    }
-    return { quality: 0, rank: Number.POSITIVE_INFINITY };
-  };
-  const html = wish("text/html", "text/*", "*/*");
-  const other = wish("application/json", "application/*", "*/*");
-  return html.quality > other.quality || (html.quality > 0 && html.quality === other.quality && html.rank < other.rank);
-}

@@ -1,17 +1,19 @@
 /** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
+
+import type { Route } from "../route.ts";
 import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { FEEDBACK_ROUTES } from "./feedback.ts";
+import { FEEDBACK_LINK_ROUTES } from "./feedback-links.ts";
 import { OPERATION_ROUTES } from "./operations.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { PROTOCOL_ROUTES } from "./protocol.ts";
-import type { Route } from "./route.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
 import { STORE_ROUTES } from "./store.ts";
 import { THREAD_ROUTES } from "./threads.ts";
 
-export type { Access, Method, PublicHeaders, Route } from "./route.ts";
+export type { Access, Method, PublicHeaders, Route } from "../route.ts";
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
@@ -32,5 +34,6 @@ export const ROUTES: readonly Route[] = [
   ...OPERATION_ROUTES,
   ...SERVER_ROUTES,
   ...PLATFORM_ROUTES,
+  ...FEEDBACK_LINK_ROUTES,
   ...FEEDBACK_ROUTES,
 ];

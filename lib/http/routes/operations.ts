@@ -1,11 +1,124 @@
-/** The routes that look at a deployment as a whole, over all threads. The studio is made of them. */
+/** The deployment as a whole, over all threads: requests and routes. The studio is made of them. */
+import * as v from "valibot";
+import { InputError, ServiceError } from "../../errors.ts";
+import type { JsonObject } from "../../json.ts";
+import type { DeliveryState } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
-import type { RequestContext } from "../context.ts";
-import * as parse from "../parse/operations.ts";
-import { located, readKnownId, readLocated } from "../parse/operations.ts";
+import * as parse from "../parse.ts";
 import { accepted, empty, type HeaderValues, json } from "../respond.ts";
-import { authorizeNewRun, originOf } from "../run-authorization.ts";
-import { type Route, routesOf } from "./route.ts";
+import { type RequestContext, type Route, routesOf } from "../route.ts";
+import { authorizeNewRun, originOf } from "../run-request.ts";
+
+const OBJECT = "must be a JSON object";
+
+/** An object as JSON text. */
+const objectText = v.pipe(
+  v.string(OBJECT),
+  v.transform((text): unknown => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  }),
+  parse.containment,
+) as v.GenericSchema<unknown, JsonObject>;
+
+const cursor = v.optional(parse.name);
+const limit = (most: number): v.GenericSchema<number | undefined> =>
+  v.optional(parse.integer(1, most)) as v.GenericSchema<number | undefined>;
+const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
+
+/** GET /greenroom/runs */
+const runListQuery = v.object({
+  status: v.optional(parse.listOf(parse.runStatus)),
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
+  thread_id: v.optional(parse.uuid),
+  cron_id: v.optional(parse.uuid),
+  user_id: v.optional(parse.name),
+  metadata: v.optional(objectText),
+  created_after: v.optional(parse.name),
+  created_before: v.optional(parse.name),
+  started_after: v.optional(parse.name),
+  started_before: v.optional(parse.name),
+  limit: limit(1000),
+  cursor,
+});
+
+const MOST_TEXT = 200;
+
+/** GET /greenroom/threads */
+const threadListQuery = v.object({
+  text: v.optional(v.pipe(parse.name, v.maxLength(MOST_TEXT, `must have at most ${MOST_TEXT} characters`))),
+  status: v.optional(parse.threadStatus),
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
+  metadata: v.optional(objectText),
+  limit: limit(100),
+  cursor,
+});
+
+/** GET /greenroom/inbox */
+const inboxQuery = v.object({
+  assistant_id: v.optional(parse.assistantId),
+  graph_id: v.optional(parse.name),
+  limit: limit(100),
+  cursor,
+});
+
+/** GET /greenroom/webhooks */
+const deliveryListQuery = v.object({
+  state: v.optional(parse.listOf(deliveryState)),
+  thread_id: v.optional(parse.uuid),
+  limit: limit(1000),
+  cursor,
+});
+
+/** GET /greenroom/crons/preview */
+const schedulePreview = v.object({
+  schedule: parse.name,
+  timezone: v.optional(parse.name),
+  end_time: v.optional(parse.name),
+  limit: limit(100),
+});
+
+/** GET /greenroom/feedback/scores */
+const scoreQuery = v.object({
+  start: parse.name,
+  end: parse.name,
+  stride: v.optional(parse.oneOf(["hour", "day", "week"])),
+  key: v.optional(parse.listOf(parse.name)),
+});
+
+/** GET /greenroom/feedback/links */
+const linkQuery = v.object({
+  limit: limit(1000),
+  cursor,
+});
+
+/** Reads a query. Throws an InputError. */
+const readLocated = <Output>(query: parse.SentQuery, schema: parse.Fields<Output>): Promise<Output> =>
+  located(async () => parse.readQuery(query, schema));
+
+/** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
+function readKnownId(value: string | undefined, what: string): string {
+  if (value === undefined || !parse.UUID.test(value)) throw new ServiceError("not_found", `${what} not found`);
+  return value.toLowerCase();
+}
+
+/** Turns what a call says of a field of its query into an InputError with its place. */
+async function located<Answer>(call: () => Promise<Answer>): Promise<Answer> {
+  try {
+    return await call();
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== "invalid" || error instanceof InputError) throw error;
+    const [, field, msg] = /^([a-z_]+)(?:\.\d+)?: (.+)$/s.exec(error.message) ?? [];
+    if (field === undefined || msg === undefined) throw error;
+    const type = msg === "is required" ? "missing" : "value_error";
+    throw new InputError([{ loc: ["query", field], msg, type }]);
+  }
+}
 
 const route = routesOf({ tag: "Operations", group: "operations" });
 const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account" });
@@ -55,10 +168,10 @@ const RUN_ROUTES: readonly Route[] = [
   route("get", "/greenroom/runs", {
     summary: "Search runs of all threads, newest first",
     events: ["threads:search"],
-    query: parse.runListQuery,
+    query: runListQuery,
     answer: "RunListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.runListQuery);
+      const { value, visibility } = await searched(context, runListQuery);
       return json(await located(() => context.service.operations.searchRuns(value, visibility)));
     },
   }),
@@ -97,20 +210,20 @@ const THREAD_ROUTES: readonly Route[] = [
   route("get", "/greenroom/threads", {
     summary: "List threads with their titles, last changed first",
     events: ["threads:search"],
-    query: parse.threadListQuery,
+    query: threadListQuery,
     answer: "ThreadListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.threadListQuery);
+      const { value, visibility } = await searched(context, threadListQuery);
       return json(await located(() => context.service.operations.listThreads(value, visibility)));
     },
   }),
   route("get", "/greenroom/inbox", {
     summary: "List the interrupts that wait for a person, oldest first",
     events: ["threads:search"],
-    query: parse.inboxQuery,
+    query: inboxQuery,
     answer: "Inbox",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.inboxQuery);
+      const { value, visibility } = await searched(context, inboxQuery);
       return json(await located(() => context.service.operations.inbox(value, visibility)));
     },
   }),
@@ -120,10 +233,10 @@ const WEBHOOK_ROUTES: readonly Route[] = [
   route("get", "/greenroom/webhooks", {
     summary: "List webhook deliveries, newest first",
     events: ["threads:search"],
-    query: parse.deliveryListQuery,
+    query: deliveryListQuery,
     answer: "DeliveryListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, parse.deliveryListQuery);
+      const { value, visibility } = await searched(context, deliveryListQuery);
       return json(await located(() => context.service.operations.listDeliveries(value, visibility)));
     },
   }),
@@ -155,10 +268,10 @@ const WEBHOOK_ROUTES: readonly Route[] = [
 const CRON_ROUTES: readonly Route[] = [
   route("get", "/greenroom/crons/preview", {
     summary: "Get the next times of a schedule",
-    query: parse.schedulePreview,
+    query: schedulePreview,
     answer: "SchedulePreview",
     async handle(context) {
-      const preview = await readLocated(context.parameters, parse.schedulePreview);
+      const preview = await readLocated(context.parameters, schedulePreview);
       return json(await located(() => context.service.operations.previewSchedule(preview)));
     },
   }),
@@ -188,11 +301,11 @@ const ACCOUNT_ROUTES: readonly Route[] = [
   accountRoute("get", "/greenroom/feedback/scores", {
     summary: "Summarize feedback by key and time",
     events: ["threads:read"],
-    query: parse.scoreQuery,
+    query: scoreQuery,
     answer: "ScoreSeries",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, parse.scoreQuery);
+      const query = await readLocated(context.parameters, scoreQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
       return json(await located(() => context.service.operations.scores(caller, query, visibility)));
     },
@@ -200,11 +313,11 @@ const ACCOUNT_ROUTES: readonly Route[] = [
   accountRoute("get", "/greenroom/feedback/links", {
     summary: "List feedback links of all runs, newest first",
     events: ["threads:read"],
-    query: parse.linkQuery,
+    query: linkQuery,
     answer: "FeedbackLinks",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, parse.linkQuery);
+      const query = await readLocated(context.parameters, linkQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
       return json(await located(() => context.service.operations.feedbackLinks(caller, query, visibility)));
     },

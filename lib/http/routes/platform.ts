@@ -1,12 +1,86 @@
-/** The routes of the platform: its description, workspaces and usage. */
+/** The platform: its description, workspaces and usage, as JSON and CSV. */
+import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
-import type { UsageReport } from "../../usage/mod.ts";
-import { type RequestContext, searchParams } from "../context.ts";
-import * as parse from "../parse/mod.ts";
-import { readCsvQuotes, readUsageQuery } from "../parse/usage.ts";
+import type { Page, UsageGroup } from "../../storage/mod.ts";
+import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/mod.ts";
+import { checked, page } from "../findings.ts";
+import { UUID } from "../parse.ts";
 import { json } from "../respond.ts";
-import { usageCsv, usageJson } from "../usage-report.ts";
-import { type Route, routesOf } from "./route.ts";
+import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
+
+const DAY = 86_400_000;
+const MAX_DAYS = 3660;
+const MAX_WORKSPACES = 1000;
+const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
+
+/** `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
+export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
+  return checked((refuse) => {
+    const [quotes = "needed", ...more] = params.getAll("quote");
+    if (more.length > 0) refuse(["query", "quote"], "quote must be given once", "value_error");
+    if (quotes === "needed" || quotes === "text") return quotes;
+    refuse(["query", "quote"], "quote must be one of needed, text", "enum");
+    return "needed";
+  });
+}
+
+/**
+ * The query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids, group_by.
+ * An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
+ * index of the id), `value_error` (order and length of the range; a time or group_by given twice), `too_long` (too many ids),
+ * `enum` (unknown or empty group_by).
+ */
+export function readUsageQuery(params: URLSearchParams): UsageRequest {
+  return checked((refuse) => usageRequest(params, (at, msg, type) => refuse(["query", ...at], msg, type)));
+}
+
+function usageRequest(
+  params: URLSearchParams,
+  report: (at: readonly (string | number)[], msg: string, type: string) => void,
+): UsageRequest {
+  const moment = (name: string): number | null => {
+    const [sent = "", ...more] = params.getAll(name);
+    if (more.length > 0) report([name], `${name} must be given once`, "value_error");
+    if (sent === "") {
+      report([name], `${name} is required`, "missing");
+      return null;
+    }
+    const read = parseRfc3339(sent);
+    if (read === null) report([name], `${name} must be a date or time in RFC 3339`, "datetime_parsing");
+    return read;
+  };
+  const start_time = moment("start_time") ?? Number.NaN;
+  const end_time = moment("end_time") ?? Number.NaN;
+  if (end_time <= start_time) report(["end_time"], "end_time must be after start_time", "value_error");
+  if (end_time - start_time > MAX_DAYS * DAY) {
+    report(["end_time"], `end_time must not be more than ${MAX_DAYS} days after start_time`, "value_error");
+  }
+
+  const given = params.getAll("workspace_ids");
+  const list = given.length === 1 ? (given[0] as string).split(",") : given;
+  const ids = new Set<string>();
+  for (const [index, id] of list.entries()) {
+    if (UUID.test(id)) ids.add(id.toLowerCase());
+    else if (id !== "") report(["workspace_ids", index], `workspace_ids.${index} must be a UUID`, "uuid_parsing");
+  }
+  if (list.every((id) => id === "")) report(["workspace_ids"], "workspace_ids is required", "missing");
+  if (ids.size > MAX_WORKSPACES) {
+    report(["workspace_ids"], `workspace_ids must have at most ${MAX_WORKSPACES} ids`, "too_long");
+  }
+
+  const groups = params.getAll("group_by");
+  const group_by = GROUPS.find((group) => group === (groups[0] ?? "workspace"));
+  if (groups.length > 1) report(["group_by"], "group_by must be given once", "value_error");
+  else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");
+
+  return { start_time, end_time, workspace_ids: [...ids], group_by: group_by ?? "workspace" };
+}
+
+/** The most workspaces in one answer. */
+export const WORKSPACES = 1000;
+
+/** The query of GET /api/v1/workspaces. Throws an InputError. */
+const readWorkspaceQuery = (params: URLSearchParams): Page => checked((report) => page(params, report, WORKSPACES));
 
 const route = routesOf({ tag: "Platform", access: "account" });
 const usageRoute = routesOf({ tag: "Usage", access: "account" });
@@ -44,7 +118,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     answer: "Workspace[]",
     async handle(context) {
       const caller = await context.caller();
-      const page = parse.readWorkspaceQuery(searchParams(context));
+      const page = readWorkspaceQuery(searchParams(context));
       return json(await context.service.access.workspaces(caller, page));
     },
   }),
@@ -64,3 +138,86 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     },
   }),
 ];
+
+/** Records per chunk of a body. */
+const RECORDS = 500;
+
+/** `{stride, usage}` as JSON. */
+export function usageJson({ stride, usage }: UsageReport): Response {
+  const chunk = (records: readonly UsageRecord[], at: number): string => {
+    const list = records.map((record) => JSON.stringify(record)).join(",");
+    return at > 0 ? `,${list}` : list;
+  };
+  return new Response(body(`{"stride":${JSON.stringify(stride)},"usage":[`, usage, chunk, "]}"), {
+    headers: { "content-type": "application/json" },
+  });
+}
+
+const COLUMNS = [
+  ["Workspace ID", "workspace_id"],
+  ["Workspace Name", "workspace_name"],
+  ["Project ID", "project_id"],
+  ["Project Name", "project_name"],
+  ["User ID", "user_id"],
+  ["User Email", "user_email"],
+  ["API Key Short Key", "api_key_short_key"],
+] as const;
+
+/** The same as a CSV file. It always has all columns; those of other groupings are empty. */
+export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
+  const width = strideMs(stride);
+  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"], quotes);
+  const row = ({ time_bucket, dimensions, traces }: UsageRecord): string => {
+    const end = formatRfc3339(Date.parse(time_bucket) + width);
+    const names: Readonly<Record<string, string | null>> = dimensions;
+    return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces], quotes);
+  };
+  const day = (moment: number): string => formatRfc3339(moment).slice(0, 10);
+  const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;
+  return new Response(
+    body(head, usage, (records) => records.map(row).join(""), ""),
+    { headers: { "content-type": "text/csv; charset=utf-8", "content-disposition": `attachment; filename="${name}"` } },
+  );
+}
+
+/** `head`, the records in chunks of text, and `tail`; each chunk is written when the reader pulls. */
+function body(
+  head: string,
+  records: readonly UsageRecord[],
+  chunk: (records: readonly UsageRecord[], at: number) => string,
+  tail: string,
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let at = 0;
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const next = at + RECORDS;
+        const part = at < records.length ? chunk(records.slice(at, next), at) : "";
+        const text = `${at === 0 ? head : ""}${part}${next >= records.length ? tail : ""}`;
+        if (text !== "") controller.enqueue(encoder.encode(text));
+        if (next >= records.length) controller.close();
+        at = next;
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** The start of text that spreadsheets run as a formula, or drop. */
+const ACTIVE = /^[=+\-@\t\r\n]/;
+
+/** Which cells are quoted: those for which RFC 4180 requires it, or all text. */
+type CsvQuotes = "needed" | "text";
+
+/** One row with its line end. Null is an empty cell. Text that starts like a formula gets a tab in front. */
+export function csvRow(cells: readonly (string | number | null)[], quotes: CsvQuotes = "needed"): string {
+  return `${cells.map((cell) => csvCell(cell, quotes)).join(",")}\r\n`;
+}
+
+function csvCell(value: string | number | null, quotes: CsvQuotes): string {
+  if (value === null) return "";
+  if (typeof value === "number") return String(value);
+  const cell = ACTIVE.test(value) ? `\t${value}` : value;
+  return quotes === "text" || /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+}

@@ -1,12 +1,45 @@
-/** The routes of the thread event protocol (v2). */
+/** The thread event protocol (v2): requests, routes and WebSockets. */
+import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
-import { commandCaller, runsOfSocket } from "../command-caller.ts";
-import { threadId } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
+import { createSession } from "../../protocol/session.ts";
+import type { Visibility } from "../../storage/visibility.ts";
+import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";
 import { errorResponse, json } from "../respond.ts";
-import { eventStream } from "../stream-response.ts";
-import { openSocket } from "../web-socket.ts";
-import { type Route, routesOf } from "./route.ts";
+import { type RequestContext, type Route, routesOf, threadId } from "../route.ts";
+import { authorizeNewRun, callerOrigin, runCreate } from "../run-request.ts";
+import { eventStream } from "../sse.ts";
+
+/** The most channels and namespaces of a filter, and segments of a namespace: each event is compared with them. */
+const MOST_CHANNELS = 100;
+const MOST_NAMESPACES = 1_000;
+const MOST_SEGMENTS = 100;
+
+const count = integer(0, Number.MAX_SAFE_INTEGER);
+
+/** POST /threads/{thread_id}/commands */
+export const threadCommand: Fields<Command> = v.object({
+  id: count,
+  method: text,
+  params: v.optional(anyObject),
+});
+
+/** POST /threads/{thread_id}/stream/events. Unknown channels match nothing. */
+export const eventFilter: Fields<EventFilter> = v.object({
+  channels: v.pipe(
+    listOf(text),
+    v.minLength(1, "must name a channel"),
+    v.maxLength(MOST_CHANNELS, `must name at most ${MOST_CHANNELS} channels`),
+  ),
+  namespaces: v.optional(
+    v.pipe(
+      listOf(v.pipe(listOf(text), v.maxLength(MOST_SEGMENTS, `must have at most ${MOST_SEGMENTS} segments`))),
+      v.maxLength(MOST_NAMESPACES, `must hold at most ${MOST_NAMESPACES} namespaces`),
+    ) as v.GenericSchema<string[][]>,
+  ),
+  depth: v.optional(count),
+  since: v.optional(count),
+});
 
 const route = routesOf({ tag: "Threads", group: "threads", error_message: true });
 
@@ -17,7 +50,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     summary: "Send a command to a thread (event protocol v2)",
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
-    body: parse.threadCommand,
+    body: threadCommand,
     answer: "CommandAnswer",
     errors: [404, 503, 507],
     async handle(context) {
@@ -30,7 +63,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     summary: "Stream the events of a thread that pass a filter (event protocol v2)",
     access: "read",
     events: ["threads:read"],
-    body: parse.eventFilter,
+    body: eventFilter,
     answer: "stream",
     async handle(context) {
       const thread_id = threadId(context);
@@ -59,3 +92,82 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     },
   }),
 ];
+
+/** `contextOfRuns`: gives the context of a run that is created. */
+const commandCaller = (
+  context: RequestContext,
+  contextOfRuns = async (): Promise<RequestContext> => context,
+): CommandCaller => ({
+  async read(thread_id) {
+    return (await context.authorize({ thread_id }, "threads:read")).visibility;
+  },
+  async run(thread_id, sent) {
+    const running = await contextOfRuns();
+    const [request, authorized] = await authorizeNewRun(running, thread_id, readFields(sent, runCreate));
+    return { request, origin: { ...callerOrigin(running), ...authorized } };
+  },
+});
+
+/**
+ * For a WebSocket, which was opened with the permission to read: its caller may run less, and on fewer threads. The user of custom
+ * authentication has no other permission.
+ */
+const runsOfSocket = (context: RequestContext) => async (): Promise<RequestContext> => {
+  const { access } = context.service;
+  if (context.principal.user) return context;
+  const principal = await access.principal(context.request, "run");
+  return {
+    ...context,
+    principal,
+    authorize: (value, event = "threads:create_run") => access.authorize(principal, event, value),
+  };
+};
+
+/** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
+function switched(): Response {
+  const response = new Response(null);
+  Object.defineProperty(response, "status", { value: 101 });
+  return response;
+}
+
+/** Opens the WebSocket of a thread. Errors: not_built (the host cannot), bad_request (no valid handshake). */
+function openSocket(
+  context: RequestContext,
+  thread_id: string,
+  caller: CommandCaller,
+  visibility: Visibility,
+): Response {
+  const { host, handler, service, principal, request_id } = context;
+  if (typeof host.upgradeWebSocket !== "function") {
+    const message = "This server cannot open WebSockets. Send a POST to this path for server-sent events";
+    throw new ServiceError("not_built", message);
+  }
+  const { max_bytes } = handler.messages;
+  const upgraded = host.upgradeWebSocket({ max_bytes });
+  if (!upgraded) throw new ServiceError("bad_request", "The WebSocket handshake is not valid");
+  const { socket, response } = upgraded;
+  const session = createSession({
+    environment: service.environment,
+    protocol: service.protocol,
+    socket,
+    thread_id,
+    caller,
+    visibility,
+    max_bytes,
+    parse: handler.messages.parse,
+    readFilter: (params) => readFields(params, eventFilter),
+    isStillValid: principal.isStillValid,
+    ids: { request_id },
+  });
+  handler.bodies.open++;
+  let open = true;
+  const close = (): void => {
+    if (open) handler.bodies.open--;
+    open = false;
+    session.onClose();
+  };
+  socket.addEventListener("message", ({ data }: { readonly data: unknown }) => session.onMessage(data));
+  socket.addEventListener("close", close);
+  socket.addEventListener("error", close);
+  return response ?? switched();
+}

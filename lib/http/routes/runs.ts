@@ -1,14 +1,98 @@
-/** The routes of runs, on a thread and stateless. */
+/** Runs, on a thread and stateless: requests and routes. */
+import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
+import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
-import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import * as parse from "../parse.ts";
+import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { authorizeNewRun, originOf } from "../run-authorization.ts";
-import { eventStream, waitResponse } from "../stream-response.ts";
-import { type Route, routesOf } from "./route.ts";
+import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
+import { authorizeNewRun, originOf, runCreate } from "../run-request.ts";
+import { eventStream, waitResponse } from "../sse.ts";
+
+const RUN_FIELDS = [
+  "run_id",
+  "thread_id",
+  "assistant_id",
+  "created_at",
+  "updated_at",
+  "status",
+  "metadata",
+  "kwargs",
+  "multitask_strategy",
+  "langsmith_session_name",
+  "cancel_reason",
+] as const;
+
+const stopAction = v.optional(parse.oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
+
+/** POST …/cancel */
+const cancelQuery = v.object({ wait: v.optional(parse.flag), action: stopAction, reason: v.optional(parse.text) });
+
+/** POST /runs/cancel, the query */
+const cancelManyQuery = v.object({ action: stopAction });
+
+interface RunsCancel {
+  readonly status?: "pending" | "running" | "all";
+  readonly thread_id?: string;
+  readonly run_ids?: readonly string[];
+}
+
+/** POST /runs/cancel, the body; `readTarget` turns it into one target */
+export const cancelMany: parse.Fields<RunsCancel> = v.object({
+  status: v.optional(parse.oneOf(["pending", "running", "all"])),
+  thread_id: v.optional(parse.uuid),
+  run_ids: v.optional(
+    v.pipe(
+      parse.listOf(parse.uuid),
+      v.minLength(1, "must name a run"),
+      v.maxLength(1000, "must name at most 1000 runs"),
+    ),
+  ),
+});
+
+/** The runs that a bulk cancel stops: those of a status, or some of a thread. */
+function readTarget({ status, thread_id, run_ids }: RunsCancel): StopTarget {
+  if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
+    throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
+  }
+  if (status !== undefined) return { status };
+  if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
+  throw new ServiceError("invalid", "status: is required, or thread_id and run_ids");
+}
+
+/** GET /threads/{thread_id}/runs */
+const runSearch = v.object({
+  ...parse.page,
+  status: v.optional(parse.runStatus),
+  select: v.optional(parse.listOf(parse.oneOf(RUN_FIELDS))),
+});
+
+/** GET …/join */
+const joinQuery = v.object({ cancel_on_disconnect: v.optional(parse.flag) });
+
+const namespace = v.optional(parse.listOf(parse.text));
+
+/** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
+function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
+  const sent = new URL(url).searchParams.getAll("namespace");
+  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (parse.listItems(value) as string[])));
+  return namespaces.length === 0 ? {} : { namespaces };
+}
+
+/** POST …/runs/stream, the query; `readNamespaces` reads it */
+const streamQuery = v.object({ namespace });
+
+/** GET …/runs/{run_id}/stream */
+const joinStreamQuery = v.object({
+  stream_mode: v.optional(parse.listOf(parse.mode)),
+  namespace,
+  /** Accepted and ignored: the whole run is replayed. */
+  checkpoint_id: v.optional(parse.name),
+  cancel_on_disconnect: v.optional(parse.flag),
+});
 
 const route = routesOf({ tag: "Runs", group: "runs" });
 
@@ -24,7 +108,7 @@ async function readNewRun(context: RequestContext, verb: string): Promise<[strin
   const thread_id = optionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-  const sent = parse.readObject(bytes, parse.runCreate);
+  const sent = parse.readObject(bytes, runCreate);
   await yieldAfter(context, bytes);
   const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
   return [thread_id, request, { ...(await originOf(context, bytes, route)), ...authorized }];
@@ -38,7 +122,7 @@ async function createRun(context: RequestContext): Promise<Response> {
 
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
-  const { namespaces } = parse.readNamespaces(context.request.url);
+  const { namespaces } = readNamespaces(context.request.url);
   const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
   const [thread_id, request, origin] = await readNewRun(context, "/stream");
   const { run, frames } = await context.service.runs.stream(thread_id, request, origin, ...options);
@@ -58,7 +142,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
 
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
-  const sent = parse.readList(bytes, parse.runCreate);
+  const sent = parse.readList(bytes, runCreate);
   if (sent.length > MAX_BATCH) {
     throw new ServiceError("invalid", `body: must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
@@ -111,13 +195,13 @@ function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
-async function joinStream(context: RequestContext<unknown, parse.JoinStreamQuery>): Promise<Response> {
+async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [optionalThreadId(context), runId(context)];
   // The whole run is replayed, whichever checkpoint of it the caller knows.
   const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());
   const { stream_mode: modes, ...rest } = query;
-  const options = { ...rest, ...parse.readNamespaces(context.request.url) };
-  const after = parse.readLastEventId(context.request.headers);
+  const options = { ...rest, ...readNamespaces(context.request.url) };
+  const after = readLastEventId(context.request.headers);
   const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
   const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
@@ -127,13 +211,13 @@ async function joinStream(context: RequestContext<unknown, parse.JoinStreamQuery
 const newRun = {
   access: "run",
   events: ["threads:create_run", "assistants:read"],
-  body: parse.runCreate,
+  body: runCreate,
   idempotency_key: true,
   errors: [404, 409, 503, 507],
 } as const;
 const newStream = {
   ...newRun,
-  query: parse.streamQuery,
+  query: streamQuery,
   answer: "stream",
   answer_headers: ["Content-Location", "Location"],
   handle: streamRun,
@@ -142,7 +226,7 @@ const newWait = { ...newRun, answer: "Result", handle: waitForRun } as const;
 const join = { access: joinUse, events: ["threads:read", "threads:update"], errors: [404] } as const;
 const joinedStream = {
   ...join,
-  query: parse.joinStreamQuery,
+  query: joinStreamQuery,
   request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are stored" },
   answer: "stream",
   answer_headers: ["Location"],
@@ -169,7 +253,7 @@ export const RUN_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/runs", {
     summary: "List the runs of a thread, newest first",
     events: ["threads:read"],
-    query: parse.runSearch,
+    query: runSearch,
     answer: "Run[]",
     errors: [404],
     async handle(context) {
@@ -202,7 +286,7 @@ export const RUN_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/runs/:run_id/join", {
     ...join,
     summary: "Wait for the result of a run",
-    query: parse.joinQuery,
+    query: joinQuery,
     answer: "Result",
     async handle(context) {
       const options = joinOptions(context, context.query());
@@ -216,7 +300,7 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Cancel a run: it ends as `interrupted`, or is rolled back",
     access: "run",
     events: ["threads:update"],
-    query: parse.cancelQuery,
+    query: cancelQuery,
     accepted: "The run will stop",
     no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
@@ -240,12 +324,12 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Cancel all runs of a status, or given runs of a thread",
     access: "run",
     events: ["threads:update"],
-    body: parse.cancelMany,
-    query: parse.cancelManyQuery,
+    body: cancelMany,
+    query: cancelManyQuery,
     errors: [404, 507],
     async handle(context) {
       const { action = "interrupt" } = context.query();
-      const target = parse.readTarget(await context.body());
+      const target = readTarget(await context.body());
       const { thread_id, ...metadata } = { thread_id: null, ...target };
       const { visibility } = await context.authorize({ thread_id, action, metadata });
       await context.service.runs.cancelMany(target, action, visibility);

@@ -1,9 +1,152 @@
-/** The routes of the store. Authorization handlers may change the call; what they leave is checked again. */
+/** The store: requests and routes. The limits of items are in lib/store/bounds.ts. */
+import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
-import * as parse from "../parse/store.ts";
+import type { Json, JsonObject } from "../../json.ts";
+import {
+  checkHome,
+  checkIndex,
+  checkKey,
+  checkLabels,
+  checkTtl,
+  checkValue,
+  conditionsOf,
+} from "../../store/bounds.ts";
+import * as parse from "../parse.ts";
 import { empty, json } from "../respond.ts";
-import { type Route, routesOf } from "./route.ts";
+import { type Route, routesOf } from "../route.ts";
+
+const labels = parse.listOf(v.string("must be a string"));
+const key = v.string("must be a string");
+
+interface ItemPlace {
+  readonly namespace: readonly string[];
+  readonly key: string;
+}
+
+interface ItemPut extends ItemPlace {
+  readonly value: JsonObject;
+  /** Null: the default of the store. */
+  readonly index: false | readonly string[] | null;
+  /** Minutes; null: never expires. Absent: the default of the store. */
+  readonly ttl?: number | null;
+}
+
+interface ItemSearch {
+  readonly namespace_prefix: readonly string[];
+  readonly filter?: JsonObject;
+  readonly limit: number;
+  readonly offset: number;
+  readonly query?: string;
+  readonly refresh_ttl?: boolean;
+}
+
+interface NamespaceSearch {
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
+  readonly max_depth?: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+type Sent = {
+  readonly namespace?: string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly index?: Json;
+  readonly ttl?: number;
+};
+
+/** PUT /store/items */
+export const itemPut: parse.Fields<Sent> = v.object({
+  namespace: v.optional(labels),
+  key,
+  value: parse.anyObject,
+  index: v.optional(parse.anyJson),
+  ttl: v.optional(v.number("must be a number")),
+});
+
+/** DELETE /store/items */
+export const itemPlace: parse.Fields<{ readonly namespace: string[]; readonly key: string }> = v.object({
+  namespace: labels,
+  key,
+});
+
+/** POST /store/items/search */
+export const itemSearch: parse.Fields<ItemSearch> = v.object({
+  namespace_prefix: labels,
+  filter: v.optional(parse.anyObject),
+  ...parse.page,
+  query: v.optional(v.string("must be a string")),
+  refresh_ttl: v.optional(parse.flag),
+}) as parse.Fields<ItemSearch>;
+
+/** POST /store/namespaces */
+export const namespaceSearch: parse.Fields<NamespaceSearch> = v.object({
+  prefix: v.optional(labels),
+  suffix: v.optional(labels),
+  max_depth: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
+  ...parse.page,
+  limit: v.optional(parse.integer(1, 1000), 100),
+}) as parse.Fields<NamespaceSearch>;
+
+const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
+
+const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
+
+function readItemPut(bytes: Uint8Array): ItemPut {
+  const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut);
+  if (namespace === undefined) throw noNamespace();
+  checkTtl(ttl);
+  const item = { namespace: checkHome(namespace), key: checkKey(key), value, index: checkIndex(index) ?? null };
+  checkValue(value);
+  if (ttl !== undefined) return { ...item, ttl };
+  return hasNullTtl(bytes) ? { ...item, ttl: null } : item;
+}
+
+/** True for a `ttl` of null, which differs from an absent one. */
+function hasNullTtl(bytes: Uint8Array): boolean {
+  const text = new TextDecoder().decode(bytes);
+  return /"ttl"\s*:\s*null/.test(text) && (JSON.parse(text) as JsonObject).ttl === null;
+}
+
+/** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
+function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_ttl?: boolean } {
+  const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
+  if (sent.length === 0) throw noNamespace();
+  const key = [query.key ?? []].flat().at(-1);
+  if (key === undefined) throw new ServiceError("invalid", "key: is required");
+  const namespace = checkLabels(
+    "namespace",
+    sent.flatMap((text) => parse.jsonList(text) ?? text.split(".")),
+    1,
+  );
+  return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };
+}
+
+/** The item to delete, from the body, or from the query if there is no body. */
+function readItemPlace(bytes: Uint8Array, query: parse.SentQuery): ItemPlace {
+  if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
+    const { namespace, key } = readItemQuery(query);
+    return { namespace, key };
+  }
+  const { namespace, key } = parse.readObject(bytes, itemPlace);
+  return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
+}
+
+function readItemSearch(bytes: Uint8Array): ItemSearch {
+  const search = parse.readObject(bytes, itemSearch);
+  checkLabels("namespace_prefix", search.namespace_prefix, 0);
+  conditionsOf(search.filter);
+  return search;
+}
+
+function readNamespaceSearch(bytes: Uint8Array): NamespaceSearch {
+  const search = parse.readObject(bytes, namespaceSearch);
+  checkLabels("prefix", search.prefix ?? [], 0);
+  checkLabels("suffix", search.suffix ?? [], 0);
+  return search;
+}
 
 const route = routesOf({ tag: "Store", group: "store" });
 
@@ -11,10 +154,10 @@ export const STORE_ROUTES: readonly Route[] = [
   route("put", "/store/items", {
     summary: "Write an item",
     events: ["store:put"],
-    body: parse.itemPut,
+    body: itemPut,
     errors: [507],
     async handle(context) {
-      const { value: item, visibility } = await context.authorize(parse.readItemPut(await context.bytes()));
+      const { value: item, visibility } = await context.authorize(readItemPut(await context.bytes()));
       const { namespace, key, value, index, ttl } = item;
       const options = { ...present({ index }), ...(ttl === undefined ? {} : { ttl }) };
       await context.service.store.put(namespace, key, value, options, visibility);
@@ -27,7 +170,7 @@ export const STORE_ROUTES: readonly Route[] = [
     answer: "OptionalStoreItem",
     errors: [400],
     async handle(context) {
-      const { refresh_ttl, ...place } = parse.readItemQuery(context.parameters);
+      const { refresh_ttl, ...place } = readItemQuery(context.parameters);
       const { value, visibility } = await context.authorize(place);
       const item = await context.service.store.get(value.namespace, value.key, present({ refresh_ttl }), visibility);
       // With a filter, a missing item and a hidden one must get the same answer.
@@ -38,9 +181,9 @@ export const STORE_ROUTES: readonly Route[] = [
   route("delete", "/store/items", {
     summary: "Delete an item",
     events: ["store:delete"],
-    body: parse.itemPlace,
+    body: itemPlace,
     async handle(context) {
-      const place = parse.readItemPlace(await context.bytes(), context.parameters);
+      const place = readItemPlace(await context.bytes(), context.parameters);
       const { value, visibility } = await context.authorize(place);
       await context.service.store.delete(value.namespace, value.key, visibility);
       return empty();
@@ -50,10 +193,10 @@ export const STORE_ROUTES: readonly Route[] = [
     summary: "Search items under a namespace",
     access: "read",
     events: ["store:search"],
-    body: parse.itemSearch,
+    body: itemSearch,
     answer: "StoreItems",
     async handle(context) {
-      const { refresh_ttl, namespace_prefix, ...sent } = parse.readItemSearch(await context.bytes());
+      const { refresh_ttl, namespace_prefix, ...sent } = readItemSearch(await context.bytes());
       const call = { namespace: namespace_prefix, filter: null, query: null, ...sent };
       const { value, visibility } = await context.authorize(call);
       const { namespace, filter, limit, offset, query } = value;
@@ -65,10 +208,10 @@ export const STORE_ROUTES: readonly Route[] = [
     summary: "List namespaces",
     access: "read",
     events: ["store:list_namespaces"],
-    body: parse.namespaceSearch,
+    body: namespaceSearch,
     answer: "StoreNamespaces",
     async handle(context) {
-      const { prefix = [], ...sent } = parse.readNamespaceSearch(await context.bytes());
+      const { prefix = [], ...sent } = readNamespaceSearch(await context.bytes());
       const call = { namespace: prefix, suffix: null, max_depth: null, ...sent };
       const { value, visibility } = await context.authorize(call);
       const { namespace, suffix, max_depth, limit, offset } = value;

@@ -1,11 +1,217 @@
-/** The routes of threads and their states. */
+/** Threads and their states: requests and routes. */
+import * as v from "valibot";
+import { isObject, type JsonObject } from "../../json.ts";
+import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
 import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
-import type { AuthorizeCopy, HistoryQuery } from "../../threads/mod.ts";
-import { type RequestContext, segment, threadId } from "../context.ts";
-import * as parse from "../parse/mod.ts";
+import {
+  type AuthorizeCopy,
+  type CheckpointSelector,
+  type Extra,
+  type HistoryQuery,
+  LONGEST_TTL,
+  MOST_PATHS,
+  MOST_SUPERSTEPS,
+  type StateChange,
+  type Superstep,
+  type ThreadCreate,
+  type ThreadFilter,
+  type ThreadPatch,
+  type ThreadSearch,
+  type TimeToLive,
+} from "../../threads/mod.ts";
+import { PLAIN } from "../../validation.ts";
+import * as parse from "../parse.ts";
+import { readThreadEventId } from "../request.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
-import { eventStream } from "../stream-response.ts";
-import { type Route, routesOf } from "./route.ts";
+import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
+import { command } from "../run-request.ts";
+import { eventStream } from "../sse.ts";
+
+const THREAD_FIELDS = [
+  "thread_id",
+  "created_at",
+  "updated_at",
+  "state_updated_at",
+  "metadata",
+  "config",
+  "context",
+  "status",
+  "values",
+  "interrupts",
+] as const;
+const STATE_FIELDS = /^(values|next|tasks|metadata|created_at|checkpoint|parent_checkpoint|interrupts)$|^values\../;
+const stateSelect = v.optional(
+  v.array(
+    v.pipe(v.string("must be a string"), v.regex(STATE_FIELDS, "must be a field of a state or values.<key>")),
+    "must be a list",
+  ),
+);
+
+const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
+const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
+const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
+const timeToLive = v.optional(
+  v.union([minutes, parse.owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
+    typeof input === "object"
+      ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
+      : MINUTES,
+  ) as v.GenericSchema<number | TimeToLive>,
+);
+
+const stateUpdate = parse.owned({
+  values: v.optional(parse.anyJson),
+  command: v.optional(command),
+  as_node: parse.name,
+});
+const supersteps = v.optional(
+  v.pipe(
+    parse.listOf(
+      parse.owned<Superstep>({ updates: v.pipe(parse.listOf(stateUpdate), v.minLength(1, "must hold an update")) }),
+    ) as v.GenericSchema<Superstep[]>,
+    v.maxLength(MOST_SUPERSTEPS, `must hold at most ${MOST_SUPERSTEPS} supersteps`),
+  ),
+);
+
+/** POST /threads */
+export const threadCreate: parse.Fields<ThreadCreate> = v.object({
+  thread_id: v.optional(parse.uuid),
+  metadata: v.optional(parse.anyObject),
+  if_exists: parse.ifExists,
+  supersteps,
+  ttl: timeToLive,
+});
+
+/** PATCH /threads/{thread_id} */
+export const threadPatch: parse.Fields<ThreadPatch> = v.object({
+  metadata: v.optional(parse.anyObject),
+  ttl: timeToLive,
+});
+
+const include = v.optional(parse.listOf(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
+
+/** GET /threads/{thread_id}, and the query of a search */
+const threadQuery = v.object({ include });
+
+const threadFilter = {
+  metadata: v.optional(parse.containment),
+  values: v.optional(parse.containment),
+  status: v.optional(parse.threadStatus),
+};
+
+/** POST /threads/count */
+export const threadCount: parse.Fields<ThreadFilter> = v.object(threadFilter);
+
+/** POST /threads/search. The thread search validates the paths of `extract`. */
+export const threadSearch: parse.Fields<ThreadSearch> = v.object({
+  ...threadFilter,
+  ids: v.optional(parse.listOf(parse.uuid)),
+  ...parse.page,
+  sort_by: v.optional(
+    parse.oneOf(["thread_id", "status", "created_at", "updated_at", "state_updated_at"] satisfies ThreadSort[]),
+  ) as v.GenericSchema<ThreadSort | undefined>,
+  sort_order: parse.order,
+  select: v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
+  extract: v.optional(
+    v.pipe(
+      parse.anyObject,
+      v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
+      v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
+    ) as unknown as v.GenericSchema<Record<string, string>>,
+  ),
+  include,
+});
+
+/** POST /threads/prune */
+export const threadPrune: parse.Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
+  v.object({
+    thread_ids: v.pipe(parse.listOf(parse.uuid), v.maxLength(1000, "must name at most 1000 threads")),
+    strategy: v.optional(strategy),
+  });
+
+/** POST /threads/{thread_id}/state */
+export const stateChange: parse.Fields<StateChange> = v.object({
+  values: v.optional(
+    v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null"),
+  ),
+  as_node: v.optional(parse.name),
+  checkpoint: v.optional(parse.checkpoint),
+  checkpoint_id: v.optional(parse.name),
+});
+
+/** PATCH /threads/{thread_id}/state */
+export const stateNote: parse.Fields<{ readonly metadata?: JsonObject }> = v.object({
+  metadata: v.optional(parse.anyObject),
+});
+
+/** How a state is read, and which of its fields are in the answer; `values.<key>` selects one value. */
+interface StateOptions {
+  readonly subgraphs?: boolean;
+  readonly select?: readonly string[];
+}
+
+/** POST /threads/{thread_id}/state/checkpoint */
+export const stateAt: parse.Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
+  checkpoint: parse.checkpoint,
+  subgraphs: v.optional(parse.flag),
+  select: stateSelect,
+});
+
+/** `before` is a checkpoint id, a checkpoint, or a config with one. */
+const before = v.pipe(
+  v.union(
+    [
+      parse.name,
+      parse.owned({ checkpoint_id: parse.name }),
+      parse.owned({ configurable: parse.owned({ checkpoint_id: parse.name }) }),
+    ],
+    "must be a checkpoint id or a checkpoint",
+  ),
+  v.transform((sent) => {
+    if (typeof sent === "string") return sent;
+    const { configurable, checkpoint_id } = sent as JsonObject;
+    return (isObject(configurable) ? configurable.checkpoint_id : checkpoint_id) as string;
+  }),
+);
+
+/** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
+const joined = v.pipe(
+  parse.owned<CheckpointSelector>({
+    checkpoint_id: v.optional(parse.name),
+    checkpoint_ns: v.optional(
+      v.pipe(
+        v.string("must be a string"),
+        v.check((ns) => ns.isWellFormed(), PLAIN),
+      ),
+    ),
+    checkpoint_map: v.optional(parse.anyObject),
+  }),
+  v.transform(({ checkpoint_ns: ns, ...rest }) =>
+    ns === undefined ? rest : { ...rest, checkpoint_ns: ns.replaceAll("\0", "|") },
+  ),
+);
+
+/** POST /threads/{thread_id}/history */
+export const historySearch: parse.Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
+  limit: parse.page.limit,
+  before: v.optional(before),
+  metadata: v.optional(parse.containment),
+  checkpoint: v.optional(joined),
+  select: stateSelect,
+});
+
+/** GET of a state */
+const stateQuery = v.object({ subgraphs: v.optional(parse.flag), select: stateSelect });
+
+/** GET /threads/{thread_id}/history */
+const historyQuery = v.object({ limit: parse.page.limit, before: v.optional(parse.name), select: stateSelect });
+
+const threadMode = parse.oneOf(["run_modes", "lifecycle", "state_update"]);
+
+/** GET /threads/{thread_id}/stream. Clients send `stream_mode`; the published description has `stream_modes`. */
+const threadStreamQuery = v.object({
+  stream_mode: v.optional(parse.listOf(threadMode)),
+  stream_modes: v.optional(parse.listOf(threadMode)),
+});
 
 const route = routesOf({ tag: "Threads", group: "threads" });
 
@@ -27,12 +233,13 @@ async function history(
   );
 }
 
+const reads = { events: ["threads:read"], errors: [404] } as const;
 export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads", {
     summary: "Create a thread",
     access: "run",
     events: ["threads:create"],
-    body: parse.threadCreate,
+    body: threadCreate,
     answer: "Thread",
     errors: [409],
     async handle(context) {
@@ -44,8 +251,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Search threads",
     access: "read",
     events: ["threads:search"],
-    body: parse.threadSearch,
-    query: parse.threadQuery,
+    body: threadSearch,
+    query: threadQuery,
     answer: "Thread[]",
     answer_headers: PAGE_HEADERS,
     async handle(context) {
@@ -58,7 +265,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Count threads",
     access: "read",
     events: ["threads:search"],
-    body: parse.threadCount,
+    body: threadCount,
     answer: "count",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -68,7 +275,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads/prune", {
     summary: "Delete threads, or all checkpoints except the newest state; threads with an active run are skipped",
     events: ["threads:delete"],
-    body: parse.threadPrune,
+    body: threadPrune,
     answer: "PrunedThreads",
     async handle(context) {
       const { value, visibility } = await context.authorize(await context.body());
@@ -92,10 +299,9 @@ export const THREAD_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id", {
     summary: "Get a thread",
-    events: ["threads:read"],
-    query: parse.threadQuery,
+    ...reads,
+    query: threadQuery,
     answer: "Thread",
-    errors: [404],
     async handle(context) {
       const options = context.query();
       const { thread_id, visibility } = await authorized(context);
@@ -105,7 +311,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("patch", "/threads/:thread_id", {
     summary: "Merge metadata into a thread",
     events: ["threads:update"],
-    body: parse.threadPatch,
+    body: threadPatch,
     request_headers: { Prefer: "`return=minimal` for an answer without a body" },
     answer: "Thread",
     no_content: "Changed (`Prefer: return=minimal`)",
@@ -131,10 +337,9 @@ export const THREAD_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id/state", {
     summary: "Get the state of a thread",
-    events: ["threads:read"],
-    query: parse.stateQuery,
+    ...reads,
+    query: stateQuery,
     answer: "ThreadState",
-    errors: [404],
     async handle(context) {
       const { select, ...options } = context.query();
       const { thread_id, visibility } = await authorized(context);
@@ -144,7 +349,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/state", {
     summary: "Update the state of a thread as a node would, or fork it from a checkpoint",
     events: ["threads:update"],
-    body: parse.stateChange,
+    body: stateChange,
     answer: "UpdatedState",
     errors: [404, 409],
     async handle(context) {
@@ -161,7 +366,7 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("patch", "/threads/:thread_id/state", {
     summary: "Merge metadata into the newest checkpoint",
     events: ["threads:update"],
-    body: parse.stateNote,
+    body: stateNote,
     errors: [404],
     async handle(context) {
       const thread_id = threadId(context);
@@ -173,10 +378,9 @@ export const THREAD_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id/state/:checkpoint_id", {
     summary: "Get the state of a thread at a checkpoint",
-    events: ["threads:read"],
-    query: parse.stateQuery,
+    ...reads,
+    query: stateQuery,
     answer: "ThreadState",
-    errors: [404],
     async handle(context) {
       const checkpoint_id = segment(context, "checkpoint_id");
       const { select, ...options } = context.query();
@@ -188,10 +392,9 @@ export const THREAD_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/state/checkpoint", {
     summary: "Get the state of a thread at a checkpoint, including checkpoints of subgraphs",
     access: "read",
-    events: ["threads:read"],
-    body: parse.stateAt,
+    ...reads,
+    body: stateAt,
     answer: "ThreadState",
-    errors: [404],
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
       const { thread_id, visibility } = await authorized(context);
@@ -201,26 +404,23 @@ export const THREAD_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first",
-    events: ["threads:read"],
-    query: parse.historyQuery,
+    ...reads,
+    query: historyQuery,
     answer: "ThreadState[]",
-    errors: [404],
     handle: (context) => history(context, context.query()),
   }),
   route("post", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first, filtered",
     access: "read",
-    events: ["threads:read"],
-    body: parse.historySearch,
+    ...reads,
+    body: historySearch,
     answer: "ThreadState[]",
-    errors: [404],
     handle: async (context) => history(context, await context.body()),
   }),
   route("get", "/threads/:thread_id/storage", {
     summary: "Measure the stored size of a thread's checkpoints, in bytes",
-    events: ["threads:read"],
+    ...reads,
     answer: "ThreadStorage",
-    errors: [404],
     async handle(context) {
       const { thread_id, visibility } = await authorized(context);
       return json(await context.service.threads.storage(thread_id, visibility));
@@ -228,16 +428,15 @@ export const THREAD_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id/stream", {
     summary: "Stream the events of all runs of a thread, including later ones",
-    events: ["threads:read"],
-    query: parse.threadStreamQuery,
+    ...reads,
+    query: threadStreamQuery,
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
     answer: "stream",
     answer_headers: ["Location"],
-    errors: [404],
     async handle(context) {
       const thread_id = threadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
-      const after = parse.readThreadEventId(context.request.headers);
+      const after = readThreadEventId(context.request.headers);
       const { visibility } = await context.authorize({ thread_id });
       const options = { modes: [...stream_mode, ...stream_modes], after };
       const frames = await context.service.threads.stream(thread_id, options, visibility);

@@ -1,8 +1,14 @@
-/** CORS and the host check: the host names a handler answers under, and the origins of web pages that may call it. */
+/** Who may call: the host names of the server, the origins of web pages (CORS), and the caller of a request by the class of its route. */
+
+import type { AuthUser } from "../auth/custom.ts";
+import { type Access as Accounts, type Principal, type Use, unauthenticated } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
+import type { Caller } from "../storage/identity.ts";
+import { type CorsOptions, originPattern } from "./options.ts";
+import type { Route } from "./routes/mod.ts";
 
 /** CORS and the host check, made from one configuration. */
-export interface CorsPolicy {
+interface CorsPolicy {
   /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). `isPublic`: every page may call this path. */
   check(request: Request, isPublic: () => boolean): void;
   /**
@@ -16,24 +22,6 @@ export interface CorsPolicy {
   expose(request: Request, headers: Headers): void;
 }
 
-/** Which web pages may call, and what they may send and read. */
-export interface CorsOptions {
-  /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
-  readonly allow_origins?: readonly string[];
-  /** A regular expression for more origins. It must match the whole origin. */
-  readonly allow_origin_regex?: string;
-  /** Default, and `*`: all methods of the server. */
-  readonly allow_methods?: readonly string[];
-  /** Default, and `*`: every header that a page requests. */
-  readonly allow_headers?: readonly string[];
-  /** Whether pages may send cookies and other credentials. Default false. */
-  readonly allow_credentials?: boolean;
-  /** More response headers that pages may read. Those that clients of this API need are always included. */
-  readonly expose_headers?: readonly string[];
-  /** How many seconds browsers cache the answer to a preflight request. Default 600. */
-  readonly max_age?: number;
-}
-
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
 /** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
@@ -41,14 +29,12 @@ const STUDIO = "https://smith.langchain.com";
 const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
 const MAX_AGE_S = 600;
 
-/** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
-export const originPattern = (source: string): RegExp => {
-  // Compiled alone first, so that the source cannot close the group around it.
-  new RegExp(source);
-  return new RegExp(`^(?:${source})$`);
-};
-
 const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
+
+const hostOf = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+
+const foreign = (origin: string): ServiceError =>
+  new ServiceError("forbidden", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
 
 /** Whether the list includes everything. */
 const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
@@ -79,7 +65,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
   return {
     check(request, isPublic) {
       if (!names) return;
-      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      const host = hostOf(request);
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
         throw new ServiceError(
           "wrong_host",
@@ -89,24 +75,14 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
       const origin = request.headers.get("origin");
       const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
-      if (origin !== null && changes && !permits(origin) && !isPublic()) {
-        throw new ServiceError(
-          "forbidden",
-          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
-        );
-      }
+      if (origin !== null && changes && !permits(origin) && !isPublic()) throw foreign(origin);
     },
     checkUpgrade(request) {
       const origin = request.headers.get("origin");
       if (origin === null) return;
-      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      const host = hostOf(request);
       if (URL.canParse(origin) && new URL(origin).host === host) return;
-      if (!permits(origin)) {
-        throw new ServiceError(
-          "forbidden",
-          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
-        );
-      }
+      if (!permits(origin)) throw foreign(origin);
       if (credentials || !request.headers.has("cookie")) return;
       const message = `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`;
       throw new ServiceError("forbidden", message);
@@ -140,6 +116,75 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       headers.set("access-control-allow-origin", permitted);
       if (credentials) headers.set("access-control-allow-credentials", "true");
       headers.set("access-control-expose-headers", exposed);
+    },
+  };
+}
+
+/** The caller of one request. The credential is checked when it is first needed, and once. */
+export interface Authentication {
+  readonly route: Route | undefined;
+  readonly access: "open" | "account" | Use;
+  principal(): Promise<Principal>;
+  caller(): Promise<Caller>;
+}
+
+/** Their handlers check the caller's permissions themselves. */
+const ACCOUNT_PATHS = "/api/v1/";
+
+/** With one of these headers a proxy passed the request on: the client may be on another machine. */
+const FORWARDED = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+
+const isLocal = ({ headers }: Request): boolean => !FORWARDED.some((name) => headers.has(name));
+
+/** What a request is for, where no route says it. */
+export const defaultUse = (method: string): Use => (method === "GET" || method === "HEAD" ? "read" : "change");
+
+interface RequestPlace {
+  /** The path below the mount; empty outside of it. */
+  readonly path: string;
+  /** The route that serves the request. */
+  readonly route: Route | undefined;
+  /** The routes of the path, of any method. */
+  routes(): readonly Route[];
+}
+
+/** Where no route serves the request, the answer is 404 or 405: it gives away no more than a route of the path would. */
+export function accessOf(
+  request: Request,
+  { path, route, routes }: RequestPlace,
+  open_metrics = false,
+): Authentication["access"] {
+  const row = route ?? routes()[0];
+  const access = row?.access;
+  if (row?.open_locally && open_metrics && isLocal(request)) return "open";
+  if (access === "open" || access === "account") return access;
+  if (!row && (path === "" || path === "/")) return "open";
+  if (!row && path.startsWith(ACCOUNT_PATHS)) return "account";
+  if (!route || access === undefined) return defaultUse(request.method);
+  return typeof access === "function" ? access(request) : access;
+}
+
+/** `user`: whom the host's own code acts for. */
+export function authenticate(
+  request: Request,
+  accounts: Accounts,
+  route: Route | undefined,
+  access: Authentication["access"],
+  user: AuthUser | null,
+): Authentication {
+  let principal: Promise<Principal> | undefined;
+  let caller: Promise<Caller> | undefined;
+  return {
+    route,
+    access,
+    principal() {
+      if (access === "open" || access === "account") return Promise.resolve(unauthenticated);
+      principal ??= accounts.principal(request, access, user);
+      return principal;
+    },
+    caller() {
+      caller ??= accounts.caller(request, user);
+      return caller;
     },
   };
 }

@@ -1,10 +1,9 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
-import { InputError, type InputIssue } from "../../errors.ts";
-import { keyProblem } from "../../feedback/keys.ts";
-import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { Page } from "../../storage/mod.ts";
-import { UUID } from "./pieces.ts";
-import { MAX_DEPTH, nestsDeeper } from "./read.ts";
+import { InputError, type InputIssue, ServiceError } from "../errors.ts";
+import { keyProblem } from "../feedback/mod.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { Page } from "../storage/mod.ts";
+import { MAX_DEPTH, readJson as parsed, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];
@@ -26,13 +25,11 @@ export const absent = (value: unknown): value is null | undefined => value === n
 export function readJson(bytes: Uint8Array): Json {
   return checked((report) => {
     try {
-      if (nestsDeeper(bytes, MAX_DEPTH)) {
-        report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
-        return null;
-      }
-      return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as Json;
-    } catch {
-      report(["body"], "must be JSON", "json_invalid");
+      return parsed(bytes) as Json;
+    } catch (error) {
+      const deep = error instanceof ServiceError && error.code === "invalid";
+      if (deep) report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
+      else report(["body"], "must be JSON", "json_invalid");
       return null;
     }
   });

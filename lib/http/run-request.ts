@@ -1,9 +1,77 @@
-/** Run authorization: what the host's handlers see of a run before it is created, and may change of it. */
+/** Requests that create runs: their schema, their origin, and what the host's authorization handlers see and may change of them. */
+import * as v from "valibot";
+import type { StreamMode } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import type { RequestContext } from "./context.ts";
-import * as parse from "./parse/mod.ts";
+import * as parse from "./parse.ts";
+import { readIdempotency, readWebhookDepth } from "./request.ts";
+import type { RequestContext } from "./route.ts";
+
+const send = parse.owned({ node: parse.name });
+/** Any value, null included. Undefined means that the list is too short. */
+const some = v.pipe(
+  parse.anyJson,
+  v.check((value) => value !== undefined),
+);
+/** The most tasks of one step. */
+const MOST_TARGETS = 100;
+const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
+const step = v.union([parse.name, send], STEP);
+const breakpoints = v.optional(
+  v.union([v.literal("*"), parse.listOf(parse.name)], 'must be "*" or a list of node names') as v.GenericSchema<
+    "*" | string[]
+  >,
+);
+
+/** The command of a run or of a state update. */
+export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse.owned<
+  NonNullable<RunCreate["command"]>
+>({
+  update: v.optional(
+    v.union(
+      [parse.anyObject, v.array(v.strictTuple([parse.name, some]))],
+      "must be an object or a list of [channel, value] pairs",
+    ),
+  ),
+  goto: v.optional(v.union([parse.name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
+});
+
+/** The body of every route that creates a run */
+export const runCreate: parse.Fields<RunCreate> = v.object({
+  assistant_id: parse.assistantId,
+  input: v.optional(parse.anyJson),
+  command: v.optional(command),
+  config: v.optional(parse.config),
+  context: v.optional(parse.anyObject),
+  metadata: v.optional(parse.anyObject),
+  checkpoint: v.optional(parse.checkpoint),
+  checkpoint_id: v.optional(parse.name),
+  stream_mode: v.optional(
+    v.union(
+      [parse.mode, v.array(parse.mode)],
+      `must be one of ${parse.MODES.join(", ")}, or a list of these`,
+    ) as v.GenericSchema<StreamMode | StreamMode[]>,
+  ),
+  stream_subgraphs: v.optional(parse.flag),
+  stream_resumable: v.optional(parse.flag),
+  multitask_strategy: v.optional(parse.oneOf(["reject", "enqueue", "interrupt", "rollback"])),
+  if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
+  on_disconnect: v.optional(parse.oneOf(["continue", "cancel"])),
+  // Some SDK types have values that no server knows. They are ignored.
+  on_completion: v.fallback(v.optional(parse.oneOf(["delete", "keep"])), undefined),
+  after_seconds: v.optional(
+    v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
+  ),
+  interrupt_before: breakpoints,
+  interrupt_after: breakpoints,
+  strict_resume: v.optional(parse.flag),
+  durability: v.optional(parse.oneOf(["sync", "async", "exit"])),
+  checkpoint_during: v.optional(parse.flag),
+  // The webhook policy of the service decides which URLs are valid.
+  webhook: v.optional(v.string("must be a string")),
+  feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
+});
 
 /**
  * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
@@ -96,7 +164,7 @@ export function callerOrigin({ request, principal, handler }: RequestContext): R
     configurable: handler.copyHeaders(request.headers),
     user_id,
     api_key,
-    webhook_depth: parse.readWebhookDepth(request.headers),
+    webhook_depth: readWebhookDepth(request.headers),
     ...(user ? { user } : {}),
   };
 }
@@ -106,7 +174,7 @@ export async function originOf(context: RequestContext, bytes: Uint8Array, route
   const { user_id, user, threads } = context.principal;
   const sender = user ? user.identity : threads.filter && user_id;
   const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
-  const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
+  const idempotency = await readIdempotency(context.request.headers, scope, bytes);
   return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
 }
 
@@ -124,7 +192,7 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue): RunCrea
   const { input, command, config, context } = kwargs;
   const changed = { ...request, metadata, input, command, config, context };
   try {
-    return parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), parse.runCreate);
+    return parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
   } catch (error) {
     throw new Error("The threads:create_run handler of custom authentication changed the run to an invalid request", {
       cause: error,

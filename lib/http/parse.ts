@@ -1,0 +1,322 @@
+/** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
+import * as v from "valibot";
+import { ServiceError } from "../errors.ts";
+import type { StreamMode } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import { UUID } from "../storage/identity.ts";
+import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
+import type { CheckpointSelector } from "../threads/mod.ts";
+import { findingOf, flag, isPlain, oneOf, PLAIN } from "../validation.ts";
+
+/** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
+export const shallow: WeakSet<Uint8Array> = new WeakSet();
+
+/** The schema of a route that reads no fields. */
+export const nothing: Fields<unknown> = v.object({});
+
+/** The deepest nesting of arrays and objects in a body. */
+export const MAX_DEPTH = 64;
+
+/** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
+export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
+  const body = bytes.length === 0 ? {} : readJson(bytes);
+  if (!isObject(body)) throw new ServiceError("invalid", "body: must be an object");
+  return check(schema, body);
+}
+
+/** A body that is a list with at least one item. */
+export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Output[] {
+  const body = bytes.length === 0 ? [] : readJson(bytes);
+  if (!Array.isArray(body) || body.length === 0) {
+    throw new ServiceError("invalid", "body: must be a list with at least one item");
+  }
+  return body.map((item, i) => {
+    if (!isObject(item)) throw new ServiceError("invalid", `${i}: must be an object`);
+    return check(schema, item, `${i}.`);
+  });
+}
+
+/** Errors: bad_request (no JSON), invalid (nested too deep). */
+export function readJson(bytes: Uint8Array): unknown {
+  if (!shallow.has(bytes) && nestsDeeper(bytes, MAX_DEPTH))
+    throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    throw new ServiceError("bad_request", "The body is not valid JSON");
+  }
+}
+
+/** The values of a query by name, as the router parses them. */
+export type SentQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
+export function readQuery<Output>(query: SentQuery, schema: Fields<Output>): Output {
+  const given: Record<string, unknown> = {};
+  for (const key of Object.keys(schema.entries)) {
+    const sent = [query[key] ?? []].flat().filter((value) => value !== "");
+    if (sent.length > 0) given[key] = fromQuery(schema.entries[key] as v.GenericSchema, sent);
+  }
+  return check(schema, given as JsonObject);
+}
+
+/** A thread or run id of a path, in lower case. */
+export function readId(value: string | undefined, field: string): string {
+  const id = readSegment(value, field);
+  if (!UUID.test(id)) throw new ServiceError("invalid", `${field}: must be a UUID`);
+  return id.toLowerCase();
+}
+
+/** The assistant of a path: a UUID in lower case, or a graph id. */
+export function readAssistantId(value: string | undefined): string {
+  const id = readSegment(value, "assistant_id");
+  return UUID.test(id) ? id.toLowerCase() : id;
+}
+
+/** A path segment, decoded once. Errors: invalid, where it could be read as more than one segment. */
+export function readSegment(value: string | undefined, field: string): string {
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(value ?? "");
+  } catch {
+    throw new ServiceError("invalid", `${field}: is not valid percent-encoding`);
+  }
+  if (/[/\\\0]/.test(decoded) || decoded === "." || decoded === "..") {
+    throw new ServiceError("invalid", `${field}: must not contain slashes, backslashes or U+0000`);
+  }
+  return decoded;
+}
+
+/** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
+export const readFields = <Output>(sent: object, schema: Fields<Output>): Output => check(schema, sent as JsonObject);
+
+function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Output {
+  const given: JsonObject = {};
+  for (const key of Object.keys(schema.entries)) {
+    const value = sent[key];
+    if (value !== null && value !== undefined) given[key] = value;
+  }
+  const result = v.safeParse(schema, given, { abortEarly: true });
+  if (result.success) {
+    const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
+    if (beyond === undefined) return result.output;
+    throw new ServiceError("invalid", `${place}${beyond}: ${BEYOND}`);
+  }
+  const issue = result.issues[0];
+  const { loc, msg } = findingOf(issue);
+  const missing = issue.path?.at(-1)?.value === undefined;
+  throw new ServiceError("invalid", `${place}${loc.join(".") || "body"}: ${missing ? "is required" : msg}`);
+}
+
+/** The error text of a value that is not `isFiniteJson`. */
+export const BEYOND = "must not contain numbers beyond the range of a double";
+
+/** False for numbers such as 1e999: JSON.parse reads Infinity, which JSON.stringify would write as null. */
+export function isFiniteJson(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
+  return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
+}
+
+/** Counts brackets outside strings, because JSON.parse would recurse into them. */
+function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
+  let depth = 0;
+  let quoted = false;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === 0x22) quoted = !quoted;
+    else if (quoted) {
+      if (byte === 0x5c) i++;
+    } else if (byte === 0x5b || byte === 0x7b) {
+      if (++depth > limit) return true;
+    } else if (byte === 0x5d || byte === 0x7d) depth--;
+  }
+  return false;
+}
+
+/** Converts query text to the type that the schema of its field expects. Other text stays, and fails the validation. */
+function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
+  const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
+  const last = sent.at(-1) as string;
+  if (wrapped) return fromQuery(wrapped, sent);
+  if (type === "array") return sent.flatMap(listItems);
+  if (type === "boolean") return toBoolean(last) ?? last;
+  if (type === "number") return toNumber(last) ?? last;
+  if (type === "union" && Array.isArray(options)) return toNumber(last) ?? toBoolean(last) ?? last;
+  return last;
+}
+
+/** The items of a list in a query: a JSON array, or names between commas. */
+export const listItems = (sent: string): unknown[] => jsonList(sent) ?? sent.split(",").filter((item) => item !== "");
+
+/** Undefined for other text, such as a name that starts with a bracket. */
+export function jsonList(sent: string): unknown[] | undefined {
+  if (!sent.startsWith("[")) return undefined;
+  try {
+    const list: unknown = JSON.parse(sent);
+    return Array.isArray(list) ? list : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const toNumber = (sent: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(sent) ? Number(sent) : undefined);
+
+function toBoolean(sent: string): boolean | undefined {
+  if (/^(true|1|yes)$/i.test(sent)) return true;
+  if (/^(false|0|no)$/i.test(sent)) return false;
+  return undefined;
+}
+
+/** A schema of named fields. Null counts as absent. */
+export type Fields<Output> = v.GenericSchema<unknown, Output> & {
+  readonly entries: Readonly<Record<string, v.GenericSchema>>;
+};
+
+export { flag, oneOf, UUID };
+
+/** The longest name of a node, graph, checkpoint or the like. */
+const MOST_CHARACTERS = 1_024;
+export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isPlain, PLAIN));
+export const name: v.GenericSchema<string> = v.pipe(
+  v.string("must be a string"),
+  v.nonEmpty("must not be empty"),
+  v.maxLength(MOST_CHARACTERS, `must have at most ${MOST_CHARACTERS} characters`),
+  v.check(isPlain, PLAIN),
+);
+export const uuid: v.GenericSchema<string> = v.pipe(
+  v.string("must be a UUID"),
+  v.regex(UUID, "must be a UUID"),
+  v.toLowerCase(),
+);
+/** A UUID, or the id of a graph for its default assistant. */
+export const assistantId: v.GenericSchema<string> = v.pipe(
+  name,
+  v.transform((id) => (UUID.test(id) ? id.toLowerCase() : id)),
+);
+export const integer = (min: number, max: number): v.GenericSchema<number> => {
+  const range = max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`;
+  return v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(min, range),
+    v.maxValue(max, range),
+  );
+};
+export const listOf = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> => v.array(item, "must be a list");
+export const page: {
+  readonly limit: v.OptionalSchema<v.GenericSchema<number>, 10>;
+  readonly offset: v.OptionalSchema<v.GenericSchema<number>, 0>;
+} = {
+  limit: v.optional(integer(1, 1000), 10),
+  offset: v.optional(integer(0, Number.MAX_SAFE_INTEGER), 0),
+};
+export const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
+
+/**
+ * An object of the user: checked against `entries` but passed on unchanged, so that keys such as `__proto__` survive. An entry that
+ * is null counts as absent.
+ */
+export function owned<Output extends object = JsonObject>(
+  entries: Readonly<Record<string, v.GenericSchema>> = {},
+): v.GenericSchema<Output> {
+  const shape = v.object(entries, "must be an object");
+  const kept: v.GenericSchema<JsonObject> = {
+    ...(shape as unknown as v.GenericSchema<JsonObject>),
+    "~run"(dataset, config) {
+      const sent = isObject(dataset.value) ? withoutNulls(dataset.value, entries) : undefined;
+      const checked = shape["~run"]({ value: sent }, config);
+      return (checked.issues ? checked : { typed: true, value: sent }) as ReturnType<(typeof kept)["~run"]>;
+    },
+  };
+  return kept as unknown as v.GenericSchema<Output>;
+}
+
+function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown>>): JsonObject {
+  if (!Object.keys(entries).some((key) => sent[key] === null)) return sent;
+  return Object.fromEntries(
+    Object.entries(sent).filter(([key, value]) => value !== null || !Object.hasOwn(entries, key)),
+  );
+}
+
+export const anyJson = v.unknown() as v.GenericSchema<Json>;
+export const anyObject: v.GenericSchema<JsonObject> = owned();
+
+/** The operators of authorization filters. */
+const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
+
+/** The first operator in a filter, where operators are not allowed. Other keys are the user's, even with a dollar sign. */
+function operatorIn(value: Json): string | undefined {
+  if (Array.isArray(value)) return firstOperator(value);
+  if (!isObject(value)) return undefined;
+  return Object.keys(value).find((key) => OPERATORS.has(key)) ?? firstOperator(Object.values(value));
+}
+
+function firstOperator(values: readonly Json[]): string | undefined {
+  for (const value of values) {
+    const found = operatorIn(value);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The most values of a filter, because each row is compared with all of them. */
+const MOST_ASKED = 100;
+
+/** The number of values; counting stops a little beyond `most`. */
+function valuesIn(value: Json, most: number): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let count = 0;
+  for (const inner of Object.values(value)) {
+    count += valuesIn(inner as Json, most);
+    if (count > most) break;
+  }
+  return count;
+}
+
+/** A filter on metadata or values: what a row must contain. */
+export const containment: v.GenericSchema<JsonObject> = v.pipe(
+  anyObject,
+  v.check(
+    (filter) => operatorIn(filter) === undefined,
+    ({ input }) => `must hold values, not operators such as ${operatorIn(input)}`,
+  ),
+  v.check((filter) => valuesIn(filter, MOST_ASKED) <= MOST_ASKED, `must hold at most ${MOST_ASKED} values`),
+);
+export const config: v.GenericSchema<JsonObject> = owned({
+  tags: v.optional(listOf(v.string("must be a string"))),
+  recursion_limit: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  configurable: v.optional(anyObject),
+});
+export const checkpoint: v.GenericSchema<CheckpointSelector> = owned({
+  checkpoint_id: v.optional(name),
+  checkpoint_ns: v.optional(text),
+  checkpoint_map: v.optional(anyObject),
+});
+export const ifExists: v.OptionalSchema<v.GenericSchema<"raise" | "do_nothing">, undefined> = v.optional(
+  oneOf(["raise", "do_nothing"]),
+);
+
+export const MODES: readonly StreamMode[] = [
+  "values",
+  "messages",
+  "messages-tuple",
+  "updates",
+  "events",
+  "tasks",
+  "checkpoints",
+  "debug",
+  "custom",
+  "tools",
+  "lifecycle",
+];
+export const mode: v.GenericSchema<StreamMode> = oneOf(MODES);
+
+export const runStatus: v.GenericSchema<RunStatus> = oneOf([
+  "pending",
+  "running",
+  "success",
+  "error",
+  "timeout",
+  "interrupted",
+]);
+export const threadStatus: v.GenericSchema<ThreadStatus> = oneOf(["idle", "busy", "interrupted", "error"]);

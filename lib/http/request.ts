@@ -1,0 +1,286 @@
+/** Reads the body of a request, within limits of size and time, and its headers. */
+import { type Environment, nextTurn } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import { carriesCredential } from "../executor/kwargs.ts";
+import type { Json, JsonObject } from "../json.ts";
+import type { IdempotencyKey } from "../storage/mod.ts";
+import type { ThreadPosition } from "../streams/thread-subscription.ts";
+import { MAX_DEPTH, readJson, shallow } from "./parse.ts";
+
+/** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
+const BODY_TIMEOUT_MS = 30_000;
+/** A body that arrives at this average rate may take longer than the timeout. */
+const MIN_BYTES_PER_SECOND = 1024;
+/** Bodies with a smaller content-length are read in one piece, which is cheaper on every runtime. */
+const SMALL_BYTES = 16 * 1024;
+
+/** More members and items than this, at any depth, would delay other requests. */
+const MAX_BODY_VALUES = 20_000;
+
+interface BodyBounds {
+  readonly body_timeout_ms?: number;
+  readonly max_body_bytes?: number;
+  readonly max_body_values?: number;
+}
+
+/** Parses messages of WebSockets, within the limits of bodies. */
+export interface Messages {
+  readonly max_bytes: number;
+  /** Errors: bad_request, invalid, too_large. */
+  parse(text: string): Promise<unknown>;
+}
+
+/** The bytes of a body. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
+export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
+
+/** Reads bodies, and messages of WebSockets, within the bounds. */
+export function createBodyReader(
+  environment: Pick<Environment, "timer" | "defer">,
+  {
+    body_timeout_ms = BODY_TIMEOUT_MS,
+    max_body_bytes = MAX_BODY_BYTES,
+    max_body_values = MAX_BODY_VALUES,
+  }: BodyBounds = {},
+): { readonly read: ReadBody; readonly messages: Messages } {
+  const checkCount = (bytes: Uint8Array): Promise<void> =>
+    countValues(bytes, max_body_values, () => nextTurn(environment));
+  return {
+    async read(request, limit = max_body_bytes) {
+      const bytes = await receive(environment, body_timeout_ms, request, limit);
+      await checkCount(bytes);
+      return bytes;
+    },
+    messages: {
+      max_bytes: max_body_bytes,
+      async parse(text) {
+        const bytes = new TextEncoder().encode(text);
+        await checkCount(bytes);
+        return readJson(bytes);
+      },
+    },
+  };
+}
+
+async function receive(
+  environment: Pick<Environment, "timer">,
+  timeout_ms: number,
+  request: Request,
+  limit: number,
+): Promise<Uint8Array> {
+  const declared = request.headers.get("content-length");
+  if (Number(declared) > limit) throw tooLarge(limit);
+  if (!request.body) return new Uint8Array();
+  let length = 0;
+  const deadline = startDeadline(environment, timeout_ms, () => length);
+  try {
+    if (declared !== null && Number(declared) <= SMALL_BYTES) {
+      const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
+      if (bytes.length > limit) throw tooLarge(limit);
+      return bytes;
+    }
+    const chunks: Uint8Array[] = [];
+    const reader = request.body.getReader();
+    try {
+      for (;;) {
+        const { done, value } = await Promise.race([reader.read(), deadline.passed]);
+        if (done) break;
+        length += value.length;
+        if (length > limit) throw tooLarge(limit);
+        chunks.push(value);
+      }
+    } catch (error) {
+      // Not awaited: a body that does not arrive may not be cancelled in time either.
+      reader.cancel().catch(() => {});
+      throw error;
+    }
+    return joined(chunks, length);
+  } finally {
+    deadline.cancel();
+  }
+}
+
+/** How many bytes are scanned before the event loop turns. */
+const SLICE = 512 * 1024;
+
+/** Refuses too many values before JSON.parse creates them. Each but the outermost follows a bracket or a comma. */
+async function countValues(bytes: Uint8Array, values: number, turn: () => Promise<void>): Promise<void> {
+  let count = 0;
+  let depth = 0;
+  let quoted = false;
+  let skipped = 0;
+  for (let from = 0; from < bytes.length; from += SLICE) {
+    const end = Math.min(from + SLICE, bytes.length);
+    let i = from + skipped;
+    for (; i < end; i++) {
+      const byte = bytes[i];
+      if (byte === 0x22) quoted = !quoted;
+      else if (quoted) {
+        if (byte === 0x5c) i++;
+      } else if (byte === 0x2c) count++;
+      else if (byte === 0x5b || byte === 0x7b) {
+        count++;
+        // The JSON reader refuses this depth with its own error.
+        if (++depth > MAX_DEPTH) return;
+      } else if (byte === 0x5d || byte === 0x7d) depth--;
+    }
+    // An escape may end in the next slice.
+    skipped = i - end;
+    if (count > values) {
+      throw new ServiceError(
+        "too_large",
+        `The body holds more than ${values} values. Send less at once, or raise http.max_body_values`,
+      );
+    }
+    if (bytes.length > SLICE) await turn();
+  }
+  shallow.add(bytes);
+}
+
+/** `passed` rejects after the timeout plus the time that `length()` bytes may take. */
+function startDeadline(
+  environment: Pick<Environment, "timer">,
+  timeout_ms: number,
+  length: () => number,
+): { readonly passed: Promise<never>; cancel(): void } {
+  let cancel = (): void => {};
+  const passed = new Promise<never>((_resolve, reject) => {
+    let waited = 0;
+    const wait = (ms: number): void => {
+      cancel = environment.timer(ms, () => {
+        waited += ms;
+        const more = timeout_ms + Math.floor((length() / MIN_BYTES_PER_SECOND) * 1000) - waited;
+        if (more > 0) wait(more);
+        else reject(tooSlow(timeout_ms));
+      });
+    };
+    wait(timeout_ms);
+  });
+  return { passed, cancel: () => cancel() };
+}
+
+function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return bytes;
+}
+
+export const tooLarge = (limit: number): ServiceError =>
+  new ServiceError("too_large", `The body is larger than ${limit} bytes. Send less at once`);
+const tooSlow = (timeout_ms: number): ServiceError =>
+  new ServiceError(
+    "too_slow",
+    `The body did not arrive within ${timeout_ms} ms. Send the request again, or raise http.body_timeout_ms`,
+  );
+
+/** The number of the last frame that the reader has seen. Undefined (`-1`, `-` or no header): everything is replayed. */
+export function readLastEventId(headers: Headers): number | undefined {
+  const sent = headers.get("last-event-id")?.trim();
+  if (!sent || sent === "-1" || sent === "-") return undefined;
+  const id = /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
+  if (!Number.isSafeInteger(id)) throw new ServiceError("invalid", "Last-Event-ID: must be an integer");
+  return id;
+}
+
+/** The last frame of a thread's stream that the reader has seen. Undefined: only new frames are sent. */
+export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
+  const sent = headers.get("last-event-id")?.trim();
+  if (!sent) return undefined;
+  if (sent === "-1" || sent === "-") return { seq: 0, frame: 0, at: 0 };
+  const [, seq, frame, at] = /^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(sent) ?? [];
+  const position = { seq: Number(seq), frame: Number(frame), at: Number(at) };
+  if (Object.values(position).every(Number.isSafeInteger)) return position;
+  throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
+}
+
+/** The number of relative webhooks that led to this request. */
+export function readWebhookDepth(headers: Headers): number {
+  const sent = headers.get("x-webhook-depth");
+  if (sent === null) return 0;
+  if (!/^\d{1,3}$/.test(sent)) throw new ServiceError("invalid", "x-webhook-depth: must be a small whole number");
+  return Number(sent);
+}
+
+/** The idempotency key, and a hash of the body that tells a repeated request from another one. */
+export async function readIdempotency(
+  headers: Headers,
+  route: string,
+  body: Uint8Array,
+): Promise<IdempotencyKey | undefined> {
+  const key = headers.get("idempotency-key");
+  if (key === null) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw new ServiceError("invalid", "Idempotency-Key: must be 1 to 255 visible ASCII characters");
+  }
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", body as Uint8Array<ArrayBuffer>));
+  return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
+}
+
+/** Which request headers runs see: names and patterns with `*`, case-insensitive. */
+export interface HeaderChoice {
+  /** Headers to copy. Default: `x-*` and `user-agent`. */
+  readonly includes?: readonly string[];
+  /** Headers to leave out of these. */
+  readonly excludes?: readonly string[];
+}
+
+/** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */
+export type HeaderCopy = (headers: Headers) => JsonObject;
+
+const NEVER = new Set([
+  "authorization",
+  "proxy-authorization",
+  "cookie",
+  "set-cookie",
+  "x-api-key",
+  "x-tenant-id",
+  "x-service-key",
+  "x-webhook-depth",
+]);
+
+/**
+ * Never copies credentials and the server's own headers. Other headers that look like a credential, or carry an identity, are
+ * copied only if `includes` has the whole name: patterns do not match them.
+ */
+export function headerCopy({ includes, excludes = [] }: HeaderChoice = {}): HeaderCopy {
+  const named = new Set(includes?.map((name) => name.toLowerCase()));
+  const included = matcher(includes ?? ["x-*", "user-agent"]);
+  const excluded = matcher(excludes);
+  const copied = (header: string): boolean =>
+    !NEVER.has(header) &&
+    included(header) &&
+    !excluded(header) &&
+    (named.has(header) || !(header === "x-organization-id" || carriesCredential(header)));
+  return (headers) => {
+    const shown: [string, Json][] = [];
+    headers.forEach((value, header) => {
+      if (copied(header)) shown.push([header, value]);
+    });
+    return Object.fromEntries(shown);
+  };
+}
+
+/** Whether a name matches one of these patterns, where `*` stands for any characters. */
+function matcher(patterns: readonly string[]): (name: string) => boolean {
+  const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
+  return (name) => parts.some((pattern) => fits(name, pattern));
+}
+
+/** Finds each part after the one before, in linear time however many stars there are. */
+function fits(name: string, [first = "", ...rest]: readonly string[]): boolean {
+  const last = rest.pop();
+  if (last === undefined) return name === first;
+  if (!name.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return name.length - last.length >= at && name.endsWith(last);
+}

@@ -1,0 +1,184 @@
+/** One row of the route table, and the context that its handler gets for a request. */
+import type { AuthEvent } from "../auth/custom.ts";
+import type { Principal, Use } from "../auth/principal.ts";
+import type { Environment } from "../environment.ts";
+import type { ServiceInternals } from "../service.ts";
+import type { Caller } from "../storage/identity.ts";
+import type { Visibility } from "../storage/visibility.ts";
+import type { OpenApi, RouteGroup } from "./options.ts";
+import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
+import type { HeaderCopy, Messages } from "./request.ts";
+import type { HeaderValues } from "./respond.ts";
+
+export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
+
+/**
+ * Who may call a route. `open`: everybody. `account`: the handler checks the permissions of the caller's API key. Otherwise what
+ * the request is for, which may depend on it.
+ */
+export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url">) => Use);
+
+/** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
+export interface PublicHeaders {
+  readonly all: HeaderValues;
+  readonly preflight: HeaderValues;
+}
+
+/** Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from these. */
+export interface Route {
+  readonly method: Method;
+  /** `:name` stands for one segment, `:name+` for the rest of the path, `*` for anything. */
+  readonly path: `/${string}`;
+  /** The section of the OpenAPI document. */
+  readonly tag: string;
+  readonly summary: string;
+  /** The `http.disable_*` option that hides it. Absent: none. */
+  readonly group?: RouteGroup;
+  /** Default: `read` for GET, else `change`. */
+  readonly access?: Access;
+  /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
+  readonly open_locally?: boolean;
+  /** The events of custom authorization; `context.authorize` uses the first by default. */
+  readonly events?: readonly AuthEvent[];
+  readonly body?: Fields<unknown>;
+  /** True: the body is a list of what `body` describes. */
+  readonly list?: boolean;
+  readonly query?: Fields<unknown>;
+  /** Default: `http.max_body_bytes`. */
+  readonly max_body_bytes?: number;
+  /** True: a repeated call with the same `Idempotency-Key` has no second effect. */
+  readonly idempotency_key?: boolean;
+  readonly public_headers?: PublicHeaders;
+  /** The schema of the 200 answer: its name in the OpenAPI document, `stream`, `text` or `csv`. Absent: 204 or 202. */
+  readonly answer?: string;
+  /** When it answers 202, and when 204. */
+  readonly accepted?: string;
+  readonly no_content?: string;
+  /** When it answers 101. */
+  readonly upgrades?: string;
+  /** Request headers that it reads, and headers of its answer. */
+  readonly request_headers?: Readonly<Record<string, string>>;
+  readonly answer_headers?: readonly string[];
+  /** Statuses of errors, besides those that follow from access, body and query. */
+  readonly errors?: readonly number[];
+  /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
+  readonly error_message?: boolean;
+  /** Absent: not built yet, answers 501. */
+  handle?(context: RequestContext): Response | Promise<Response>;
+}
+
+/** A row as it is written: what its section has in common is left out, and the handler knows what the schemas give. */
+interface Row<Body, Query> extends Omit<Route, "method" | "path" | "tag" | "body" | "query" | "handle" | "summary"> {
+  readonly summary: string;
+  readonly body?: Fields<Body>;
+  readonly query?: Fields<Query>;
+  handle(context: RequestContext<Body, Query>): Response | Promise<Response>;
+}
+
+type AddRoute = <Body = unknown, Query = unknown>(
+  method: Exclude<Method, "all">,
+  path: Route["path"],
+  row: Row<Body, Query>,
+) => Route;
+
+/** Makes the rows of one section. */
+export const routesOf =
+  (section: Pick<Route, "tag" | "group" | "access" | "error_message">): AddRoute =>
+  (method, path, row) => ({ ...section, method, path, ...row });
+
+/** What all bodies of one handler share; `open` counts them. */
+export interface OpenBodies {
+  readonly environment: Environment;
+  open: number;
+}
+
+/** What all requests to one handler share. */
+export interface HandlerState {
+  /** The path of the mount, without a slash at the end. */
+  readonly base: string;
+  readonly bodies: OpenBodies;
+  readonly copyHeaders: HeaderCopy;
+  readonly messages: Messages;
+  /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
+  checkUpgrade(request: Request): void;
+  /** The page at `/docs`. */
+  readonly docs: ((document: OpenApi) => Response) | undefined;
+  /** True for a path of the table whose route group is disabled. */
+  hides(path: string): boolean;
+  /** The flags of `/info` without the disabled route groups. */
+  flags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
+}
+
+/** `Body` and `Query` are what the schemas of the route give. */
+export interface RequestContext<Body = unknown, Query = unknown> {
+  readonly request: Request;
+  readonly service: ServiceInternals;
+  readonly handler: HandlerState;
+  readonly host: HandlerHost;
+  readonly params: Readonly<Record<string, string | undefined>>;
+  /** The query as it was sent, by name. */
+  readonly parameters: SentQuery;
+  /** The caller of a deployment route; on open and account routes without a user. */
+  readonly principal: Principal;
+  /** Part of every log record of the request. */
+  readonly request_id: string;
+  /** The caller of an account route. Errors: as `Access.caller`. */
+  caller(): Promise<Caller>;
+  /** The body, which can be read once. Errors: too_large, too_slow. */
+  bytes(): Promise<Uint8Array>;
+  /** The body, checked by the route's schema. Errors: as above, bad_request, invalid. */
+  body(): Promise<Body>;
+  /** The query, checked by the route's schema. Errors: invalid. */
+  query(): Query;
+  /** Resolves when the event loop has turned. */
+  turn(): Promise<void>;
+  /**
+   * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
+   * the caller may see. Default event: the first of the route. Errors: forbidden, unavailable, internal.
+   */
+  authorize<Value extends object>(
+    value: Value,
+    event?: AuthEvent,
+  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
+}
+
+/** Lets other requests run between reading a large body and using it. */
+export async function yieldAfter(context: Pick<RequestContext, "turn">, bytes: Uint8Array): Promise<void> {
+  if (bytes.length > LARGE_BYTES) await context.turn();
+}
+
+const LARGE_BYTES = 128 * 1024;
+
+type Params = Pick<RequestContext, "params">;
+
+export const assistantId = ({ params }: Params): string => readAssistantId(params.assistant_id);
+export const threadId = ({ params }: Params): string => readId(params.thread_id, "thread_id");
+export const runId = ({ params }: Params): string => readId(params.run_id, "run_id");
+export const cronId = ({ params }: Params): string => readId(params.cron_id, "cron_id");
+/** Null on the routes of stateless runs. */
+export const optionalThreadId = (context: Params): string | null =>
+  context.params.thread_id === undefined ? null : threadId(context);
+export const segment = ({ params }: Params, field: string): string => readSegment(params[field], field);
+export const searchParams = ({ request }: Pick<RequestContext, "request">): URLSearchParams =>
+  new URL(request.url).searchParams;
+
+/** The part of a standard WebSocket that the handler uses. */
+export interface HostSocket {
+  readonly bufferedAmount: number;
+  send(text: string): void;
+  close(code?: number, reason?: string): void;
+  /** `message` events have `data`. */
+  // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.
+  addEventListener(type: "message" | "close" | "error", listener: (event: any) => void): void;
+}
+
+/** What a host can do for one request. */
+export interface HandlerHost {
+  /**
+   * Accepts the request as a WebSocket, as `Deno.upgradeWebSocket` does. `response`: what the handler returns; without it a response
+   * of status 101 that the host ignores. Null: the handshake is not valid. Messages of more than `max_bytes` may close the socket.
+   */
+  upgradeWebSocket?(options: {
+    readonly max_bytes: number;
+  }): { readonly socket: HostSocket; readonly response?: Response } | null;
+}

@@ -1,0 +1,185 @@
+/** The storage of a service: opens it, places the deployment in it, probes it, and deletes from it what is no longer kept. */
+import { type Clock, startClock } from "../engine/clock.ts";
+import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
+import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
+import { type Environment, guardedLog, systemEnvironment, withTimeout } from "../environment.ts";
+import { ConfigError, isOutage, storageLost } from "../errors.ts";
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import { type Bus, createBus, withBus } from "../storage/bus.ts";
+import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import type { ThreadDirectory } from "../threads/mod.ts";
+import type { Usage } from "../usage/mod.ts";
+import { withDefaults } from "../validation.ts";
+
+export interface OpenStorage {
+  readonly storage: Storage;
+  readonly bus: Bus;
+  /** The host's environment, with the database's clock and the log of the storage health. */
+  readonly environment: Environment;
+  readonly health: StorageHealth;
+  stop(): void;
+}
+
+/** `cleanups` gets what must be stopped if the service cannot be created. */
+export async function openStorage(options: ServiceOptions, cleanups: (() => void)[]): Promise<OpenStorage> {
+  const { now } = options.environment ?? {};
+  const given: Environment = {
+    ...systemEnvironment(),
+    ...(now ? { monotonic: now } : {}),
+    ...options.environment,
+  };
+  const { signals } = options.storage;
+  const bus = createBus(signals, signals ? given.uuid() : "", given);
+  const storage = withBus(options.storage, bus);
+  const local: Environment = { ...given, log: guardedLog((record) => given.log(record)) };
+  const health = watchStorageHealth({
+    environment: local,
+    probe: () => storage.probe(local.now()),
+    onRecovered: bus.checkAll,
+  });
+  cleanups.push(health.stop);
+  // The process's own clock, until the database's time is known.
+  let clock: Clock = { now: local.now, stop() {} };
+  const environment: Environment = { ...local, now: storage.now ? () => clock.now() : local.now, log: health.log };
+  await storage.migrate();
+  if (storage.now) {
+    const databaseTime = (): Promise<number> => (storage.now as () => Promise<number>)();
+    clock = await startClock({ environment: { ...local, log: health.log }, now: databaseTime });
+    cleanups.push(clock.stop);
+  }
+  return {
+    storage,
+    bus,
+    environment,
+    health,
+    stop() {
+      health.stop();
+      clock.stop();
+    },
+  };
+}
+
+/** Throws a ConfigError if the workspace, the project or the owner does not exist. */
+export async function placeDeployment(
+  identity: IdentityStore,
+  options: ServiceOptions,
+  environment: Environment,
+): Promise<DeploymentRow> {
+  const { name = "default", project, workspace } = options.deployment ?? {};
+  const { mode, owner, shared } = options.auth ?? {};
+  await identity.ensureDefaults(environment.now());
+  const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
+  if (mode === "agent_builder" && !user) {
+    throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
+  }
+  const outcome = await identity.placeDeployment(
+    {
+      name,
+      ...(project === undefined ? {} : { project }),
+      ...(workspace === undefined ? {} : { workspace }),
+      ...(user ? { owner_user_id: user.id } : {}),
+      ...(shared === undefined ? {} : { shared }),
+    },
+    environment.now(),
+  );
+  if (outcome.kind !== "made") {
+    throw new ConfigError([
+      `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
+    ]);
+  }
+  const { owner_user_id } = outcome.row;
+  if (!user || owner_user_id === user.id) return outcome.row;
+  if (owner_user_id !== null) {
+    const message = "auth.owner does not own this agent: it was transferred; see greenroom agents list";
+    environment.log({ level: "warn", message, deployment: name, owner_user_id });
+    return outcome.row;
+  }
+  // The deployment was created before it had an owner.
+  const change = { owner_user_id: user.id, ...(shared === undefined ? {} : { shared }) };
+  return (await identity.updateDeployment(name, change)) ?? outcome.row;
+}
+
+/** Whether requests should be sent here; `detail` says why not. */
+export type Readiness = { readonly ok: true } | { readonly ok: false; readonly detail: string };
+
+/** The answer of a probe is used for this time. */
+const PROBE_EVERY_MS = 1_000;
+const PROBE_WITHIN_MS = 5_000;
+
+/** A probe of the database that is shared by all callers within a second. */
+export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {
+  let latest: { readonly answer: Promise<Readiness>; until: number; ok: boolean } | null = null;
+
+  async function probe(): Promise<Readiness> {
+    try {
+      const written = storage.probe(environment.now());
+      await withTimeout(environment, PROBE_WITHIN_MS, written, new Error("The storage does not answer"));
+      return { ok: true };
+    } catch (error) {
+      environment.log({ level: "error", message: "the storage takes no writes", error });
+      const detail = isOutage(error) ? storageLost().message : (storage.failure?.() ?? "The storage takes no writes");
+      return { ok: false, detail };
+    }
+  }
+
+  return async () => {
+    // A write has failed since the last probe.
+    if (storage.failure?.() && latest?.ok) latest = null;
+    if (!latest || environment.now() >= latest.until) {
+      const check = { answer: probe(), until: Number.POSITIVE_INFINITY, ok: false };
+      latest = check;
+      void check.answer.then(({ ok }) => {
+        check.ok = ok;
+        check.until = environment.now() + PROBE_EVERY_MS;
+      });
+    }
+    return await latest.answer;
+  };
+}
+
+interface RetentionJobsOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly options: ServiceOptions;
+  readonly usage: Pick<Usage, "seal">;
+  readonly threads: Pick<ThreadDirectory, "expire">;
+}
+
+const EVERY_MS = 5_000;
+const MINUTE_MS = 60_000;
+const MOST_ROWS = 500;
+const MOST_THREADS = 100;
+
+export function startRetentionJobs(given: RetentionJobsOptions): readonly RetentionJob[] {
+  const { storage, scope, environment, options, usage, threads } = given;
+  const retention = withDefaults(DEFAULTS.retention, options.retention);
+  const { sweep_interval_minutes: thread_minutes = 5 } = options.checkpointer?.ttl ?? {};
+  const { sweep_interval_minutes: item_minutes = 5 } = options.store?.ttl ?? {};
+  const start = (every_ms: number, failure: string, step: () => Promise<number>): RetentionJob =>
+    startRetentionJob({ environment, every_ms, failure, step });
+  return [
+    start(EVERY_MS, "retention job failed", () => {
+      const now = environment.now();
+      return storage.sweep(scope, {
+        temporary_before: now - retention.stateless_ms,
+        frames_before: now - retention.frames_ms,
+        keys_before: now - retention.idempotency_ms,
+        tokens_before: now - retention.tokens_ms,
+        deliveries_before: now - retention.deliveries_ms,
+        limit: MOST_ROWS,
+        now,
+      });
+    }),
+    start(EVERY_MS, "summing usage by hour failed", async () => {
+      // One call sums all hours that are over.
+      await usage.seal();
+      return 0;
+    }),
+    start(item_minutes * MINUTE_MS, "deleting expired store items failed", () =>
+      storage.sweepItems(scope, environment.now(), MOST_ROWS),
+    ),
+    start(thread_minutes * MINUTE_MS, "pruning expired threads failed", () => threads.expire(MOST_THREADS)),
+  ];
+}
