@@ -63,6 +63,8 @@ export class StudioVisit {
   readonly page: Page;
   readonly host: StudioHost;
   readonly problems: string[] = [];
+  /** Requests without an answer. */
+  #reading = 0;
 
   constructor(page: Page, host: StudioHost) {
     this.page = page;
@@ -73,7 +75,10 @@ export class StudioVisit {
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         this.problems.push(message.text());
     });
+    page.on("requestfinished", () => this.#reading--);
+    page.on("requestfailed", () => this.#reading--);
     page.on("request", (request) => {
+      this.#reading++;
       const { origin, protocol } = new URL(request.url());
       if (origin !== host.origin && !/^(?:data|blob):$/.test(protocol)) this.problems.push(`calls ${request.url()}`);
     });
@@ -82,6 +87,12 @@ export class StudioVisit {
   async open(path: string): Promise<void> {
     await this.page.goto(this.host.studio + path);
     await this.page.locator("main :is(h1, h2)").first().waitFor({ state: "attached" });
+  }
+
+  /** Waits until what is shown was read. */
+  async atRest(): Promise<void> {
+    await until(() => this.#reading === 0);
+    await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
   }
 
   button(name: string | RegExp, within: Page | Locator = this.page): Locator {

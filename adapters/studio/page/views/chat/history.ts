@@ -1,4 +1,5 @@
 /** The tree of a thread's checkpoints: which branch is shown, where it forks, and where a message appeared first. */
+import type { Checkpoint as Place } from "@langchain/langgraph-sdk";
 import { client } from "../../api/client.ts";
 import { type Resource, useResource } from "../../store/resource.ts";
 import { type Message, messagesOf } from "./messages.ts";
@@ -91,6 +92,23 @@ export function messagesAt(thread_id: string, checkpoint_id: string): Promise<re
   read_messages.set(key, reading);
   if (read_messages.size > 200) read_messages.delete(read_messages.keys().next().value as string);
   return reading;
+}
+
+/** What a subagent said that a call of a tool ran: its task has checkpoints of its own. Nothing if the call ran none. */
+export async function subagentMessages(thread_id: string, call_id: string): Promise<readonly Message[]> {
+  interface Step {
+    readonly tasks: readonly { readonly id: string; readonly name: string; readonly result: unknown }[];
+  }
+  const steps = await client.threads.getHistory(thread_id, { limit: MOST, select: ["tasks"] as never });
+  for (const { id, name, result } of (steps as unknown as readonly Step[]).flatMap(({ tasks }) => tasks)) {
+    const answers = messagesOf(result)?.filter(({ type }) => type === "tool") ?? [];
+    // A task with several calls does not say which of them ran the graph.
+    if (answers.length !== 1 || answers[0]?.tool_call_id !== call_id) continue;
+    const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
+    const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
+    return messagesOf(values) ?? [];
+  }
+  return [];
 }
 
 /** Where a message appeared first on a path: found by halving, since a message stays once it is there. */

@@ -6,8 +6,9 @@ import { hrefOf } from "../../frame/router.ts";
 import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
-import type { Fork } from "./history.ts";
-import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
+import { useResource } from "../../store/resource.ts";
+import { type Fork, subagentMessages } from "./history.ts";
+import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf, withResults } from "./messages.ts";
 import type { Nested } from "./source.ts";
 import type { TurnRuns } from "./turns.ts";
 
@@ -21,6 +22,7 @@ export interface MessageActions {
 }
 
 interface ToolCardProps {
+  readonly thread_id: string | undefined;
   readonly call: ToolCall;
   readonly result: Message | undefined;
   readonly running: boolean;
@@ -31,6 +33,7 @@ interface ToolCardProps {
 /** What a subagent says, folded. */
 export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   const { name, messages, isOver } = nested;
+  const { shown, results } = withResults(messages);
   return (
     <details class="subagent">
       <summary>
@@ -40,19 +43,29 @@ export function Subagent({ nested }: { readonly nested: Nested }): VNode {
           {messages.length} {messages.length === 1 ? "message" : "messages"}
         </span>
       </summary>
-      {messages.map((message, index) => (
-        <Bubble key={message.id ?? index} message={message} running={!isOver} />
+      {shown.map((message, index) => (
+        <Bubble key={message.id ?? index} message={message} results={results} running={!isOver} />
       ))}
     </details>
   );
 }
 
-function ToolCard({ call, result, running, ms, nested }: ToolCardProps): VNode {
+/** The subagent of a call that this page has not followed. */
+function PastSubagent({ thread_id, call }: { readonly thread_id: string; readonly call: ToolCall }): VNode | null {
+  const { id = "", name, args } = call;
+  const { data: messages = [] } = useResource(`subagent/${thread_id}/${id}`, () => subagentMessages(thread_id, id));
+  const { subagent_type } = (args ?? {}) as { readonly subagent_type?: unknown };
+  if (messages.length === 0) return null;
+  return <Subagent nested={{ name: String(subagent_type ?? name), call: id, isOver: true, messages }} />;
+}
+
+function ToolCard({ thread_id, call, result, running, ms, nested }: ToolCardProps): VNode {
+  const [isOpen, setOpen] = useState(false);
   const failed = result?.status === "error";
   const state = result ? (failed ? "error" : "success") : running ? "running" : "pending";
   const sign = { error: "✕", success: "✓", running: "●", pending: "◌" }[state];
   return (
-    <details class={`tool ${state}`}>
+    <details class={`tool ${state}`} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <span class={`status ${state}`}>
           <span class="sign" role="img" aria-label={state}>
@@ -65,7 +78,11 @@ function ToolCard({ call, result, running, ms, nested }: ToolCardProps): VNode {
       </summary>
       <p class="label">Arguments</p>
       <Json value={call.args} />
-      {nested ? <Subagent nested={nested} /> : null}
+      {nested ? (
+        <Subagent nested={nested} />
+      ) : isOpen && result && thread_id ? (
+        <PastSubagent thread_id={thread_id} call={call} />
+      ) : null}
       {result ? (
         <>
           <p class="label">{failed ? "Error" : "Result"}</p>
@@ -200,6 +217,8 @@ function EditBox({ text, save, cancel }: EditBoxProps): VNode {
 }
 
 interface BubbleProps {
+  /** Absent where a part of a thread is shown. */
+  readonly thread_id?: string;
   readonly message: Message;
   /** Tool messages by the id of their call. */
   readonly results?: ReadonlyMap<string, Message>;
@@ -233,7 +252,19 @@ function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
 }
 
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
-  const { message, results, times, nested, fork, turn, running = false, canChange, editing, actions } = props;
+  const {
+    thread_id,
+    message,
+    results,
+    times,
+    nested,
+    fork,
+    turn,
+    running = false,
+    canChange,
+    editing,
+    actions,
+  } = props;
   const setEditing = props.setEditing ?? (() => {});
   const text = textOf(message);
   const reasoning = reasoningOf(message);
@@ -262,6 +293,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         {message.tool_calls?.map((call, index) => (
           <ToolCard
             key={call.id ?? index}
+            thread_id={thread_id}
             call={call}
             result={results?.get(call.id ?? "")}
             running={running}

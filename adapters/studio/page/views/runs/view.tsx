@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
-import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { count, Status } from "../../parts/basics.tsx";
 import { Head, Panes } from "../../parts/panes.tsx";
@@ -98,14 +98,12 @@ export default function Runs(): VNode {
           <RunTable
             filter={filter}
             current={run_id}
-            query={kept}
+            hrefOf={(id) => listHref([id])}
             empty={Object.values(kept).some(Boolean) ? "No run matches" : "No runs yet"}
           />
         </>
       }
-      detail={
-        run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} back={hrefOf(["runs"], kept)} />
-      }
+      detail={run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} />}
     />
   );
 }
