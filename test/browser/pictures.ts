@@ -28,10 +28,14 @@ async function lookAt(page: Page, picture: Buffer): Promise<Look> {
     drawing.drawImage(image, 0, 0);
     const pixels = new Uint32Array(drawing.getImageData(left, top + 48, width, height - 48).data.buffer);
     const counts = new Map<number, number>();
-    for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+    // Every third pixel shows as much.
+    for (let at = 0; at < pixels.length; at += 3) {
+      const pixel = pixels[at] as number;
+      counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+    }
     const [[back, most] = [0, 0]] = [...counts].sort(([, one], [, other]) => other - one);
     const brightness = ((back & 255) + ((back >> 8) & 255) + ((back >> 16) & 255)) / 3;
-    return { colours: counts.size, drawn: 1 - most / pixels.length, brightness };
+    return { colours: counts.size, drawn: 1 - (3 * most) / pixels.length, brightness };
   }, picture.toString("base64"));
 }
 

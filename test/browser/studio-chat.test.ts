@@ -139,7 +139,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       const card = page.locator(".tool", { hasText: "task" });
       const opened = async (): Promise<void> => {
         await card.locator("summary").first().click();
-        await card.locator(".subagent summary", { hasText: "2 messages" }).click();
+        await card.locator(".subagent summary", { hasText: "1 message" }).click();
         await card.locator(".subagent .markdown", { hasText: "Rome is warm in May." }).waitFor();
       };
       await visit.open(`threads/${await asked("manager", "Ask somebody")}`);
@@ -147,6 +147,11 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.reload();
       await opened();
       assert.deepEqual(streams, []);
+      // The buttons of its message do not lie on the card.
+      const message = page.locator(".message.ai").first();
+      await message.hover();
+      const [buttons, box] = [await message.locator(".message-actions").boundingBox(), await card.boundingBox()];
+      assert.ok(buttons && box && buttons.y >= box.y + box.height, JSON.stringify([buttons, box]));
     }));
 
   it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>

@@ -102,6 +102,41 @@ describe("the studio everywhere", () => {
       );
     }));
 
+  it("keeps the filters of a list, whichever way leads back to it", async () => {
+    await using seeded = await openSeededStudio();
+    const { assistant_id } = await seeded.host.service.threads.get(seeded.waiting).then(({ metadata }) => metadata);
+    const lists: readonly (readonly [view: string, filters: Record<string, string>])[] = [
+      ["threads", { text: "one", status: "idle" }],
+      ["inbox", { assistant: String(assistant_id) }],
+      ["runs", { status: "success" }],
+      ["assistants", { text: "support" }],
+      ["store", { namespace: '["users"]', filter: "color = green" }],
+      ["webhooks", { state: "delivered" }],
+    ];
+    await visitStudio(
+      seeded.host,
+      async (visit) => {
+        const { page } = visit;
+        for (const [view, filters] of lists) {
+          const list = `${view}?${new URLSearchParams(filters)}`;
+          await visit.open(list);
+          for (const goBack of [
+            () => visit.link("Back to the list").click(),
+            () => page.keyboard.press("Escape"),
+            () => page.goBack(),
+          ]) {
+            await page.locator(".rows li a").first().click();
+            await page.locator(".detail-pane h2").waitFor();
+            await goBack();
+            await page.locator(".list-pane").waitFor();
+            assert.equal(page.url(), seeded.host.studio + list);
+          }
+        }
+      },
+      { width: 390 },
+    );
+  });
+
   it("edits, sends, stops and closes by keys", () =>
     visit(async (visit) => {
       const { page, host } = visit;

@@ -153,6 +153,8 @@ describe("the studio's views", () => {
       await page.locator(".head", { hasText: "v2" }).waitFor();
       await visit.link("Versions").click();
       await page.locator(".diff", { hasText: "It repeats" }).waitFor();
+      // The second version has its metadata from the first one: nobody knows who made it.
+      assert.deepEqual(await page.locator("tbody td:nth-child(3)").allTextContents(), ["", "system"]);
       await visit.button("Set latest").click();
       await page.locator(".head", { hasText: "v1" }).waitFor();
       await visit.link("Graph").click();

@@ -160,7 +160,7 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
   if (type === "object" && schema.properties) {
     return <SchemaForm schema={schema} root={root} value={value} change={change} />;
   }
-  return <JsonField id={id} label={name} value={value} change={change} rows={4} />;
+  return <JsonField id={id} label={name} value={value} change={change} rows={6} />;
 }
 
 function Field(props: FieldProps): VNode {

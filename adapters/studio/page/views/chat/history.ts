@@ -106,7 +106,8 @@ export async function subagentMessages(thread_id: string, call_id: string): Prom
     if (answers.length !== 1 || answers[0]?.tool_call_id !== call_id) continue;
     const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
     const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
-    return messagesOf(values) ?? [];
+    // What it was asked is in the arguments of the call.
+    return messagesOf(values)?.filter(({ type }) => type !== "human") ?? [];
   }
   return [];
 }
