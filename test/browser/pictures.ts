@@ -54,7 +54,7 @@ export async function takePictures(page: Page, pathOf?: (theme: Theme) => string
   for (const theme of wasDark ? THEMES : THEMES.toReversed()) {
     await page.emulateMedia({ colorScheme: theme });
     const path = pathOf?.(theme);
-    const picture = await page.screenshot({ animations: "disabled", ...(path ? { path } : {}) });
+    const picture = await page.screenshot(path ? { path } : {});
     const problem = problemOf(await lookAt(page, picture), theme);
     if (problem) problems.push(problem);
   }

@@ -48,19 +48,12 @@ export default function Runs(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const at = (name: string): string => query.get(name) ?? "";
-  const kept = {
-    status: at("status"),
-    assistant: at("assistant"),
-    since: at("since"),
-    thread: at("thread"),
-    cron: at("cron"),
-  };
-  const created_after = since(kept.since);
+  const created_after = since(query.get("since"));
   const filter = {
-    status: kept.status,
-    assistant_id: kept.assistant,
-    thread_id: kept.thread,
-    cron_id: kept.cron,
+    status: at("status"),
+    assistant_id: at("assistant"),
+    thread_id: at("thread"),
+    cron_id: at("cron"),
     ...(created_after ? { created_after } : {}),
   };
   return (
@@ -72,10 +65,10 @@ export default function Runs(): VNode {
           <Head title="Runs" />
           <Counts />
           <div class="filters row">
-            <AssistantSelect any value={kept.assistant} change={(assistant) => setQuery({ assistant })} />
+            <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
             <select
               aria-label="Created"
-              value={kept.since}
+              value={at("since")}
               onChange={(event) => setQuery({ since: event.currentTarget.value })}
             >
               {RANGES.map(([value, label]) => (
@@ -84,14 +77,14 @@ export default function Runs(): VNode {
                 </option>
               ))}
             </select>
-            {kept.thread ? (
+            {filter.thread_id ? (
               <button type="button" onClick={() => setQuery({ thread: null })}>
-                thread {kept.thread.slice(0, 8)} ✕
+                thread {filter.thread_id.slice(0, 8)} ✕
               </button>
             ) : null}
-            {kept.cron ? (
+            {filter.cron_id ? (
               <button type="button" onClick={() => setQuery({ cron: null })}>
-                cron {kept.cron.slice(0, 8)} ✕
+                cron {filter.cron_id.slice(0, 8)} ✕
               </button>
             ) : null}
           </div>
@@ -99,7 +92,7 @@ export default function Runs(): VNode {
             filter={filter}
             current={run_id}
             hrefOf={(id) => listHref([id])}
-            empty={Object.values(kept).some(Boolean) ? "No run matches" : "No runs yet"}
+            empty={Object.values(filter).some(Boolean) ? "No run matches" : "No runs yet"}
           />
         </>
       }
