@@ -55,7 +55,7 @@ export function exampleOf(schema: Schema | null | undefined, root: Schema = sche
       return false;
     case "number":
     case "integer":
-      return known.minimum ?? 0;
+      return Math.max(0, known.minimum ?? 0);
     default:
       return null;
   }

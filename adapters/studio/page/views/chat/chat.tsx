@@ -18,6 +18,7 @@ import {
   type History,
   newestBelow,
   pathTo,
+  subagentMessages,
   useHistory,
 } from "./history.ts";
 import { Bubble, type MessageActions, Subagent } from "./message.tsx";
@@ -107,6 +108,8 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
           const isHead = history.all[0]?.checkpoint_id === newest;
           attempt("Switch", () => source.show(isHead ? null : newest));
         },
+        subagent: async (result) =>
+          history ? await subagentMessages(thread_id, pathTo(history, checkpoint_id), result) : [],
         locate: (message) =>
           attempt("State", async () => {
             const checkpoint = (await seen(message))?.checkpoint_id;
@@ -118,7 +121,6 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
 }
 
 interface MessagesProps {
-  readonly thread_id: string;
   readonly state: ChatState;
   readonly forks: ReadonlyMap<string, Fork>;
   readonly turns: ReadonlyMap<string, TurnRuns>;
@@ -129,7 +131,7 @@ interface MessagesProps {
 }
 
 /** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
-function Messages({ thread_id, state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+function Messages({ state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
@@ -145,7 +147,6 @@ function Messages({ thread_id, state, forks, turns, canChange, editing, setEditi
       {visible.slice(-shown).map((message, index) => (
         <Bubble
           key={message.id ?? index}
-          thread_id={thread_id}
           message={message}
           results={results}
           times={state.times}
@@ -199,7 +200,6 @@ export function Chat(props: ChatProps): VNode {
           <Json value={values} name={`thread-${thread_id}`} />
         ) : (
           <Messages
-            thread_id={thread_id}
             state={state}
             forks={forks}
             turns={turns}

@@ -94,24 +94,6 @@ export function messagesAt(thread_id: string, checkpoint_id: string): Promise<re
   return reading;
 }
 
-/** What a subagent said that a call of a tool ran: its task has checkpoints of its own. Nothing if the call ran none. */
-export async function subagentMessages(thread_id: string, call_id: string): Promise<readonly Message[]> {
-  interface Step {
-    readonly tasks: readonly { readonly id: string; readonly name: string; readonly result: unknown }[];
-  }
-  const steps = await client.threads.getHistory(thread_id, { limit: MOST, select: ["tasks"] as never });
-  for (const { id, name, result } of (steps as unknown as readonly Step[]).flatMap(({ tasks }) => tasks)) {
-    const answers = messagesOf(result)?.filter(({ type }) => type === "tool") ?? [];
-    // A task with several calls does not say which of them ran the graph.
-    if (answers.length !== 1 || answers[0]?.tool_call_id !== call_id) continue;
-    const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
-    const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
-    // What it was asked is in the arguments of the call.
-    return messagesOf(values)?.filter(({ type }) => type !== "human") ?? [];
-  }
-  return [];
-}
-
 /** Where a message appeared first on a path: found by halving, since a message stays once it is there. */
 export async function firstSeen(
   thread_id: string,
@@ -126,6 +108,31 @@ export async function firstSeen(
     else low = middle + 1;
   }
   return path[low];
+}
+
+/** What a subagent said, by the result of the call that ran it: the task has checkpoints of its own. Nothing if it ran none. */
+export async function subagentMessages(
+  thread_id: string,
+  path: readonly Checkpoint[],
+  { id: message_id, tool_call_id }: Message,
+): Promise<readonly Message[]> {
+  const seen = message_id && (await firstSeen(thread_id, path, message_id));
+  if (!seen || seen.parent_id === null) return [];
+  const { tasks } = (await client.threads.getState(thread_id, seen.parent_id, {
+    select: ["tasks"] as never,
+  })) as unknown as {
+    readonly tasks: readonly { readonly id: string; readonly name: string; readonly result: unknown }[];
+  };
+  for (const { id, name, result } of tasks) {
+    const answers = messagesOf(result)?.filter(({ type }) => type === "tool") ?? [];
+    // A task with several calls does not say which of them ran the graph.
+    if (answers.length !== 1 || answers[0]?.tool_call_id !== tool_call_id) continue;
+    const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
+    const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
+    // What it was asked is in the arguments of the call.
+    return messagesOf(values)?.filter(({ type }) => type !== "human") ?? [];
+  }
+  return [];
 }
 
 /** The versions of one message: the branches that part before it. */

@@ -7,7 +7,7 @@ import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import { useResource } from "../../store/resource.ts";
-import { type Fork, subagentMessages } from "./history.ts";
+import type { Fork } from "./history.ts";
 import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf, withResults } from "./messages.ts";
 import type { Nested } from "./source.ts";
 import type { TurnRuns } from "./turns.ts";
@@ -19,10 +19,13 @@ export interface MessageActions {
   readonly regenerate: (message: Message) => void;
   readonly branch: (checkpoint_id: string) => void;
   readonly locate: (message: Message) => void;
+  /** What a subagent said, by the result of its call. */
+  readonly subagent: (result: Message) => Promise<readonly Message[]>;
 }
 
 interface ToolCardProps {
-  readonly thread_id: string | undefined;
+  /** Absent where the thread is not at rest. */
+  readonly actions: MessageActions | undefined;
   readonly call: ToolCall;
   readonly result: Message | undefined;
   readonly running: boolean;
@@ -50,16 +53,21 @@ export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   );
 }
 
-/** The subagent of a call that this page has not followed. */
-function PastSubagent({ thread_id, call }: { readonly thread_id: string; readonly call: ToolCall }): VNode | null {
-  const { id = "", name, args } = call;
-  const { data: messages = [] } = useResource(`subagent/${thread_id}/${id}`, () => subagentMessages(thread_id, id));
-  const { subagent_type } = (args ?? {}) as { readonly subagent_type?: unknown };
-  if (messages.length === 0) return null;
-  return <Subagent nested={{ name: String(subagent_type ?? name), call: id, isOver: true, messages }} />;
+interface PastSubagentProps {
+  readonly call: ToolCall;
+  readonly result: Message;
+  readonly read: MessageActions["subagent"];
 }
 
-function ToolCard({ thread_id, call, result, running, ms, nested }: ToolCardProps): VNode {
+/** The subagent of a call that this page has not followed. */
+function PastSubagent({ call, result, read }: PastSubagentProps): VNode | null {
+  const { data: messages = [] } = useResource(`subagent/${result.id}`, () => read(result));
+  const { subagent_type = call.name } = (call.args ?? {}) as { readonly subagent_type?: unknown };
+  if (messages.length === 0) return null;
+  return <Subagent nested={{ name: String(subagent_type), call: call.id, isOver: true, messages }} />;
+}
+
+function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps): VNode {
   const [isOpen, setOpen] = useState(false);
   const failed = result?.status === "error";
   const state = result ? (failed ? "error" : "success") : running ? "running" : "pending";
@@ -80,8 +88,8 @@ function ToolCard({ thread_id, call, result, running, ms, nested }: ToolCardProp
       <Json value={call.args} />
       {nested ? (
         <Subagent nested={nested} />
-      ) : isOpen && result && thread_id ? (
-        <PastSubagent thread_id={thread_id} call={call} />
+      ) : isOpen && result && actions ? (
+        <PastSubagent call={call} result={result} read={actions.subagent} />
       ) : null}
       {result ? (
         <>
@@ -217,8 +225,6 @@ function EditBox({ text, save, cancel }: EditBoxProps): VNode {
 }
 
 interface BubbleProps {
-  /** Absent where a part of a thread is shown. */
-  readonly thread_id?: string;
   readonly message: Message;
   /** Tool messages by the id of their call. */
   readonly results?: ReadonlyMap<string, Message>;
@@ -252,19 +258,7 @@ function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
 }
 
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
-  const {
-    thread_id,
-    message,
-    results,
-    times,
-    nested,
-    fork,
-    turn,
-    running = false,
-    canChange,
-    editing,
-    actions,
-  } = props;
+  const { message, results, times, nested, fork, turn, running = false, canChange, editing, actions } = props;
   const setEditing = props.setEditing ?? (() => {});
   const text = textOf(message);
   const reasoning = reasoningOf(message);
@@ -293,7 +287,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         {message.tool_calls?.map((call, index) => (
           <ToolCard
             key={call.id ?? index}
-            thread_id={thread_id}
+            actions={canChange ? actions : undefined}
             call={call}
             result={results?.get(call.id ?? "")}
             running={running}
