@@ -75,6 +75,8 @@ export class StudioVisit {
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         this.problems.push(message.text());
     });
+    // Requests of a page that was left are not always said to end.
+    page.on("framenavigated", () => this.#open.clear());
     for (const end of ["requestfinished", "requestfailed"] as const)
       page.on(end as "requestfinished", (request) => this.#open.delete(request));
     page.on("request", (request) => {
@@ -85,8 +87,6 @@ export class StudioVisit {
   }
 
   async open(path: string): Promise<void> {
-    // Not all requests of a page that was left are said to end.
-    this.#open.clear();
     await this.page.goto(this.host.studio + path);
     await this.page.locator("main :is(h1, h2)").first().waitFor({ state: "attached" });
   }
