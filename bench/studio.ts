@@ -97,7 +97,7 @@ async function pictures(visit: StudioVisit, folder: string): Promise<void> {
   const take = async (name: string, path: string, selector: string): Promise<void> => {
     await visit.open(path);
     await page.locator(selector).first().waitFor();
-    await page.waitForFunction(() => !document.querySelector(".skeleton"));
+    await visit.atRest();
     await page.screenshot({ path: join(folder, `${name}.png`), animations: "disabled" });
   };
   await take("studio-chat", `threads/${thread_id}`, ".interrupt");

@@ -128,6 +128,32 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.getByText("So it is.").waitFor();
     }));
 
+  it("has the subagents of a thread at rest: of a run that nobody followed, and after a reload", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const streams: string[] = [];
+      page.on("request", (request) => {
+        if (request.url().endsWith("/stream/events")) streams.push(request.url());
+      });
+      host.gates.open(...[1, 2, 3, 4, 5].map((token) => `expert ${token}`));
+      const card = page.locator(".tool", { hasText: "task" });
+      const opened = async (): Promise<void> => {
+        await card.locator("summary").first().click();
+        await card.locator(".subagent summary", { hasText: "1 message" }).click();
+        await card.locator(".subagent .markdown", { hasText: "Rome is warm in May." }).waitFor();
+      };
+      await visit.open(`threads/${await asked("manager", "Ask somebody")}`);
+      await opened();
+      await page.reload();
+      await opened();
+      assert.deepEqual(streams, []);
+      // The buttons of its message do not lie on the card.
+      const message = page.locator(".message.ai").first();
+      await message.hover();
+      const [buttons, box] = [await message.locator(".message-actions").boundingBox(), await card.boundingBox()];
+      assert.ok(buttons && box && buttons.y >= box.y + box.height, JSON.stringify([buttons, box]));
+    }));
+
   it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>
     visit(async (visit) => {
       const { page } = visit;
@@ -258,6 +284,13 @@ describe("what the studio shows and sends", () => {
       await visit.button("Stop").click();
       assert.equal(await host.gates.stopped("Bergen"), "cancelled");
       await visit.status("idle");
+
+      await visit.newThread("caller");
+      await visit.button("Use an example").click();
+      assert.match((await page.getByLabel("messages").inputValue()) ?? "", /"Hello"/);
+      host.gates.open("weather");
+      await visit.button("Run").click();
+      await visit.shows("Hello", "Let me look.", "It is so: Sunny in Rome");
 
       await visit.newThread("chat");
       await visit.button("Whole input").click();

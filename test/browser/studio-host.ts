@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before } from "node:test";
-import type { Locator, Page } from "playwright-core";
+import type { Locator, Page, Request } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { studio } from "../../adapters/studio/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -63,6 +63,8 @@ export class StudioVisit {
   readonly page: Page;
   readonly host: StudioHost;
   readonly problems: string[] = [];
+  /** Requests without an answer, but for streams. */
+  readonly #open = new Set<Request>();
 
   constructor(page: Page, host: StudioHost) {
     this.page = page;
@@ -73,8 +75,13 @@ export class StudioVisit {
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         this.problems.push(message.text());
     });
+    // Requests of a page that was left are not always said to end.
+    page.on("framenavigated", () => this.#open.clear());
+    for (const end of ["requestfinished", "requestfailed"] as const)
+      page.on(end as "requestfinished", (request) => this.#open.delete(request));
     page.on("request", (request) => {
-      const { origin, protocol } = new URL(request.url());
+      const { origin, protocol, pathname } = new URL(request.url());
+      if (!pathname.includes("/stream")) this.#open.add(request);
       if (origin !== host.origin && !/^(?:data|blob):$/.test(protocol)) this.problems.push(`calls ${request.url()}`);
     });
   }
@@ -82,6 +89,12 @@ export class StudioVisit {
   async open(path: string): Promise<void> {
     await this.page.goto(this.host.studio + path);
     await this.page.locator("main :is(h1, h2)").first().waitFor({ state: "attached" });
+  }
+
+  /** Waits until what is shown was read. */
+  async atRest(): Promise<void> {
+    await until(() => this.#open.size === 0);
+    await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
   }
 
   button(name: string | RegExp, within: Page | Locator = this.page): Locator {

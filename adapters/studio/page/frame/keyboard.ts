@@ -1,6 +1,6 @@
 /** Keyboard shortcuts. The newest binding of a key wins, so that a dialog takes `Escape` before the view below it. */
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Binding {
   /** Such as `j`, `g t`, `mod+Enter` or `Escape`. */
@@ -53,7 +53,8 @@ export function useKey(
 ): void {
   const latest = useRef(run);
   latest.current = run;
-  useEffect(() => {
+  // Before the next picture: what a person sees listens.
+  useLayoutEffect(() => {
     if (!when) return;
     const binding: Binding = { keys, label, inFields, run: (event) => latest.current(event) };
     bindings.value = [...bindings.value, binding];

@@ -29,6 +29,26 @@ export function hrefOf(path: readonly string[], query: QueryValues = {}): string
   return `${STUDIO}${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** What belongs to the opened item. All else in the query filters the list, and stays. */
+const OF_ITEM: ReadonlySet<string> = new Set([
+  "against",
+  "checkpoint",
+  "from",
+  "of",
+  "raw",
+  "show",
+  "tab",
+  "to",
+  "with",
+]);
+
+/** The address of the list here, or of an item in it, with the filters of the list. */
+export function listHref(ids: readonly string[] = [], changes: QueryValues = {}): string {
+  const { view: name, query } = place.value;
+  const filters = [...query].filter(([key]) => !OF_ITEM.has(key));
+  return hrefOf([name, ...ids], { ...Object.fromEntries(filters), ...changes });
+}
+
 export function go(href: string, { replace = false }: { readonly replace?: boolean } = {}): void {
   if (href === location.pathname + location.search) return;
   history[replace ? "replaceState" : "pushState"](null, "", href);

@@ -1,6 +1,6 @@
 /** A chart over time: lines or stacked bars, in the colours of the theme. */
 import type { VNode } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { isDark } from "../frame/theme.ts";
 
@@ -63,7 +63,8 @@ function timesOf(splits: readonly number[]): string[] {
 export function Chart({ label, times, lines, kind = "lines", height = 160, format, range }: ChartProps): VNode {
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
-  useEffect(() => {
+  // With the page: a picture of the other theme would flash.
+  useLayoutEffect(() => {
     const { current } = box;
     if (!current || times.length === 0) return;
     const style = getComputedStyle(current);

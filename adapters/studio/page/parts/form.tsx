@@ -55,7 +55,7 @@ export function exampleOf(schema: Schema | null | undefined, root: Schema = sche
       return false;
     case "number":
     case "integer":
-      return known.minimum ?? 0;
+      return Math.max(0, known.minimum ?? 0);
     default:
       return null;
   }
@@ -160,7 +160,7 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
   if (type === "object" && schema.properties) {
     return <SchemaForm schema={schema} root={root} value={value} change={change} />;
   }
-  return <JsonField id={id} label={name} value={value} change={change} rows={4} />;
+  return <JsonField id={id} label={name} value={value} change={change} rows={6} />;
 }
 
 function Field(props: FieldProps): VNode {

@@ -1,7 +1,7 @@
 /** The two panes beside the navigation: a list and its detail. On narrow screens one of them, with a way back. */
 import type { ComponentChildren, VNode } from "preact";
 import { useKey } from "../frame/keyboard.ts";
-import { go } from "../frame/router.ts";
+import { go, listHref } from "../frame/router.ts";
 
 interface PanesProps {
   readonly name: string;
@@ -40,14 +40,13 @@ export function Head({ title, children }: { readonly title: string; readonly chi
 }
 
 interface DetailHeadProps {
-  /** The address of the list. */
-  readonly back: string;
   readonly title: ComponentChildren;
   readonly children?: ComponentChildren;
 }
 
 /** The head of a detail. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
-export function DetailHead({ back, title, children }: DetailHeadProps): VNode {
+export function DetailHead({ title, children }: DetailHeadProps): VNode {
+  const back = listHref();
   useKey("Escape", "Close", () => go(back));
   return (
     <header class="head">

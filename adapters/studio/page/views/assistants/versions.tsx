@@ -14,8 +14,14 @@ const compared = ({ name, description, config, context, metadata, graph_id }: Ve
   ...{ name, description, graph_id, config, context, metadata },
 });
 
-const authorOf = ({ metadata }: Version): string =>
-  String((metadata as Record<string, unknown> | undefined)?.["created_by"] ?? "–");
+const creatorOf = (one: Version | undefined): unknown => (one?.metadata as Record<string, unknown>)?.["created_by"];
+
+/** Each version begins with the metadata of the one before it: what a version did not set says nothing of who made it. */
+function authorOf(one: Version, all: readonly Version[]): string {
+  const creator = creatorOf(one);
+  const isOwn = one.version === 1 || creator !== creatorOf(all.find(({ version }) => version === one.version - 1));
+  return isOwn && typeof creator === "string" ? creator : "";
+}
 
 export function VersionsTab({ assistant }: { readonly assistant: Version }): VNode {
   const { assistant_id, version: latest } = assistant;
@@ -59,7 +65,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
                       <td>
                         <Time at={one.created_at} />
                       </td>
-                      <td>{authorOf(one)}</td>
+                      <td>{authorOf(one, loaded)}</td>
                       <td>{one.name}</td>
                       <td>
                         {one.version === latest ? (

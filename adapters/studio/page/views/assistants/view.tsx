@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { client } from "../../api/client.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
-import { go, hereWith, hrefOf, place } from "../../frame/router.ts";
+import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Editor, JsonField, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -128,19 +128,19 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
       go(hrefOf(["assistants", made.assistant_id]));
     });
   const remove = (): void => {
-    go(hrefOf(["assistants"]));
+    go(listHref());
     withUndo(
       "Assistant deleted",
       async () => {
         await client.assistants.delete(assistant_id);
         refresh("assistants/");
       },
-      () => go(hrefOf(["assistants", assistant_id])),
+      () => go(listHref([assistant_id])),
     );
   };
   return (
     <>
-      <DetailHead back={hrefOf(["assistants"])} title={assistant.data?.name ?? "Assistant"}>
+      <DetailHead title={assistant.data?.name ?? "Assistant"}>
         <Id value={assistant_id} label="assistant id" />
         {assistant.data ? (
           <>
@@ -181,8 +181,9 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
 
 export default function Assistants(): VNode {
   const assistants = useAssistants();
-  const [text, setText] = useState("");
-  const [assistant_id] = place.value.ids;
+  const { ids, query } = place.value;
+  const [assistant_id] = ids;
+  const text = query.get("text") ?? "";
   const items = (assistants.data ?? []).filter(({ name, graph_id }) =>
     `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
   );
@@ -193,7 +194,7 @@ export default function Assistants(): VNode {
         <>
           <Head title="Assistants" />
           <div class="filters">
-            <SearchBox label="Search names" value={text} change={setText} />
+            <SearchBox label="Search names" value={text} change={(next) => setQuery({ text: next })} />
           </div>
           <Ready of={assistants}>
             {() =>
@@ -205,7 +206,7 @@ export default function Assistants(): VNode {
                   items={items}
                   rowHeight={56}
                   keyOf={(one) => one.assistant_id}
-                  hrefOf={(one) => hrefOf(["assistants", one.assistant_id])}
+                  hrefOf={(one) => listHref([one.assistant_id])}
                   current={assistant_id}
                   row={(one) => (
                     <>

@@ -9,7 +9,7 @@ import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
-import { Composer, messageInput } from "./composer.tsx";
+import { Composer, type InputMode, messageInput, takesMessages } from "./composer.tsx";
 import {
   type Checkpoint,
   type Fork,
@@ -18,10 +18,11 @@ import {
   type History,
   newestBelow,
   pathTo,
+  subagentMessages,
   useHistory,
 } from "./history.ts";
 import { Bubble, type MessageActions, Subagent } from "./message.tsx";
-import type { Message } from "./messages.ts";
+import { type Message, withResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
 import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
 
@@ -35,9 +36,6 @@ interface ChatProps {
 
 /** Messages that exist in the page at first; more come when the reader scrolls up. */
 const WINDOW = 60;
-
-/** An agent takes messages if its schema has them, or if it has none. */
-const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
 
 /** The box of the conversation: it follows its end while the reader is there. */
 function useFollowing(changes: readonly unknown[]) {
@@ -110,6 +108,8 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
           const isHead = history.all[0]?.checkpoint_id === newest;
           attempt("Switch", () => source.show(isHead ? null : newest));
         },
+        subagent: async (result) =>
+          history ? await subagentMessages(thread_id, pathTo(history, checkpoint_id), result) : [],
         locate: (message) =>
           attempt("State", async () => {
             const checkpoint = (await seen(message))?.checkpoint_id;
@@ -135,16 +135,8 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
-  const results = useMemo(
-    () => new Map(messages.filter(({ type }) => type === "tool").map((one) => [one.tool_call_id ?? "", one])),
-    [state.messages],
-  );
-  const called = useMemo(
-    () => new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id = "" }) => id))),
-    [state.messages],
-  );
+  const { shown: visible, results } = useMemo(() => withResults(messages), [state.messages]);
   const nested = new Map([...state.nested.values()].map((one) => [one.call ?? "", one]));
-  const visible = messages.filter(({ type, tool_call_id }) => type !== "tool" || !called.has(tool_call_id ?? ""));
   return (
     <>
       {visible.length > shown ? (
@@ -178,6 +170,8 @@ export function Chat(props: ChatProps): VNode {
   const { phase, messages, interrupts, values, error, nested, version, checkpoint_id } = state;
   const running = phase === "running";
   const hasMessages = messages !== null || takesMessages(schema);
+  const [chosen, setMode] = useState<InputMode | null>(null);
+  const mode = chosen ?? (hasMessages ? "message" : "input");
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
   const runs = useRuns(thread_id, version).data?.items ?? NO_RUNS;
@@ -217,7 +211,12 @@ export function Chat(props: ChatProps): VNode {
         )}
         {isEmpty ? (
           <Empty title="Nothing here yet">
-            <p class="faint">{hasMessages ? "Send a message to start a run." : "Fill in the input and run."}</p>
+            <p class="faint">{mode === "message" ? "Send a message to start a run." : "Fill in the input and run."}</p>
+            {mode === "message" && schema ? (
+              <button type="button" onClick={() => setMode("input")}>
+                Use an example
+              </button>
+            ) : null}
           </Empty>
         ) : null}
         {[...nested].map(([scope, one]) => (one.call ? null : <Subagent key={scope} nested={one} />))}
@@ -252,6 +251,8 @@ export function Chat(props: ChatProps): VNode {
         assistant_id={assistant_id}
         schema={schema}
         hasMessages={hasMessages}
+        mode={mode}
+        setMode={setMode}
         running={running}
         disabled={!assistant_id || phase === "loading"}
         send={send}

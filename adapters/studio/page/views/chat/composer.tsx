@@ -6,7 +6,7 @@ import { attempt, notify } from "../../frame/notices.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import type { Block } from "./messages.ts";
 
-type InputMode = "message" | "input";
+export type InputMode = "message" | "input";
 
 interface ComposerProps {
   /** Names the draft: what was typed stays in this tab. */
@@ -15,6 +15,8 @@ interface ComposerProps {
   readonly schema: Schema | null;
   /** False: the agent's input has no messages. */
   readonly hasMessages: boolean;
+  readonly mode: InputMode;
+  readonly setMode: (mode: InputMode) => void;
   readonly running: boolean;
   readonly disabled: boolean;
   /** Rejects when no run began: the draft comes back. */
@@ -65,6 +67,19 @@ export function messageInput(text: string, blocks: readonly Block[] = []): unkno
   const content = blocks.length === 0 ? text : [...(text ? [{ type: "text", text }] : []), ...blocks];
   return { messages: [{ type: "human", content, id: newId() }] };
 }
+
+/** A first input by the schema of an agent. One that takes messages gets one: an empty list starts nothing. */
+export function exampleInput(schema: Schema | null): unknown {
+  const example = exampleOf(schema) ?? {};
+  if (typeof example !== "object" || Array.isArray(example)) return example;
+  const { messages } = example as { readonly messages?: unknown };
+  const isOpen = Object.keys(example).length === 0 || "messages" in example;
+  if (!isOpen || (Array.isArray(messages) && messages.length > 0)) return example;
+  return { ...example, messages: [{ role: "user", content: "Hello" }] };
+}
+
+/** An agent takes messages if its schema has them, or if it has none. */
+export const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
 
 function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VNode {
   const [text, setText] = useState(() => sessionStorage.getItem(draftPlace(place)) ?? "");
@@ -176,16 +191,14 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
 }
 
 export function Composer(props: ComposerProps): VNode {
-  const { assistant_id, schema, hasMessages, running, disabled, send, stop } = props;
-  const [mode, setMode] = useState<InputMode | null>(null);
-  const current = mode ?? (hasMessages ? "message" : "input");
+  const { assistant_id, schema, hasMessages, mode, setMode, running, disabled, send, stop } = props;
   // Another assistant takes another input.
   const [typed, setTyped] = useState<{ readonly of: string | null; readonly value: unknown } | null>(null);
-  const input = typed && typed.of === assistant_id ? typed.value : exampleOf(schema);
+  const input = typed && typed.of === assistant_id ? typed.value : exampleInput(schema);
   const setValue = (value: unknown): void => setTyped({ of: assistant_id, value });
   return (
     <div class="composer">
-      {current === "message" ? (
+      {mode === "message" ? (
         <MessageBox {...props} />
       ) : (
         <form
@@ -216,7 +229,7 @@ export function Composer(props: ComposerProps): VNode {
       {hasMessages ? (
         <div class="modes" role="group" aria-label="Input">
           {(["message", "input"] as const).map((one) => (
-            <button key={one} type="button" class="quiet" aria-pressed={one === current} onClick={() => setMode(one)}>
+            <button key={one} type="button" class="quiet" aria-pressed={one === mode} onClick={() => setMode(one)}>
               {one === "message" ? "Message" : "Whole input"}
             </button>
           ))}

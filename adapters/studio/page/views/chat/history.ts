@@ -1,4 +1,5 @@
 /** The tree of a thread's checkpoints: which branch is shown, where it forks, and where a message appeared first. */
+import type { Checkpoint as Place } from "@langchain/langgraph-sdk";
 import { client } from "../../api/client.ts";
 import { type Resource, useResource } from "../../store/resource.ts";
 import { type Message, messagesOf } from "./messages.ts";
@@ -107,6 +108,31 @@ export async function firstSeen(
     else low = middle + 1;
   }
   return path[low];
+}
+
+/** What a subagent said, by the result of the call that ran it: the task has checkpoints of its own. Nothing if it ran none. */
+export async function subagentMessages(
+  thread_id: string,
+  path: readonly Checkpoint[],
+  { id: message_id, tool_call_id }: Message,
+): Promise<readonly Message[]> {
+  const seen = message_id && (await firstSeen(thread_id, path, message_id));
+  if (!seen || seen.parent_id === null) return [];
+  const { tasks } = (await client.threads.getState(thread_id, seen.parent_id, {
+    select: ["tasks"] as never,
+  })) as unknown as {
+    readonly tasks: readonly { readonly id: string; readonly name: string; readonly result: unknown }[];
+  };
+  for (const { id, name, result } of tasks) {
+    const answers = messagesOf(result)?.filter(({ type }) => type === "tool") ?? [];
+    // A task with several calls does not say which of them ran the graph.
+    if (answers.length !== 1 || answers[0]?.tool_call_id !== tool_call_id) continue;
+    const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
+    const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
+    // What it was asked is in the arguments of the call.
+    return messagesOf(values)?.filter(({ type }) => type !== "human") ?? [];
+  }
+  return [];
 }
 
 /** The versions of one message: the branches that part before it. */

@@ -6,8 +6,9 @@ import { hrefOf } from "../../frame/router.ts";
 import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
+import { useResource } from "../../store/resource.ts";
 import type { Fork } from "./history.ts";
-import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
+import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf, withResults } from "./messages.ts";
 import type { Nested } from "./source.ts";
 import type { TurnRuns } from "./turns.ts";
 
@@ -18,9 +19,13 @@ export interface MessageActions {
   readonly regenerate: (message: Message) => void;
   readonly branch: (checkpoint_id: string) => void;
   readonly locate: (message: Message) => void;
+  /** What a subagent said, by the result of its call. */
+  readonly subagent: (result: Message) => Promise<readonly Message[]>;
 }
 
 interface ToolCardProps {
+  /** Absent where the thread is not at rest. */
+  readonly actions: MessageActions | undefined;
   readonly call: ToolCall;
   readonly result: Message | undefined;
   readonly running: boolean;
@@ -31,6 +36,7 @@ interface ToolCardProps {
 /** What a subagent says, folded. */
 export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   const { name, messages, isOver } = nested;
+  const { shown, results } = withResults(messages);
   return (
     <details class="subagent">
       <summary>
@@ -40,19 +46,34 @@ export function Subagent({ nested }: { readonly nested: Nested }): VNode {
           {messages.length} {messages.length === 1 ? "message" : "messages"}
         </span>
       </summary>
-      {messages.map((message, index) => (
-        <Bubble key={message.id ?? index} message={message} running={!isOver} />
+      {shown.map((message, index) => (
+        <Bubble key={message.id ?? index} message={message} results={results} running={!isOver} />
       ))}
     </details>
   );
 }
 
-function ToolCard({ call, result, running, ms, nested }: ToolCardProps): VNode {
+interface PastSubagentProps {
+  readonly call: ToolCall;
+  readonly result: Message;
+  readonly read: MessageActions["subagent"];
+}
+
+/** The subagent of a call that this page has not followed. */
+function PastSubagent({ call, result, read }: PastSubagentProps): VNode | null {
+  const { data: messages = [] } = useResource(`subagent/${result.id}`, () => read(result));
+  const { subagent_type = call.name } = (call.args ?? {}) as { readonly subagent_type?: unknown };
+  if (messages.length === 0) return null;
+  return <Subagent nested={{ name: String(subagent_type), call: call.id, isOver: true, messages }} />;
+}
+
+function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps): VNode {
+  const [isOpen, setOpen] = useState(false);
   const failed = result?.status === "error";
   const state = result ? (failed ? "error" : "success") : running ? "running" : "pending";
   const sign = { error: "✕", success: "✓", running: "●", pending: "◌" }[state];
   return (
-    <details class={`tool ${state}`}>
+    <details class={`tool ${state}`} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <span class={`status ${state}`}>
           <span class="sign" role="img" aria-label={state}>
@@ -65,7 +86,11 @@ function ToolCard({ call, result, running, ms, nested }: ToolCardProps): VNode {
       </summary>
       <p class="label">Arguments</p>
       <Json value={call.args} />
-      {nested ? <Subagent nested={nested} /> : null}
+      {nested ? (
+        <Subagent nested={nested} />
+      ) : isOpen && result && actions ? (
+        <PastSubagent call={call} result={result} read={actions.subagent} />
+      ) : null}
       {result ? (
         <>
           <p class="label">{failed ? "Error" : "Result"}</p>
@@ -262,6 +287,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         {message.tool_calls?.map((call, index) => (
           <ToolCard
             key={call.id ?? index}
+            actions={canChange ? actions : undefined}
             call={call}
             result={results?.get(call.id ?? "")}
             running={running}

@@ -44,6 +44,16 @@ export function messagesOf(values: unknown): readonly Message[] | null {
   return Array.isArray(messages) && messages.every(isMessage) ? messages.map(normal) : null;
 }
 
+/** Messages without the results of tools, and these by the ids of their calls: the card of a call shows its result. */
+export function withResults(messages: readonly Message[]) {
+  const called = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
+  const isResult = ({ type, tool_call_id }: Message): boolean => type === "tool" && called.has(tool_call_id);
+  return {
+    shown: messages.filter((one) => !isResult(one)),
+    results: new Map(messages.filter(isResult).map((one) => [one.tool_call_id ?? "", one])),
+  };
+}
+
 const blocksOf = ({ content }: Message): readonly Block[] =>
   (typeof content === "string" ? [content] : content).map((part) =>
     typeof part === "string" ? { type: "text", text: part } : part,

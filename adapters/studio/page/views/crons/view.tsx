@@ -7,13 +7,13 @@ import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
-import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { Editor, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
-import { messageInput } from "../chat/composer.tsx";
+import { exampleInput } from "../chat/composer.tsx";
 import { inWords } from "./schedule.ts";
 
 const useCrons = () =>
@@ -49,7 +49,7 @@ function NewCron(): VNode {
   const [timezone, setTimezone] = useState(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
   const [input, setInput] = useState<unknown>(undefined);
   const schema = (schemas.data?.input_schema ?? null) as Schema | null;
-  const first = schema && !("messages" in (schema.properties ?? {})) ? exampleOf(schema) : messageInput("Hello");
+  const first = exampleInput(schema);
   const create = (): void =>
     attempt("Create", async () => {
       const made = await call<Cron>("POST", "/runs/crons", {
@@ -61,7 +61,7 @@ function NewCron(): VNode {
     });
   return (
     <>
-      <DetailHead back={hrefOf(["crons"])} title="New cron" />
+      <DetailHead title="New cron" />
       <form
         class="scroll form"
         onSubmit={(event) => {
@@ -192,7 +192,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
   };
   return (
     <>
-      <DetailHead back={hrefOf(["crons"])} title={row ? inWords(row.schedule) : "Cron"}>
+      <DetailHead title={row ? inWords(row.schedule) : "Cron"}>
         <Id value={cron_id} label="cron id" />
       </DetailHead>
       <div class="scroll form">

@@ -5,7 +5,7 @@ import { client } from "../../api/client.ts";
 import { respond } from "../../api/events.ts";
 import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
-import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
@@ -15,19 +15,19 @@ import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { Bubble } from "../chat/message.tsx";
-import { messagesOf } from "../chat/messages.ts";
+import { messagesOf, withResults } from "../chat/messages.ts";
 
 /** The end of the conversation, to know what the question is about. */
 function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
   const state = useResource(`inbox/state/${thread_id}`, (signal) =>
     client.threads.getState(thread_id, undefined, { select: ["values.messages"] as never, signal }),
   );
-  const messages = messagesOf(state.data?.values)?.slice(-4) ?? [];
-  if (messages.length === 0) return null;
+  const { shown, results } = withResults(messagesOf(state.data?.values)?.slice(-4) ?? []);
+  if (shown.length === 0) return null;
   return (
     <div class="before">
-      {messages.map((message, index) => (
-        <Bubble key={message.id ?? index} message={message} />
+      {shown.map((message, index) => (
+        <Bubble key={message.id ?? index} message={message} results={results} />
       ))}
     </div>
   );
@@ -49,7 +49,7 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
     }
     notify("Answered");
     answered(thread_id);
-    go(next === undefined ? hrefOf(["inbox"]) : hrefOf(["inbox", next]), { replace: true });
+    go(listHref(next === undefined ? [] : [next]), { replace: true });
   };
   return (
     <div class="scroll">
@@ -103,7 +103,7 @@ export default function Inbox(): VNode {
                   items={items}
                   rowHeight={56}
                   keyOf={(one) => one.thread_id}
-                  hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
+                  hrefOf={(one) => listHref([one.thread_id])}
                   current={thread_id}
                   more={inbox.more}
                   row={(one) => (
@@ -132,7 +132,7 @@ export default function Inbox(): VNode {
       detail={
         thread_id === undefined ? null : (
           <>
-            <DetailHead back={hrefOf(["inbox"])} title={item?.title ?? thread_id.slice(0, 8)} />
+            <DetailHead title={item?.title ?? thread_id.slice(0, 8)} />
             {item ? (
               <Waiting
                 key={keyOf(item)}
@@ -144,7 +144,7 @@ export default function Inbox(): VNode {
               <Empty title="It waits no longer">
                 <p class="faint">It was answered or stopped elsewhere.</p>
                 {items[0] ? (
-                  <a class="button primary" href={hrefOf(["inbox", items[0].thread_id])}>
+                  <a class="button primary" href={listHref([items[0].thread_id])}>
                     Next
                   </a>
                 ) : null}

@@ -68,7 +68,9 @@ export function Frames({ run }: { readonly run: RunDetail }): VNode {
   }, [run.run_id]);
   return (
     <div>
-      {run.frames.stored ? null : <p class="faint">The frames of this run are not kept any more.</p>}
+      {state === "end" && frames.length === 0 ? (
+        <p class="faint">The frames of this run are not kept any more.</p>
+      ) : null}
       <ol class="frames">
         {frames.map((frame, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: frames stay in order

@@ -4,7 +4,7 @@ import { API, call, client } from "../../api/client.ts";
 import { credential } from "../../api/key.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { copy, count, duration, Facts, Id, money, Ready, Status, Time } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { DetailHead } from "../../parts/panes.tsx";
@@ -41,13 +41,13 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
     attempt("Cancel", async () => {
       await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });
       after(action === "rollback" ? "Rolled back" : "Cancelled");
-      if (action === "rollback") go(hrefOf(["runs"]));
+      if (action === "rollback") go(listHref());
     });
   const again = (): void =>
     attempt("Run again", async () => {
       const made = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
       after("Started again");
-      go(hrefOf(["runs", made.run_id]));
+      go(listHref([made.run_id]));
     });
   return (
     <div class="buttons">
@@ -166,7 +166,7 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
   );
 }
 
-export function RunDetailPane({ run_id, back }: { readonly run_id: string; readonly back: string }): VNode {
+export function RunDetailPane({ run_id }: { readonly run_id: string }): VNode {
   const run = useResource<RunDetail>(
     `run/${run_id}`,
     (signal) => call("GET", `/greenroom/runs/${encodeURIComponent(run_id)}`, { signal }),
@@ -174,10 +174,10 @@ export function RunDetailPane({ run_id, back }: { readonly run_id: string; reado
   );
   return (
     <>
-      <DetailHead back={back} title="Run">
+      <DetailHead title="Run">
         <Id value={run_id} label="run id" />
         {run.data ? <Status value={run.data.status} /> : null}
-        <a class="button quiet" href={back} aria-label="Close">
+        <a class="button quiet" href={listHref()} aria-label="Close">
           ✕
         </a>
       </DetailHead>

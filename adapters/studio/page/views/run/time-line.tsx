@@ -124,7 +124,7 @@ function Line({ bar, from, span }: { readonly bar: Bar; readonly from: number; r
   const text = bar.isPoint ? "" : duration(bar.to - bar.from);
   const content = (
     <>
-      <span class="line-label">
+      <span class="line-label" title={bar.label}>
         {bar.failed ? "✕ " : ""}
         {bar.label}
       </span>

@@ -15,11 +15,11 @@ const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunSummary): s
 interface RunTableProps {
   readonly filter: RunFilter;
   readonly current?: string | undefined;
-  readonly query?: Readonly<Record<string, string | null>>;
+  readonly hrefOf: (run_id: string) => string;
   readonly empty: string;
 }
 
-export function RunTable({ filter, current, query = {}, empty }: RunTableProps): VNode {
+export function RunTable({ filter, current, hrefOf: address, empty }: RunTableProps): VNode {
   const assistants = useAssistants();
   const runs = usePages<RunSummary>({ path: "runs", query: filter, idOf: ({ run_id }) => run_id, every: 2000 });
   if (!runs.data) return runs.error ? <Problem error={runs.error} retry={runs.reload} /> : <Skeleton rows={10} />;
@@ -43,7 +43,7 @@ export function RunTable({ filter, current, query = {}, empty }: RunTableProps):
         items={runs.items}
         rowHeight={32}
         keyOf={({ run_id }) => run_id}
-        hrefOf={({ run_id }) => hrefOf(["runs", run_id], query)}
+        hrefOf={({ run_id }) => address(run_id)}
         current={current}
         more={runs.more}
         row={(run) => (
@@ -74,5 +74,5 @@ export function RunTable({ filter, current, query = {}, empty }: RunTableProps):
 }
 
 export function ThreadRuns({ thread_id }: { readonly thread_id: string }): VNode {
-  return <RunTable filter={{ thread_id }} empty="No runs yet" />;
+  return <RunTable filter={{ thread_id }} hrefOf={(run_id) => hrefOf(["runs", run_id])} empty="No runs yet" />;
 }

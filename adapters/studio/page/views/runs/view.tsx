@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
-import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { count, Status } from "../../parts/basics.tsx";
 import { Head, Panes } from "../../parts/panes.tsx";
@@ -48,19 +48,12 @@ export default function Runs(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const at = (name: string): string => query.get(name) ?? "";
-  const kept = {
-    status: at("status"),
-    assistant: at("assistant"),
-    since: at("since"),
-    thread: at("thread"),
-    cron: at("cron"),
-  };
-  const created_after = since(kept.since);
+  const created_after = since(query.get("since"));
   const filter = {
-    status: kept.status,
-    assistant_id: kept.assistant,
-    thread_id: kept.thread,
-    cron_id: kept.cron,
+    status: at("status"),
+    assistant_id: at("assistant"),
+    thread_id: at("thread"),
+    cron_id: at("cron"),
     ...(created_after ? { created_after } : {}),
   };
   return (
@@ -72,10 +65,10 @@ export default function Runs(): VNode {
           <Head title="Runs" />
           <Counts />
           <div class="filters row">
-            <AssistantSelect any value={kept.assistant} change={(assistant) => setQuery({ assistant })} />
+            <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
             <select
               aria-label="Created"
-              value={kept.since}
+              value={at("since")}
               onChange={(event) => setQuery({ since: event.currentTarget.value })}
             >
               {RANGES.map(([value, label]) => (
@@ -84,28 +77,26 @@ export default function Runs(): VNode {
                 </option>
               ))}
             </select>
-            {kept.thread ? (
+            {filter.thread_id ? (
               <button type="button" onClick={() => setQuery({ thread: null })}>
-                thread {kept.thread.slice(0, 8)} ✕
+                thread {filter.thread_id.slice(0, 8)} ✕
               </button>
             ) : null}
-            {kept.cron ? (
+            {filter.cron_id ? (
               <button type="button" onClick={() => setQuery({ cron: null })}>
-                cron {kept.cron.slice(0, 8)} ✕
+                cron {filter.cron_id.slice(0, 8)} ✕
               </button>
             ) : null}
           </div>
           <RunTable
             filter={filter}
             current={run_id}
-            query={kept}
-            empty={Object.values(kept).some(Boolean) ? "No run matches" : "No runs yet"}
+            hrefOf={(id) => listHref([id])}
+            empty={Object.values(filter).some(Boolean) ? "No run matches" : "No runs yet"}
           />
         </>
       }
-      detail={
-        run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} back={hrefOf(["runs"], kept)} />
-      }
+      detail={run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} />}
     />
   );
 }

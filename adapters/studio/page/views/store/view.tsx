@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { StoreItem } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
-import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { go, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Facts, Id, Ready, Time } from "../../parts/basics.tsx";
 import { JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -40,7 +40,7 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
         const text = JSON.stringify(path);
         return (
           <li key={text}>
-            <a href={hrefOf(["store"], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
+            <a href={listHref([], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
               {path.at(-1)}
             </a>
             {children.length > 0 ? <Tree branches={children} chosen={chosen} /> : null}
@@ -66,7 +66,7 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
       await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
       notify("Saved");
       refresh("store/");
-      go(hrefOf(["store", key], { namespace: JSON.stringify(labels) }));
+      go(listHref([key], { of: JSON.stringify(labels) }));
     });
   return (
     <form
@@ -108,25 +108,24 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
 }
 
 function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; readonly name: string }): VNode {
-  const back = { namespace: JSON.stringify(namespace) };
   const [isEditing, setEditing] = useState(false);
   const item = useResource<StoreItem | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
   const remove = (): void => {
-    go(hrefOf(["store"], back));
+    go(listHref());
     withUndo(
       "Item deleted",
       async () => {
         await call("DELETE", "/store/items", { body: { namespace, key: name } });
         refresh("store/");
       },
-      () => go(hrefOf(["store", name], back)),
+      () => go(listHref([name], { of: JSON.stringify(namespace) })),
     );
   };
   return (
     <>
-      <DetailHead back={hrefOf(["store"])} title={name}>
+      <DetailHead title={name}>
         <Id value={name} label="key" />
       </DetailHead>
       <div class="scroll form">
@@ -170,6 +169,8 @@ export default function Store(): VNode {
   const [name] = ids;
   const chosen = query.get("namespace") ?? "";
   const namespace = labelsOf(chosen);
+  /** The namespace of the opened item: the list may show more of them. */
+  const of = labelsOf(query.get("of") ?? chosen);
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";
   const namespaces = useResource("store/namespaces", (signal) =>
@@ -195,7 +196,7 @@ export default function Store(): VNode {
       list={
         <>
           <Head title="Store">
-            <a class="button primary" href={hrefOf(["store", "new"], { namespace: chosen })}>
+            <a class="button primary" href={listHref(["new"])}>
               Put
             </a>
           </Head>
@@ -209,7 +210,7 @@ export default function Store(): VNode {
             />
           </div>
           <nav class="namespaces" aria-label="Namespaces">
-            <a href={hrefOf(["store"])} aria-current={chosen === "" ? "true" : undefined}>
+            <a href={listHref([], { namespace: null })} aria-current={chosen === "" ? "true" : undefined}>
               all namespaces
             </a>
             <Tree branches={treeOf(namespaces.data?.namespaces ?? [])} chosen={chosen} />
@@ -226,10 +227,8 @@ export default function Store(): VNode {
                   items={loaded.items}
                   rowHeight={48}
                   keyOf={(one) => JSON.stringify([one.namespace, one.key])}
-                  hrefOf={(one) =>
-                    hrefOf(["store", one.key], { namespace: JSON.stringify(one.namespace), text, filter })
-                  }
-                  current={name === undefined ? undefined : JSON.stringify([namespace, name])}
+                  hrefOf={(one) => listHref([one.key], { of: JSON.stringify(one.namespace) })}
+                  current={name === undefined ? undefined : JSON.stringify([of, name])}
                   row={(one) => (
                     <>
                       <span class="text">
@@ -248,13 +247,13 @@ export default function Store(): VNode {
       detail={
         name === undefined ? null : name === "new" ? (
           <>
-            <DetailHead back={hrefOf(["store"])} title="Put an item" />
+            <DetailHead title="Put an item" />
             <div class="scroll">
               <ItemEditor key={chosen} item={null} namespace={namespace} />
             </div>
           </>
         ) : (
-          <ItemPane key={`${chosen}/${name}`} namespace={namespace} name={name} />
+          <ItemPane key={JSON.stringify([of, name])} namespace={of} name={name} />
         )
       }
       hint={<Empty title="Choose an item" />}

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { call, client } from "../../api/client.ts";
 import type { Listing, ThreadSummary } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
-import { go, hrefOf } from "../../frame/router.ts";
+import { go, listHref } from "../../frame/router.ts";
 import { put, refresh } from "../../store/resource.ts";
 
 /** Deleted threads that can still come back: hidden until their time is over. */
@@ -11,7 +11,7 @@ export const hidden = signal<ReadonlySet<string>>(new Set());
 
 export function remove(thread_id: string): void {
   hidden.value = new Set([...hidden.value, thread_id]);
-  go(hrefOf(["threads"]));
+  go(listHref());
   const show = (): void => {
     hidden.value = new Set([...hidden.value].filter((id) => id !== thread_id));
   };
@@ -44,6 +44,6 @@ export function duplicate(thread_id: string): void {
     const copied = (await client.threads.copy(thread_id)) as unknown as { readonly thread_id: string };
     notify("Thread copied");
     refresh("threads/");
-    go(hrefOf(["threads", copied.thread_id]));
+    go(listHref([copied.thread_id]));
   });
 }

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
-import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, Ready, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
@@ -73,16 +73,10 @@ export function ThreadList({ current }: { readonly current: string | undefined }
   });
   const items = threads.items.filter(({ thread_id }) => !hidden.value.has(thread_id));
   const isFiltered = Object.values(filter).some(Boolean);
-  const kept = {
-    text: query.get("text"),
-    status: query.get("status"),
-    assistant: query.get("assistant"),
-    metadata: query.get("metadata"),
-  };
   return (
     <>
       <Head title="Threads">
-        <a class="button primary" href={hrefOf(["threads", "new"], { assistant: kept.assistant })}>
+        <a class="button primary" href={listHref(["new"])}>
           New
         </a>
       </Head>
@@ -119,7 +113,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
                   Clear the filters
                 </button>
               ) : (
-                <a class="button primary" href={hrefOf(["threads", "new"])}>
+                <a class="button primary" href={listHref(["new"])}>
                   Start one
                 </a>
               )}
@@ -130,7 +124,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
               items={items}
               rowHeight={56}
               keyOf={({ thread_id }) => thread_id}
-              hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
+              hrefOf={({ thread_id }) => listHref([thread_id])}
               current={current}
               more={threads.more}
               row={(thread) => (

@@ -3,7 +3,7 @@ import type { ComponentType, VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
-import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { copy, Empty, Id, Status } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
@@ -220,10 +220,10 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   if (state.phase === "missing") {
     return (
       <>
-        <DetailHead back={hrefOf(["threads"])} title={thread_id.slice(0, 8)} />
+        <DetailHead title={thread_id.slice(0, 8)} />
         <Empty title="This thread does not exist">
           <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
-          <a class="button" href={hrefOf(["threads"])}>
+          <a class="button" href={listHref()}>
             All threads
           </a>
         </Empty>
@@ -232,7 +232,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   }
   return (
     <>
-      <DetailHead back={hrefOf(["threads"])} title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
+      <DetailHead title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
         <Id value={thread_id} label="thread id" />
         <Status value={statusOf(state)} />
         <details class="menu">
@@ -288,14 +288,14 @@ function NewThread(): VNode {
       async send(turn) {
         await real.send(turn);
         const { query } = place.value;
-        go(hrefOf(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
+        go(listHref([thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
       },
     };
   }, [thread_id]);
   useEffect(() => holdSource(thread_id), [thread_id]);
   return (
     <>
-      <DetailHead back={hrefOf(["threads"])} title="New thread" />
+      <DetailHead title="New thread" />
       <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       {context.sheet}
     </>
@@ -318,7 +318,7 @@ export default function Threads(): VNode {
       hint={
         <Empty title="Choose a thread">
           <p class="faint">
-            Or <a href={hrefOf(["threads", "new"])}>start one</a>.
+            Or <a href={listHref(["new"])}>start one</a>.
           </p>
         </Empty>
       }

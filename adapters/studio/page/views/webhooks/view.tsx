@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { DeliveryDetail, DeliverySummary } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { duration, Empty, exact, Facts, Ready, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
@@ -47,7 +47,7 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
     });
   return (
     <>
-      <DetailHead back={hrefOf(["webhooks"])} title={delivery.data?.host ?? "Webhook"}>
+      <DetailHead title={delivery.data?.host ?? "Webhook"}>
         {delivery.data ? <Status value={delivery.data.state} /> : null}
       </DetailHead>
       <div class="scroll form">
@@ -120,7 +120,7 @@ export default function Webhooks(): VNode {
                   items={deliveries.items}
                   rowHeight={56}
                   keyOf={(one) => one.run_id}
-                  hrefOf={(one) => hrefOf(["webhooks", one.run_id], { state })}
+                  hrefOf={(one) => listHref([one.run_id])}
                   current={run_id}
                   more={deliveries.more}
                   row={(one) => (

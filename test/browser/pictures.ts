@@ -1,0 +1,85 @@
+/** Pictures of the studio's views in both themes, for people to look at, and what is wrong with them at first sight. */
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
+
+const FOLDER = fileURLToPath(new URL("screenshots/", import.meta.url));
+const THEMES = ["light", "dark"] as const;
+type Theme = (typeof THEMES)[number];
+
+/** How a view looks below its head. */
+interface Look {
+  readonly colours: number;
+  /** The share of pixels that are not the background. */
+  readonly drawn: number;
+  /** Of the background: 0 is black, 255 is white. */
+  readonly brightness: number;
+}
+
+async function lookAt(page: Page, picture: Buffer): Promise<Look> {
+  return await page.evaluate(async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+    const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const { left, top, width, height } = (document.querySelector("main") as Element).getBoundingClientRect();
+    const drawing = new OffscreenCanvas(image.width, image.height).getContext(
+      "2d",
+    ) as OffscreenCanvasRenderingContext2D;
+    drawing.drawImage(image, 0, 0);
+    const pixels = new Uint32Array(drawing.getImageData(left, top + 48, width, height - 48).data.buffer);
+    const counts = new Map<number, number>();
+    // Every third pixel shows as much.
+    for (let at = 0; at < pixels.length; at += 3) {
+      const pixel = pixels[at] as number;
+      counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+    }
+    const [[back, most] = [0, 0]] = [...counts].sort(([, one], [, other]) => other - one);
+    const brightness = ((back & 255) + ((back >> 8) & 255) + ((back >> 16) & 255)) / 3;
+    return { colours: counts.size, drawn: 1 - (3 * most) / pixels.length, brightness };
+  }, picture.toString("base64"));
+}
+
+/** What is wrong with a look: nothing is there, or it is not that of the theme. */
+function problemOf({ colours, drawn, brightness }: Look, theme: Theme): string | null {
+  if (colours < 16 || drawn < 0.002) return `is blank: ${colours} colours, ${(drawn * 100).toFixed(2)} % drawn`;
+  if (theme === "dark" ? brightness > 60 : brightness < 200) return `is not ${theme}: brightness ${brightness}`;
+  return null;
+}
+
+/** Takes what is shown in both themes. Gives what is wrong with it. */
+export async function takePictures(page: Page, pathOf?: (theme: Theme) => string): Promise<readonly string[]> {
+  const problems: string[] = [];
+  const wasDark = await page.evaluate(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  // Back in the first one at the end.
+  for (const theme of wasDark ? THEMES : THEMES.toReversed()) {
+    await page.emulateMedia({ colorScheme: theme });
+    const path = pathOf?.(theme);
+    const picture = await page.screenshot(path ? { path } : {});
+    const problem = problemOf(await lookAt(page, picture), theme);
+    if (problem) problems.push(problem);
+  }
+  return problems;
+}
+
+export interface Album {
+  take(page: Page, name: string): Promise<readonly string[]>;
+  /** What was taken in both themes, by the files. */
+  names(): readonly string[];
+}
+
+/** The pictures of one width. Those of the last time go. */
+export function openAlbum(width: number): Album {
+  const folderOf = (theme: Theme): string => join(FOLDER, `${width}-${theme}`);
+  for (const theme of THEMES) {
+    rmSync(folderOf(theme), { recursive: true, force: true });
+    mkdirSync(folderOf(theme), { recursive: true });
+  }
+  return {
+    take: (page, name) => takePictures(page, (theme) => join(folderOf(theme), `${name}.png`)),
+    names() {
+      const dark = new Set(readdirSync(folderOf("dark")));
+      const files = readdirSync(folderOf("light")).filter((file) => dark.has(file));
+      return files.map((file) => file.slice(0, -".png".length));
+    },
+  };
+}

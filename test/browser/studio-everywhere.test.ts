@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { openAlbum, takePictures } from "./pictures.ts";
+import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
+import { openSeededStudio, type SeededStudio } from "./studio-seed.ts";
+
+const visitStudio = studioVisits();
+
+async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
+  await using host = await openStudio();
+  await visitStudio(host, test);
+}
+
+interface Place {
+  readonly path: string;
+  /** Folded parts that are opened. */
+  readonly open?: readonly string[];
+}
+
+/** The places of each view. */
+function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly Place[]>> {
+  const { waiting, done, helped, run, cron, assistant } = seeded;
+  const at = (...paths: readonly string[]): Place[] => paths.map((path) => ({ path }));
+  const states = `threads/${done}?tab=state`;
+  const settings = `assistants/${assistant}`;
+  return {
+    threads: at("threads", "threads/new"),
+    chat: [...at(`threads/${done}`, `threads/${waiting}`), { path: `threads/${helped}`, open: [".tool", ".subagent"] }],
+    state: at(states, `${states}&show=changes`),
+    inbox: at("inbox", `inbox/${waiting}`),
+    runs: at("runs", `threads/${done}?tab=runs`),
+    run: at(`runs/${run}`, `runs/${run}?show=frames`),
+    assistants: at("assistants", settings, ...["versions", "graph", "schemas"].map((tab) => `${settings}?tab=${tab}`)),
+    crons: at("crons", "crons/new", `crons/${cron}`),
+    store: at("store", 'store/likes?of=["users","ada"]'),
+    webhooks: at("webhooks", `webhooks/${run}`),
+    usage: at("usage"),
+    feedback: at("feedback", "feedback?tab=records", "feedback?tab=links"),
+    server: at("server"),
+  };
+}
+
+/** The views that are parts of others. The others are in the navigation. */
+const PARTS = ["chat", "run", "state"];
+
+describe("the studio everywhere", () => {
+  for (const [width, dark] of [
+    [1280, false],
+    [390, true],
+  ] as const) {
+    it(`is accessible, needs no sideways scrolling and has pictures at ${width} px`, async () => {
+      await using seeded = await openSeededStudio();
+      const album = openAlbum(width);
+      await visitStudio(
+        seeded.host,
+        async (visit) => {
+          const { page } = visit;
+          const found: string[] = [];
+          for (const [name, places] of Object.entries(placesOf(seeded))) {
+            for (const [index, { path, open = [] }] of places.entries()) {
+              await visit.open(path);
+              await visit.atRest();
+              for (const part of open)
+                await page
+                  .locator(part)
+                  .first()
+                  .evaluate((one) => one.setAttribute("open", ""));
+              for (const problem of await visit.accessibility()) found.push(`${path} ${problem}`);
+              // Also within a pane.
+              const isWide = await page.evaluate(() =>
+                [document.documentElement, ...document.querySelectorAll(".scroll")].some(
+                  ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth,
+                ),
+              );
+              if (isWide) found.push(`${path} scrolls sideways`);
+              await visit.atRest();
+              for (const problem of await album.take(page, `${name}-${index + 1}`)) found.push(`${path} ${problem}`);
+            }
+          }
+          assert.deepEqual(found, []);
+          const names = new Set(album.names().map((name) => name.replace(/-\d+$/, "")));
+          const views = await page
+            .locator(".navigation a[title]")
+            .evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).pathname.split("/").at(-1) ?? ""));
+          assert.deepEqual([...names].sort(), [...views, ...PARTS].sort());
+        },
+        { width, dark },
+      );
+    });
+  }
+
+  it("would be found if a view showed nothing", () =>
+    visit(async (visit) => {
+      await visit.open("server");
+      await visit.atRest();
+      assert.deepEqual(await takePictures(visit.page), []);
+      await visit.page.locator(".page .scroll").evaluate((part) => part.remove());
+      const problems = await takePictures(visit.page);
+      assert.deepEqual(
+        problems.map((problem) => problem.slice(0, 8)),
+        ["is blank", "is blank"],
+      );
+    }));
+
+  it("keeps the filters of a list, whichever way leads back to it", async () => {
+    await using seeded = await openSeededStudio();
+    const { assistant_id } = await seeded.host.service.threads.get(seeded.waiting).then(({ metadata }) => metadata);
+    const lists: readonly (readonly [view: string, filters: Record<string, string>])[] = [
+      ["threads", { text: "one", status: "idle" }],
+      ["inbox", { assistant: String(assistant_id) }],
+      ["runs", { status: "success" }],
+      ["assistants", { text: "support" }],
+      ["store", { namespace: '["users"]', filter: "color = green" }],
+      ["webhooks", { state: "delivered" }],
+    ];
+    await visitStudio(
+      seeded.host,
+      async (visit) => {
+        const { page } = visit;
+        for (const [view, filters] of lists) {
+          const list = `${view}?${new URLSearchParams(filters)}`;
+          await visit.open(list);
+          for (const goBack of [
+            () => visit.link("Back to the list").click(),
+            () => page.keyboard.press("Escape"),
+            () => page.goBack(),
+          ]) {
+            await page.locator(".rows li a").first().click();
+            await page.locator(".detail-pane h2").waitFor();
+            await goBack();
+            await page.locator(".list-pane").waitFor();
+            assert.equal(page.url(), seeded.host.studio + list);
+          }
+        }
+      },
+      { width: 390 },
+    );
+  });
+
+  it("edits, sends, stops and closes by keys", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      await visit.newThread("waiting");
+      await page.getByLabel("Message", { exact: true }).fill("first");
+      await page.keyboard.press("Control+Enter");
+      await host.gates.reached("first");
+      await visit.status("running");
+      await page.keyboard.press("Escape");
+      assert.equal(await host.gates.stopped("first"), "cancelled");
+      await visit.status("idle");
+      await page.locator(".role").first().click();
+      await page.keyboard.press("e");
+      await page.getByLabel("Edit message").fill("second");
+      await page.keyboard.press("Control+Enter");
+      await host.gates.reached("second");
+      host.gates.open("second");
+      await visit.shows("second", "waited for second");
+      await page.locator(".role").first().click();
+      await page.keyboard.press("Escape");
+      await page.waitForURL(/threads$/);
+    }));
+
+  it("goes by the clock of the server", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      await host.service.threads.create({ metadata: { title: "An old one" } });
+      let ahead = 3_600_000;
+      const isApi = ({ pathname }: URL): boolean => !pathname.startsWith("/studio");
+      await page.route(isApi, async (route) => {
+        const response = await route.fetch();
+        const headers = { ...response.headers(), date: new Date(Date.now() + ahead).toUTCString() };
+        await route.fulfill({ response, headers });
+      });
+      await visit.open("threads");
+      await page
+        .locator(".rows a", { hasText: "An old one" })
+        .getByText(/^(?:59m|1h)$/)
+        .waitFor();
+      await visit.open("server");
+      await page.getByText(/^the server is .* ahead$/).waitFor();
+      ahead = -ahead;
+      await page.reload();
+      await page.getByText(/^the server is .* behind$/).waitFor();
+    }));
+
+  it("lists its shortcuts, and follows them", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.open("threads");
+      await page.keyboard.press("?");
+      await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("g");
+      await page.keyboard.press("s");
+      await page.waitForURL(/studio\/store$/);
+      await page.getByPlaceholder("Search items").waitFor();
+      await page.keyboard.press("/");
+      assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search");
+    }));
+});

@@ -1,0 +1,89 @@
+/** What is in a server when the studio's views are visited. */
+import type { Service } from "../../lib/mod.ts";
+import { catchWebhooks } from "../suite/webhook-catcher.ts";
+import { openStudio, type StudioHost } from "./studio-host.ts";
+
+export interface Seeded {
+  readonly waiting: string;
+  readonly done: string;
+  readonly run: string;
+  readonly cron: string;
+}
+
+export const said = (content: string): { messages: { role: string; content: string }[] } => ({
+  messages: [{ role: "user", content }],
+});
+
+/** A thread that waits, one that is done, a run, a cron and an item. */
+export async function seed({ service }: { readonly service: Service }, options = {}): Promise<Seeded> {
+  const { threads, runs, crons, store } = service;
+  const { thread_id: waiting } = await threads.create();
+  await (await runs.wait(waiting, { assistant_id: "approval", input: said("book a seat") })).result;
+  const { thread_id: done } = await threads.create({ metadata: { title: "The done one" } });
+  const started = await runs.wait(done, {
+    ...{ assistant_id: "chat", input: said("hello"), feedback_keys: ["helpful"] },
+    ...options,
+  });
+  await started.result;
+  const { cron_id } = await crons.create(null, {
+    assistant_id: "chat",
+    schedule: "0 8 * * 1-5",
+    input: said("good morning"),
+  });
+  await store.put(["users", "ada"], "likes", { color: "green" });
+  const [run] = await runs.list(done);
+  return { waiting, done, run: run?.run_id ?? "", cron: cron_id };
+}
+
+export interface SeededStudio extends Seeded, AsyncDisposable {
+  readonly host: StudioHost;
+  /** A thread in which a subagent has helped. */
+  readonly helped: string;
+  /** An assistant with two versions. */
+  readonly assistant: string;
+}
+
+/** A studio that has something in each view. */
+export async function openSeededStudio(): Promise<SeededStudio> {
+  await using opened = new AsyncDisposableStack();
+  const catcher = opened.use(await catchWebhooks());
+  const host = opened.use(await openStudio({ prefix: "/agents", webhooks: catcher.webhooks }));
+  const { threads, runs, assistants } = host.service;
+  host.gates.open("weather", ...[1, 2, 3, 4, 5].map((token) => `expert ${token}`));
+  const post = async (path: string, body: unknown = {}): Promise<void> => {
+    const headers = { "content-type": "application/json" };
+    const answer = await fetch(`${host.origin}/agents${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+  };
+  const asked = async (assistant_id: string, content: string): Promise<string> => {
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id, input: said(content), webhook: catcher.url })).result;
+    return thread_id;
+  };
+  await asked("failing", "Invoice 88 is wrong");
+  await asked("caller", "What is the weather in Rome?");
+  const helped = await asked(
+    "manager",
+    "Ask somebody who knows Rome: when is it warm, and what is there to see in a day?",
+  );
+  const seeded = await seed(host, { webhook: catcher.url });
+  const { assistant_id } = await assistants.create({
+    graph_id: "chat",
+    name: "Support",
+    metadata: { created_by: "ann" },
+  });
+  await assistants.update(assistant_id, {
+    name: "Support, second line",
+    description: "Answers what the first could not",
+  });
+  for (const [score, comment] of [
+    [1, "good"],
+    [0, "It did not answer the question"],
+  ] as const) {
+    await post("/api/v1/feedback", { run_id: seeded.run, key: "helpful", score, comment });
+  }
+  await post(`/greenroom/crons/${seeded.cron}/run`);
+  await catcher.next();
+  const all = opened.move();
+  return { ...seeded, host, helped, assistant: assistant_id, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
