@@ -7,7 +7,7 @@ export interface Goal {
 }
 
 /** What features have added to lib, adapters and server.ts since the goal for their lines was set. */
-const FEATURES = { "event protocol": 4_000, operations: 1_700, "developer's loop": 600, "studio page": 7_700 };
+const FEATURES = { "event protocol": 4_000, operations: 1_700, "developer's loop": 600, "studio page": 7_800 };
 const added = Object.values(FEATURES).reduce((sum, lines) => sum + lines, 0);
 
 export const GOALS: Readonly<Record<Row | "core_bundle", Goal>> = {

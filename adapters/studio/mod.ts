@@ -74,8 +74,8 @@ export function studio(): Studio {
     const name = below.slice(1);
     const asset = Object.hasOwn(assets, name) ? assets[name] : undefined;
     if (!asset) {
-      // An address of the page. A file name that is gone belongs to an earlier build.
-      if (/\.(?:js|css|map)$/.test(name)) return new Response("Not found", { status: 404, headers: SAFE });
+      // An address of the page. A file that is gone belongs to an earlier build; files are in no folder.
+      if (/^[^/]+\.(?:js|css|map)$/.test(name)) return new Response("Not found", { status: 404, headers: SAFE });
       const depth = below.split("/").length - 2;
       const etag = `"${page.etag}-${depth}"`;
       const headers = { ...SAFE, "content-type": "text/html; charset=utf-8", "cache-control": "no-cache", etag };

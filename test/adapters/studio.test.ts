@@ -63,6 +63,7 @@ describe("the studio's files", () => {
 
   it("of an earlier build are gone, which the page's addresses are not mistaken for", async () => {
     assert.equal((await get("/studio/main-OLD.js")).status, 404);
+    assert.equal((await get("/studio/store/docs/main.js")).status, 200, "the key of an item");
     assert.equal((await get("/studio/__proto__")).headers.get("content-type"), "text/html; charset=utf-8");
   });
 });
