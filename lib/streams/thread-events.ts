@@ -54,6 +54,7 @@ class ThreadLog {
   readonly change: Change = new Change();
   readonly #thread_id: string;
   readonly #options: ThreadEventOptions;
+  readonly #sent: SentEvents;
   #size = 0;
   /** Published, and not in `events` before the store was read. */
   readonly #early = new Map<number, SentEvent>();
@@ -62,9 +63,10 @@ class ThreadLog {
   #checkThread = false;
   #cancelPoll = (): void => {};
 
-  constructor(thread_id: string, options: ThreadEventOptions) {
+  constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
     this.#options = options;
+    this.#sent = sent;
     this.ready = this.#begin();
     this.ready.catch(() => {});
   }
@@ -114,7 +116,7 @@ class ThreadLog {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
           for (const event of page.events) {
             if (event.seq <= this.last) continue;
-            const logged = this.#early.get(event.seq) ?? (await toSent(this.#options, this.#thread_id, event));
+            const logged = this.#early.get(event.seq) ?? (await this.#sent.of(this.#thread_id, event));
             if (logged) this.#append(logged);
           }
           after = page.more ? page.read_to : null;
@@ -200,6 +202,7 @@ interface OpenLog {
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, bus } = options;
+  const sent = new SentEvents(options);
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<() => void>>();
   let closed = false;
@@ -208,7 +211,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   function enter(thread_id: string): ThreadLog {
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
-      const log = new ThreadLog(thread_id, options);
+      const log = new ThreadLog(thread_id, options, sent);
       open = { log, unsubscribe: bus.on("thread", thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
@@ -232,7 +235,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = enter(thread_id);
       if (closed) log.close();
-      const cursor = new Cursor({ ...options, scope, thread_id, filter, log, onLeave: () => leave(thread_id, log) });
+      const cursor = new Cursor({ storage, scope, thread_id, filter, log, sent, onLeave: () => leave(thread_id, log) });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -245,7 +248,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
-        yield* passing(options, thread_id, page.events, passes);
+        yield* sent.passing(thread_id, page.events, passes);
         after = page.more ? page.read_to : null;
       }
     },
@@ -286,35 +289,53 @@ function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-/** The event as it is sent; null if its values can no longer be read. */
-async function toSent(
-  { values }: ThreadEventOptions,
-  thread_id: string,
-  event: StoredThreadEvent,
-): Promise<SentEvent | null> {
-  if (event.data !== null) return sentOf(event, event.data);
-  const { checkpoint_id = "", namespace } = event;
-  const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-  return found === undefined ? null : sentOf(event, JSON.stringify(found));
-}
+/** Values that are longer take their time: other requests come first. In characters. */
+const LONG_VALUES = 64 * 1024;
 
-/** The events that pass, as they are sent. */
-async function* passing(
-  options: ThreadEventOptions,
-  thread_id: string,
-  events: readonly StoredThreadEvent[],
-  passes: Passes,
-): AsyncGenerator<SentEvent> {
-  for (const event of events) {
-    const sent = passes(event.method, event.namespace, event.name) ? await toSent(options, thread_id, event) : null;
-    if (sent) yield sent;
+/** Makes stored events those that are sent. Readers that need the same values at the same time share one read. */
+class SentEvents {
+  readonly #options: ThreadEventOptions;
+  readonly #reads = new Map<string, Promise<SentEvent | null>>();
+
+  constructor(options: ThreadEventOptions) {
+    this.#options = options;
+  }
+
+  /** The event as it is sent; null if its values can no longer be read. */
+  async of(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
+    if (event.data !== null) return sentOf(event, event.data);
+    const key = `${event.run_id} ${event.seq}`;
+    const under = this.#reads.get(key);
+    if (under) return under;
+    const read = this.#read(thread_id, event).finally(() => this.#reads.delete(key));
+    this.#reads.set(key, read);
+    return read;
+  }
+
+  async #read(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
+    const { values, environment } = this.#options;
+    const { checkpoint_id = "", namespace } = event;
+    const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+    if (found === undefined) return null;
+    const text = JSON.stringify(found);
+    if (text.length > LONG_VALUES) await nextTurn(environment);
+    return sentOf(event, text);
+  }
+
+  /** The events that pass. */
+  async *passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncGenerator<SentEvent> {
+    for (const event of events) {
+      const sent = passes(event.method, event.namespace, event.name) ? await this.of(thread_id, event) : null;
+      if (sent) yield sent;
+    }
   }
 }
 
-interface CursorOptions extends ThreadEventOptions {
+interface CursorOptions extends Pick<ThreadEventOptions, "storage" | "scope"> {
   readonly thread_id: string;
   readonly filter: EventFilter;
   readonly log: ThreadLog;
+  readonly sent: SentEvents;
   onLeave(): void;
 }
 
@@ -395,7 +416,7 @@ class Cursor {
 
   /** Reads one page behind the log. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id } = this.#options;
+    const { storage, scope, thread_id, sent } = this.#options;
     const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
@@ -404,7 +425,7 @@ class Cursor {
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of passing(this.#options, thread_id, events, this.#passes)) ready.push(event);
+    for await (const event of sent.passing(thread_id, events, this.#passes)) ready.push(event);
     // Nothing below it is still to be stored: the log has continued from there.
     this.#cursor = read_to ?? Math.max(this.#cursor, floor);
     return ready;

@@ -232,6 +232,33 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
+  it("are read once, large values too, for readers that open together, and other work comes in between", async () => {
+    const { storage, calls } = faulty();
+    await using kit = await testService({ storage, executor: fromFunctions({ big }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    for (let run = 0; run < 3; run++) await finished(service, thread_id, { ...ask("big"), input: { size: 200_000 } });
+    await live.ends(3);
+    await live.close();
+    const reads = async (replays: number): Promise<number> => {
+      const before = calls.getCheckpoint ?? 0;
+      for (const kept of await Promise.all(Array.from({ length: replays }, () => keptOf(service, thread_id))))
+        assert.deepEqual(kept, live.events);
+      return (calls.getCheckpoint ?? 0) - before;
+    };
+    const alone = await reads(1);
+    assert.ok(alone >= 3);
+    let turns = 0;
+    let going = true;
+    const other = (async () => {
+      for (; going; turns++) await new Promise((resolve) => setImmediate(resolve));
+    })();
+    assert.equal(await reads(20), alone);
+    going = false;
+    await other;
+    assert.ok(turns >= 3, `${turns} turns`);
+  });
+
   it("begin when the thread is created, for readers that came before it", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
