@@ -221,7 +221,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
 
   function next(): NextClaim | null {
     const now = environment.now();
-    if (!slots.open || !(backlog || blocked) || now - claimedAt >= POLL_MS) return null;
+    if (!slots.open || !(backlog || blocked) || leases.isBehind(now) || now - claimedAt >= POLL_MS) return null;
     const wakeUpsBefore = wakeUps;
     const sentRequest = request(now);
     slots.endsWithClaim++;

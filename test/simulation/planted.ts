@@ -281,6 +281,13 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "if (!(backlog || blocked)",
   },
   {
+    // Seed 9418970 finds it; few others do.
+    name: "the end of a run claims the next one, whatever else is overdue",
+    file: "lib/engine/claims.ts",
+    find: "!(backlog || blocked) || leases.isBehind(now) || now - claimedAt",
+    replace: "!(backlog || blocked) || now - claimedAt",
+  },
+  {
     name: "the end of a run always claims the next one",
     file: "lib/engine/claims.ts",
     find: " || now - claimedAt >= POLL_MS) return null;",
