@@ -33,6 +33,12 @@ export class ServiceError extends Error {
   }
 }
 
+/** For `catch`: null for an error of code `not_found`; throws any other again. */
+export function nullIfNotFound(error: unknown): null {
+  if (error instanceof ServiceError && error.code === "not_found") return null;
+  throw error;
+}
+
 /** The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect. */
 export function storageLost({
   unknown = false,

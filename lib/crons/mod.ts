@@ -1,7 +1,7 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { nullIfNotFound, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
@@ -138,12 +138,8 @@ export function createCrons(options: CronOptions): CronLoop {
   /** Resolves the assistant to its id; null for an unknown assistant. */
   async function queryOf({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
-    try {
-      return { ...query, assistant_id: (await assistants.recall(assistant_id)).assistant_id };
-    } catch (error) {
-      if (error instanceof ServiceError && error.code === "not_found") return null;
-      throw error;
-    }
+    const assistant = await assistants.recall(assistant_id).catch(nullIfNotFound);
+    return assistant && { ...query, assistant_id: assistant.assistant_id };
   }
 
   return {

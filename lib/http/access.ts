@@ -5,7 +5,7 @@ import { type Access as Accounts, type Principal, type Use, unauthenticated } fr
 import { ServiceError } from "../errors.ts";
 import type { Caller } from "../storage/identity.ts";
 import { type CorsOptions, originPattern } from "./options.ts";
-import type { Route } from "./routes/mod.ts";
+import type { Route } from "./route.ts";
 
 /** CORS and the host check, made from one configuration. */
 interface CorsPolicy {

@@ -11,8 +11,15 @@ import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
-import { type HandlerHost, type HandlerState, type RequestContext, yieldAfter } from "./route.ts";
-import { type Method, ROUTES, type Route } from "./routes/mod.ts";
+import {
+  type HandlerHost,
+  type HandlerState,
+  type Method,
+  type RequestContext,
+  type Route,
+  yieldAfter,
+} from "./route.ts";
+import { ROUTES } from "./routes/mod.ts";
 
 export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";

@@ -146,10 +146,10 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
 }
 
 /** The items of a list in a query: a JSON array, or names between commas. */
-export const listItems = (sent: string): unknown[] => jsonList(sent) ?? sent.split(",").filter((item) => item !== "");
+export const listItems = (sent: string): unknown[] => listInJson(sent) ?? sent.split(",").filter((item) => item !== "");
 
 /** Undefined for other text, such as a name that starts with a bracket. */
-export function jsonList(sent: string): unknown[] | undefined {
+export function listInJson(sent: string): unknown[] | undefined {
   if (!sent.startsWith("[")) return undefined;
   try {
     const list: unknown = JSON.parse(sent);
@@ -210,7 +210,15 @@ export const page: {
   limit: v.optional(integer(1, 1000), 10),
   offset: v.optional(integer(0, Number.MAX_SAFE_INTEGER), 0),
 };
-export const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
+const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
+
+/** What a search sorts by, one of `fields`, and in which order. */
+export const sorting = <Field extends string>(
+  fields: readonly Field[],
+): { readonly sort_by: v.GenericSchema<Field | undefined>; readonly sort_order: typeof order } => ({
+  sort_by: v.optional(oneOf(fields)),
+  sort_order: order,
+});
 
 /**
  * An object of the user: checked against `entries` but passed on unchanged, so that keys such as `__proto__` survive. An entry that

@@ -37,11 +37,7 @@ export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>
 /** Reads bodies, and messages of WebSockets, within the bounds. */
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
-  {
-    body_timeout_ms = BODY_TIMEOUT_MS,
-    max_body_bytes = MAX_BODY_BYTES,
-    max_body_values = MAX_BODY_VALUES,
-  }: BodyBounds = {},
+  { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds,
 ): { readonly read: ReadBody; readonly messages: Messages } {
   const checkCount = (bytes: Uint8Array): Promise<void> =>
     countValues(bytes, max_body_values, () => nextTurn(environment));

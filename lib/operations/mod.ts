@@ -5,6 +5,7 @@ import { type Caller, requireOfOrganization } from "../storage/identity.ts";
 import { withDefaults } from "../validation.ts";
 import { type CronOperations, cronOperations } from "./crons.ts";
 import { type FeedbackOperations, feedbackOperations } from "./feedback.ts";
+import type { OperationOptions, ServerFacts } from "./list.ts";
 import { type RunOperations, runOperations } from "./runs.ts";
 import { type ThreadOperations, threadOperations } from "./threads.ts";
 import { type WebhookOperations, webhookOperations } from "./webhooks.ts";
@@ -12,8 +13,6 @@ import { type WebhookOperations, webhookOperations } from "./webhooks.ts";
 export type { SchedulePreview } from "./crons.ts";
 export type { ScoreQuery, ScoreStride } from "./feedback.ts";
 export type { Cursor, Listing } from "./list.ts";
-
-import type { OperationOptions, ServerFacts } from "./list.ts";
 
 export type { PrepareAgain, RunDetail, RunListQuery, RunStats, RunSummary } from "./runs.ts";
 export type { ThreadListQuery } from "./threads.ts";

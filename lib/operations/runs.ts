@@ -1,7 +1,7 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 
 import type { Assistants } from "../assistants/mod.ts";
-import { ServiceError } from "../errors.ts";
+import { nullIfNotFound, ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -112,12 +112,7 @@ const MOST_LINKS = 100;
 /** The id of an assistant; null for a graph without one. */
 export async function idOfAssistant(assistants: Pick<Assistants, "get">, assistant_id: string): Promise<string | null> {
   if (UUID.test(assistant_id)) return assistant_id.toLowerCase();
-  try {
-    return (await assistants.get(assistant_id)).assistant_id;
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === "not_found") return null;
-    throw error;
-  }
+  return (await assistants.get(assistant_id).catch(nullIfNotFound))?.assistant_id ?? null;
 }
 
 export function runOperations(options: OperationOptions): RunOperations {

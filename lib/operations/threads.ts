@@ -1,3 +1,4 @@
+/** Threads with their titles, and the interrupts that wait for a person. */
 import type { Interrupt, ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";

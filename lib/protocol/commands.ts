@@ -1,5 +1,5 @@
 /** Commands of the thread event protocol: what they are, what each does, and its answer. */
-import { ServiceError, StateUnreadable } from "../errors.ts";
+import { nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
@@ -69,11 +69,11 @@ export const invalid = (message: string): CommandError => new CommandError("inva
 
 /** The command in a parsed message; null for any other value. */
 export function readCommand(value: unknown): Command | null {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
-  const { id, method, params } = value as { readonly [key: string]: unknown };
+  if (!isObject(value)) return null;
+  const { id, method, params } = value;
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0 || typeof method !== "string") return null;
   if (params === undefined || params === null) return { id, method };
-  return typeof params === "object" && !Array.isArray(params) ? { id, method, params: params as JsonObject } : null;
+  return isObject(params) ? { id, method, params } : null;
 }
 
 /** The answer to an error of a command; undefined for errors of the service. */
@@ -94,18 +94,11 @@ const noRun = (thread_id: string): CommandError =>
   new CommandError("no_such_run", `Thread ${thread_id} has no run yet.`);
 
 /** The thread; null if there is none that is visible. */
-async function findThread(
+const findThread = (
   threads: Pick<ThreadDirectory, "visible">,
   thread_id: string,
   visibility?: Visibility,
-): Promise<ThreadRow | null> {
-  try {
-    return await threads.visible(thread_id, visibility);
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === "not_found") return null;
-    throw error;
-  }
-}
+): Promise<ThreadRow | null> => threads.visible(thread_id, visibility).catch(nullIfNotFound);
 
 export interface CommandOptions extends RunCommandOptions {
   readonly threads: RunCommandOptions["threads"] & Pick<ThreadDirectory, "state" | "stateAt">;

@@ -31,7 +31,7 @@ import {
   type RunOrigin,
 } from "./request.ts";
 
-interface CreateOptions {
+export interface CreateOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;

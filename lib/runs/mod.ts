@@ -1,30 +1,15 @@
-/** Runs: executions of an assistant on a thread. */
-import type { AssistantDirectory } from "../assistants/mod.ts";
-import type { Worker } from "../engine/worker.ts";
-import { type Environment, pause } from "../environment.ts";
+import { pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Executor, StreamMode } from "../executor/contract.ts";
+import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type {
-  CreateRun,
-  MultitaskStrategy,
-  RunRow,
-  RunStatus,
-  Scope,
-  StopAction,
-  StoppedRun,
-  StopTarget,
-  Storage,
-  ThreadTtl,
-} from "../storage/mod.ts";
+import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
+import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, endRolledBack, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
-import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type CreatedRunRow, createRunCreation, type RunPreparation } from "./create.ts";
-import type { Notifications, RunCreate, RunOrigin } from "./request.ts";
+import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
+import type { RunCreate, RunOrigin } from "./request.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
@@ -136,20 +121,8 @@ export interface Runs {
 /** Runs as the crons use them. */
 export interface RunDirectory extends Runs, RunPreparation {}
 
-interface RunOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly executor: Executor;
-  readonly environment: Environment;
-  readonly hub: StreamHub;
-  readonly worker: Worker;
-  readonly assistants: AssistantDirectory;
-  readonly threads: ThreadDirectory;
+interface RunOptions extends Omit<CreateOptions, "onStopped"> {
   readonly subscriptions: RunSubscriptions;
-  /** The time to live of threads that runs create. */
-  readonly ttl?: ThreadTtl;
-  readonly limits: NonNullable<CreateRun["limits"]>;
-  readonly notifications: Notifications;
   /** A run ended before it started. */
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }

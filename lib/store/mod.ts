@@ -74,7 +74,7 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
   const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
   /** The texts of a new item to embed. */
-  function textsOf(item: StorePut, value: JsonObject): readonly string[] {
+  function itemTexts(item: StorePut, value: JsonObject): readonly string[] {
     const fields = checkIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
   }
@@ -88,7 +88,7 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
       const ttl_ms = checkTtl(item.ttl);
       if (!permits(visibility?.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
-      const texts = textsOf(item, value);
+      const texts = itemTexts(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
     const vectors = index

@@ -1,3 +1,4 @@
+/** The threads of a deployment: conversations with a persistent state. */
 import type { Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";

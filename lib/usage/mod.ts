@@ -1,6 +1,7 @@
 /** Usage reports: counts traces per time bucket, by workspace, project, user or API key. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import { formatRfc3339 } from "../rfc3339.ts";
 import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
 import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
 
@@ -115,7 +116,7 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
       const ids = [...new Set(rows.map((row) => row.dimension).filter((id) => id !== null))];
       const name = await namesOf(identity, group_by, ids);
       const usage = rows.map(({ bucket, dimension, traces }) => ({
-        time_bucket: new Date(origin + bucket * stride_ms).toISOString().replace(".000Z", "Z"),
+        time_bucket: formatRfc3339(origin + bucket * stride_ms),
         dimensions: name(dimension),
         traces,
       }));

@@ -245,6 +245,8 @@ export function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObjec
   return shown;
 }
 
+const encoder = new TextEncoder();
+
 /** Appends the final state as text: it is JSON already, and can be large. */
 const withValues = (body: JsonObject, values: string): string =>
   `${JSON.stringify(body).slice(0, -1)},"values":${values}}`;
@@ -252,10 +254,8 @@ const withValues = (body: JsonObject, values: string): string =>
 /** Encodes only if the length does not decide: a code unit takes at most three bytes. */
 function isWithin(text: string, bytes: number): boolean {
   if (text.length > bytes) return false;
-  return text.length * 3 <= bytes || new TextEncoder().encode(text).length <= bytes;
+  return text.length * 3 <= bytes || encoder.encode(text).length <= bytes;
 }
-
-const encoder = new TextEncoder();
 
 /** The value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
 export async function signature(

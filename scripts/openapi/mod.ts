@@ -5,6 +5,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { Fields } from "../../lib/http/parse.ts";
+import type { Route } from "../../lib/http/route.ts";
 import {
   assistantCount,
   assistantCreate,
@@ -13,7 +14,7 @@ import {
   latest,
   versionSearch,
 } from "../../lib/http/routes/assistants.ts";
-import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+import { ROUTES } from "../../lib/http/routes/mod.ts";
 import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
 import { cancelMany } from "../../lib/http/routes/runs.ts";
 import {

@@ -1,6 +1,6 @@
 /** Writes the list of routes for docs/reference/http-routes.md from the route table. */
 import { defaultUse } from "../../lib/http/access.ts";
-import type { Route } from "../../lib/http/routes/mod.ts";
+import type { Route } from "../../lib/http/route.ts";
 
 const INTRO = `# HTTP routes
 

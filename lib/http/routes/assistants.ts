@@ -57,10 +57,7 @@ export const assistantCount: parse.Fields<AssistantFilter> = v.object(assistantF
 export const assistantSearch: parse.Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
   ...assistantFilter,
   ...parse.page,
-  sort_by: v.optional(
-    parse.oneOf(["assistant_id", "created_at", "updated_at", "name", "graph_id"] satisfies AssistantSort[]),
-  ) as v.GenericSchema<AssistantSort | undefined>,
-  sort_order: parse.order,
+  ...parse.sorting<AssistantSort>(["assistant_id", "created_at", "updated_at", "name", "graph_id"]),
   select: v.optional(parse.listOf(parse.oneOf(ASSISTANT_FIELDS))),
 });
 

@@ -82,18 +82,15 @@ export const cronCount: parse.Fields<CronQuery> = v.object(filter);
 export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
   ...filter,
   ...parse.page,
-  sort_by: v.optional(
-    parse.oneOf([
-      "cron_id",
-      "assistant_id",
-      "thread_id",
-      "next_run_date",
-      "end_time",
-      "created_at",
-      "updated_at",
-    ] satisfies CronSort[]),
-  ) as v.GenericSchema<CronSort | undefined>,
-  sort_order: parse.order,
+  ...parse.sorting<CronSort>([
+    "cron_id",
+    "assistant_id",
+    "thread_id",
+    "next_run_date",
+    "end_time",
+    "created_at",
+    "updated_at",
+  ]),
   select: v.optional(parse.listOf(parse.oneOf(CRON_FIELDS))),
 });
 

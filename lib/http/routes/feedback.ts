@@ -194,12 +194,9 @@ function feedbackId({ params: { id = "" } }: RequestContext): string {
   return id.toLowerCase();
 }
 
-const reads = { events: ["threads:read"] } as const;
-const updates = { events: ["threads:update"] } as const;
-
 export const FEEDBACK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/stats", {
-    ...reads,
+    events: ["threads:read"],
     summary: "Get feedback statistics by key",
     answer: "FeedbackStats",
     async handle(context) {
@@ -211,7 +208,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback", {
-    ...reads,
+    events: ["threads:read"],
     summary: "List feedback, newest first",
     answer: "Feedback[]",
     async handle(context) {
@@ -222,7 +219,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/api/v1/feedback", {
-    ...updates,
+    events: ["threads:update"],
     summary: "Record feedback on a run or a project",
     answer: "Feedback",
     errors: [404, 409],

@@ -13,8 +13,6 @@ import { SERVER_ROUTES } from "./server.ts";
 import { STORE_ROUTES } from "./store.ts";
 import { THREAD_ROUTES } from "./threads.ts";
 
-export type { Access, Method, PublicHeaders, Route } from "../route.ts";
-
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },

@@ -118,7 +118,7 @@ function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_t
   if (key === undefined) throw new ServiceError("invalid", "key: is required");
   const namespace = checkLabels(
     "namespace",
-    sent.flatMap((text) => parse.jsonList(text) ?? text.split(".")),
+    sent.flatMap((text) => parse.listInJson(text) ?? text.split(".")),
     1,
   );
   return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };

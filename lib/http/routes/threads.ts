@@ -106,10 +106,7 @@ export const threadSearch: parse.Fields<ThreadSearch> = v.object({
   ...threadFilter,
   ids: v.optional(parse.listOf(parse.uuid)),
   ...parse.page,
-  sort_by: v.optional(
-    parse.oneOf(["thread_id", "status", "created_at", "updated_at", "state_updated_at"] satisfies ThreadSort[]),
-  ) as v.GenericSchema<ThreadSort | undefined>,
-  sort_order: parse.order,
+  ...parse.sorting<ThreadSort>(["thread_id", "status", "created_at", "updated_at", "state_updated_at"]),
   select: v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
   extract: v.optional(
     v.pipe(
