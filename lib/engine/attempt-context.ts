@@ -244,6 +244,7 @@ const eventReaders = (
 ): Pick<ProgressOptions, "hasEventReaders" | "publishEvents"> => ({
   hasEventReaders: () => events.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
   publishEvents(before, list) {
+    if (!events.isWatched(thread_id)) return;
     const published = list.map((event) => ({ ...event, run_id }));
     events.publish(thread_id, before, published);
   },

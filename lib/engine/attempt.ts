@@ -1,5 +1,5 @@
 /** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
-import { nextTurn, pause } from "../environment.ts";
+import { nextTurn, pause, withTimeout } from "../environment.ts";
 import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
@@ -238,16 +238,13 @@ function stopExecutor(
   error: unknown,
 ): Promise<void> {
   state.abort.abort(error);
-  return new Promise((resolve) => {
-    const cancel = options.environment.timer(abandon_ms, resolve);
-    const returned = async (): Promise<unknown> => iterator.return?.();
-    returned()
-      .catch(() => {})
-      .then(() => {
-        cancel();
-        resolve();
-      });
-  });
+  const returned = async (): Promise<void> => void (await iterator.return?.());
+  return withTimeout(
+    options.environment,
+    abandon_ms,
+    returned().catch(() => {}),
+    undefined,
+  );
 }
 
 /** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
@@ -391,11 +388,10 @@ async function flushShown({ options, progress, state, isLost }: AttemptContext, 
     }
     if (state.phase !== "executing" && !isLost()) await done;
   };
-  await new Promise<void>((resolve) => {
-    const cancel = environment.timer(LONGEST_FLUSH_MS, resolve);
-    void store().finally(() => {
-      cancel();
-      resolve();
-    });
-  });
+  await withTimeout(
+    environment,
+    LONGEST_FLUSH_MS,
+    store().catch(() => {}),
+    undefined,
+  );
 }

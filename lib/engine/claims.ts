@@ -158,7 +158,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   // Runs created here that may wait, and of which other processes do not know.
   let unannounced = 0;
   let claiming: Promise<void> | null = null;
-  // Only a claim by itself takes over the expired leases of a dead process.
+  // A claim by itself looks for expired leases of dead processes first.
   let claimedAt = Number.NEGATIVE_INFINITY;
   let cancelRetry = (): void => {};
 
@@ -221,6 +221,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
 
   function next(): NextClaim | null {
     const now = environment.now();
+    // A run that was rolled back or taken over leaves a slot of its thread, which may expire while its executor is at work here.
     if (!slots.open || !(backlog || blocked) || leases.isBehind(now) || now - claimedAt >= POLL_MS) return null;
     const wakeUpsBefore = wakeUps;
     const sentRequest = request(now);

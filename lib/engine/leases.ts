@@ -182,8 +182,9 @@ export function createLeaseGuard(
   }
 
   function isBehind(now: number): boolean {
-    const expired = expiredLeases(now);
-    return expired.claims.length + expired.attempts.length > 0;
+    for (const { until } of claims.values()) if (until <= now) return true;
+    for (const attempt of attempts) if (attempt.isExpired(now)) return true;
+    return false;
   }
 
   return {

@@ -57,21 +57,27 @@ const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [.
 type Default = "input" | "command" | "strict_resume" | "all_events" | "interrupt_before" | "interrupt_after";
 
 interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
-  readonly temporary: boolean;
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
 }
 
 export function readKwargs(kwargs: JsonObject): JobRequest {
-  const { temporary: _temporary, checkpoint, ...stored } = kwargs as unknown as StoredKwargs;
-  const from = checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null;
-  const defaults = {
-    command: null,
-    strict_resume: false,
-    all_events: false,
-    interrupt_before: [],
-    interrupt_after: [],
+  const stored = kwargs as unknown as StoredKwargs;
+  const { checkpoint } = stored;
+  return {
+    input: stored.input,
+    command: stored.command ?? null,
+    strict_resume: stored.strict_resume ?? false,
+    from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
+    config: stored.config,
+    context: stored.context,
+    stream_mode: stored.stream_mode,
+    subgraphs: stored.subgraphs,
+    resumable: stored.resumable,
+    all_events: stored.all_events ?? false,
+    interrupt_before: stored.interrupt_before ?? [],
+    interrupt_after: stored.interrupt_after ?? [],
+    durability: stored.durability,
   };
-  return { input: undefined, ...defaults, ...stored, from };
 }
 
 /** `goto` of a request as a list. */

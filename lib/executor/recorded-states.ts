@@ -22,6 +22,13 @@ import {
 } from "./contract.ts";
 import { applyUpdates } from "./messages.ts";
 
+/** The names that graphs reserve for their entry and their exit. */
+export const START = "__start__";
+export const END = "__end__";
+
+/** The error of an agent that finds the state of another runtime. */
+export const FOREIGN_STATE = "The thread's state was written by another kind of graph";
+
 /** The checkpoint of a state that follows another. An unchanged value keeps its version. */
 function checkpointOf(
   state: Pick<StateEvent, "values" | "next" | "tasks">,
@@ -70,9 +77,10 @@ const ROOT = "__root__";
 /** The limit of channels, because each one is a row: larger states are stored as one value. */
 const MOST_CHANNELS = 1_000;
 
-export function valuesOf({ values }: StoredCheckpoint, whole: boolean): Json {
+/** The values of a recorded state. `other`: for a value that is not JSON. */
+export function valuesOf({ values }: StoredCheckpoint, whole: boolean, other: () => Json = () => null): Json {
   const read = ({ type, data }: ChannelValue): Json =>
-    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null;
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : other();
   const [only] = values;
   if (whole && only) return read(only);
   return Object.fromEntries(values.map((value) => [value.channel, read(value)]));
@@ -118,8 +126,7 @@ export const recordedState: GraphState = {
     let place: CheckpointRef | null = null;
     for (const updates of steps) {
       const stored: StoredCheckpoint | null = await checkpoints.get(place ?? at);
-      if (stored && !recordedParts(stored))
-        throw new StateRefused("The thread's state was written by another kind of graph");
+      if (stored && !recordedParts(stored)) throw new StateRefused(FOREIGN_STATE);
       const before = stored && threadState(thread_id, stored);
       const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
       // A copy has the same parent as its original.
@@ -143,13 +150,13 @@ export const recordedState: GraphState = {
   async drawn(graph_id): Promise<DrawnGraph> {
     return {
       nodes: [
-        { id: "__start__", type: "schema", data: "__start__" },
+        { id: START, type: "schema", data: START },
         { id: graph_id, type: "runnable", data: { id: [graph_id], name: graph_id } },
-        { id: "__end__", type: "schema", data: "__end__" },
+        { id: END, type: "schema", data: END },
       ],
       edges: [
-        { source: "__start__", target: graph_id },
-        { source: graph_id, target: "__end__" },
+        { source: START, target: graph_id },
+        { source: graph_id, target: END },
       ],
     };
   },
@@ -158,9 +165,7 @@ export const recordedState: GraphState = {
   },
 };
 
-const START = "__start__";
 const INPUT = "__input__";
-const END = "__end__";
 const COPY = "__copy__";
 
 /** The state after the updates of one step, with the `source` of its checkpoint. */

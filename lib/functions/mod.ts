@@ -4,7 +4,7 @@ import { ConfigError } from "../errors.ts";
 import type { Command, Executor, ExecutorEvent, Interrupt, Job, StoredCheckpoint, Task } from "../executor/contract.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
-import { recordedParts, recordStates, valuesOf } from "../executor/recorded-states.ts";
+import { END, FOREIGN_STATE, recordedParts, recordStates, START, valuesOf } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type AgentEntry,
@@ -97,10 +97,6 @@ export async function* execute(
   }
 }
 
-/** The names that graphs reserve for their entry and their exit. */
-const START = "__start__";
-const END = "__end__";
-
 interface Head {
   readonly values: JsonObject;
   readonly next: readonly string[];
@@ -124,19 +120,21 @@ async function readHead(job: Job): Promise<Head> {
     while (first?.run_id === job.run_id)
       first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
   }
-  const { next, tasks, whole } = recordedParts(stored) ?? foreign();
-  const values = valuesOf(stored, whole);
+  const parts = recordedParts(stored) ?? foreign();
+  const { next, tasks, whole } = parts;
+  const before = first === stored ? parts : first && (recordedParts(first) ?? foreign());
+  const values = valuesOf(stored, whole, foreign);
   return {
     values: isObject(values) ? values : foreign(),
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
-    interrupts: first ? (recordedParts(first) ?? foreign()).tasks.flatMap((pending) => pending.interrupts) : [],
+    interrupts: before ? before.tasks.flatMap((pending) => pending.interrupts) : [],
   };
 }
 
 function foreign(): never {
-  throw new Error("The thread's state was written by another kind of graph");
+  throw new Error(FOREIGN_STATE);
 }
 
 interface InitialState {

@@ -259,8 +259,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still does not know it",
     file: "lib/engine/leases.ts",
-    find: "    return expired.claims.length + expired.attempts.length > 0;\n",
-    replace: "    return expired.claims.length + expired.attempts.length < 0;\n",
+    find: "  function isBehind(now: number): boolean {\n",
+    replace: "  function isBehind(now: number): boolean {\n    if (now > 0) return false;\n",
   },
   {
     name: "a process that stood still before it starts an executor does not know it",
@@ -275,14 +275,8 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "      if (isBehind(now)) {\n",
   },
   {
-    name: "the end of a run claims the next one, though the process stops",
-    file: "lib/engine/claims.ts",
-    find: "if (!slots.open || !(backlog || blocked)",
-    replace: "if (!(backlog || blocked)",
-  },
-  {
-    // Seed 9418970 finds it; few others do.
     name: "the end of a run claims the next one, whatever else is overdue",
+    from: 9_418_970,
     file: "lib/engine/claims.ts",
     find: "!(backlog || blocked) || leases.isBehind(now) || now - claimedAt",
     replace: "!(backlog || blocked) || now - claimedAt",
@@ -330,6 +324,8 @@ function search(fault: PlantedFault, seeds: number): Promise<string | null> {
     "--stop",
     "--seeds",
     String(seeds),
+    "--from",
+    String(fault.from ?? 1),
     ...(process.env["SIM_IGNORE"] ? ["--ignore", process.env["SIM_IGNORE"]] : []),
   ]);
   let output = "";
