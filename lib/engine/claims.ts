@@ -221,7 +221,6 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
 
   function next(): NextClaim | null {
     const now = environment.now();
-    // A run that was rolled back or taken over leaves a slot of its thread, which may expire while its executor is at work here.
     if (!slots.open || !(backlog || blocked) || leases.isBehind(now) || now - claimedAt >= POLL_MS) return null;
     const wakeUpsBefore = wakeUps;
     const sentRequest = request(now);

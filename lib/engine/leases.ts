@@ -132,7 +132,10 @@ export interface LeasedAttempt {
 export interface LeaseGuard {
   sent(terms: ClaimTerms): void;
   answered(token: string): void;
-  /** Some lease of this process has expired. */
+  /**
+   * A lease or slot that this process held has expired: no claim may be sent. A run that was rolled back or taken over leaves a slot,
+   * and the store does not know that its executor is still at work.
+   */
   isBehind(now: number): boolean;
   /**
    * Settles expired leases: waits for late answers, renews leases, waits for executors. Resolves with a time at which none of
