@@ -8,8 +8,8 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { openBrowser } from "../test/browser/browser.ts";
 import { openStudio, type StudioHost, StudioVisit } from "../test/browser/studio-host.ts";
+import { said } from "../test/browser/studio-seed.ts";
 
-const said = (content: string) => ({ messages: [{ role: "user", content }] });
 const print = (name: string, value: string): void => console.log(`${name.padEnd(44)} ${value}`);
 
 /** Milliseconds from the request for the page to the picture in which `selector` is. */

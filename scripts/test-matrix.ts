@@ -24,9 +24,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/(?:core\/imports|core\/exports|http\/openapi)\./, on: ["node"] },
 
   // Drivers, and the clients of database servers over a runtime's sockets.
-  { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql)\./, on: RUNTIMES },
-  // Deno has the client of Node.
-  { files: /^test\/adapters\/postgres\./, on: ["bun", "node"] },
+  { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql|postgres)\./, on: RUNTIMES },
   // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
   { files: /^test\/adapters\/(?:faults|exclusive)\./, on: ["bun"] },
   { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },

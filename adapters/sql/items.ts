@@ -20,7 +20,7 @@ import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
+import { type Pipe, prepared, preparedRows, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Place = { path: string; key: string };
 type Key = Place & { deployment: string };
@@ -119,7 +119,7 @@ async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now
     .orderBy("updated_at", "desc")
     .orderBy("path")
     .orderBy("key");
-  return (await driver.read(statement(select))).map(toStored);
+  return readAll(driver, statement(select), toStored);
 }
 
 /** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
@@ -169,10 +169,8 @@ async function findRanked(
 
 /** The verbs on the store's items. */
 export function itemVerbs(driver: Pipe): ItemStorage {
-  const find = async ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> => {
-    const [row] = await driver.read(getItem({ deployment, ...place, now }));
-    return row ? toStored(row) : null;
-  };
+  const find = ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> =>
+    readOne(driver, getItem({ deployment, ...place, now }), toStored);
 
   async function refresh({ deployment }: Scope, found: readonly Stored[], now: number): Promise<void> {
     const stale = found.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);

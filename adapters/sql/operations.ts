@@ -143,7 +143,7 @@ export function operationVerbs(driver: Pipe): OperationStorage {
       const tests = !isNarrow(query) && testsOf(scope, query).length > 0;
       const [end] = tests ? await driver.read(lastTested(scope, query)) : [];
       const last = end ? { created_at: Number(end.created_at), id: end.run_id as string } : null;
-      const rows = (await driver.read(searchRuns(scope, query, last))).map(toListed);
+      const rows = await readAll(driver, searchRuns(scope, query, last), toListed);
       const full = rows.length === query.limit ? rows.at(-1) : undefined;
       return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
     },

@@ -23,7 +23,7 @@ export interface Arguments {
 
 /** Options that may be given again, or as a list with commas. */
 const LISTS = new Set(["permission", "workspaces"]);
-/** Options that say where the database is: whoever opens it reads them. */
+/** Options that say where the database is. `readPlace` reads them. */
 const PLACES = ["config", "database"];
 
 /** Throws a ConfigError with every problem. */

@@ -7,7 +7,7 @@ import type { SuiteApi } from "../suite/storage.ts";
 export const all: boolean = process.env.GREENROOM_TEST_ALL === "1";
 export const onNode: boolean = !("Bun" in globalThis || "Deno" in globalThis);
 
-/** On Bun, which takes the least time for the same. */
+/** Half of it in `npm test`. On Bun, which takes the least time for the same. */
 export const whole: SuiteApi = all ? { describe, it } : { describe, it, effort: 0.5 };
 /** Where each statement costs much, and again on another runtime: above the driver nothing differs there. */
 export const least: SuiteApi = { describe, it, effort: 0.1 };

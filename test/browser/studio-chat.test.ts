@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
+import { said } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -15,8 +16,6 @@ after(() => host?.[Symbol.asyncDispose]());
 
 /** Threads of their own keep these tests apart. */
 const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> => visitStudio(at, test);
-
-const said = (content: string) => ({ messages: [{ role: "user", content }] });
 
 /** A thread whose run has come to rest. */
 async function asked(assistant_id: string, content = "hello"): Promise<string> {

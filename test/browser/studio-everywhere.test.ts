@@ -137,6 +137,23 @@ describe("the studio everywhere", () => {
     );
   });
 
+  it("leads back from another view when a deletion is undone there", async () => {
+    await using seeded = await openSeededStudio();
+    await visitStudio(seeded.host, async (visit) => {
+      const { page } = visit;
+      await visit.open("store?namespace=%5B%22users%22%5D");
+      await page.locator(".rows a", { hasText: "likes" }).click();
+      await visit.button("Delete").click();
+      await page.locator("h2", { hasText: "likes" }).waitFor({ state: "detached" });
+      await page.keyboard.press("g");
+      await page.keyboard.press("r");
+      await page.waitForURL((url) => url.pathname.endsWith("/runs"));
+      await visit.button("Undo").click();
+      await page.locator(".detail-pane h2", { hasText: "likes" }).waitFor();
+      assert.equal(new URL(page.url()).pathname, new URL(`${seeded.host.studio}store/likes`).pathname);
+    });
+  });
+
   it("edits, sends, stops and closes by keys", () =>
     visit(async (visit) => {
       const { page, host } = visit;

@@ -3,10 +3,9 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { catchWebhooks } from "../suite/webhook-catcher.ts";
 import { openStudio, studioVisits } from "./studio-host.ts";
+import { said } from "./studio-seed.ts";
 
 const visit = studioVisits();
-
-const said = (content: string) => ({ messages: [{ role: "user", content }] });
 
 describe("the studio's list of threads", () => {
   it("renames, copies and deletes a thread, and takes the deletion back", async () => {

@@ -36,7 +36,6 @@ export class Process implements Owner {
   readonly node: SimulatedNode;
   alive = true;
   paused = false;
-  /** How long it has stood still in all, with a pause that is under way. */
   still_ms = 0;
   started = false;
   /** It was told to stop and takes no requests. */
@@ -183,8 +182,7 @@ export class SimulatedNode {
   pause(ms: number): void {
     const process = this.process;
     if (!process.started || process.paused) return;
-    process.paused = true;
-    process.still_ms += ms;
+    this.#world.scheduler.pause(process);
     this.#world.note(`${process.name} stands still for ${ms}`);
     this.#world.oracle.executions.standsStill(process, this.#world.scheduler.now + ms);
     this.#world.scheduler.at(ms, null, () => {

@@ -6,6 +6,8 @@ export interface Owner {
   readonly name: string;
   alive: boolean;
   paused: boolean;
+  /** How long it has stood still, without a pause that is under way. */
+  still_ms: number;
 }
 
 interface Event {
@@ -29,6 +31,7 @@ export class Scheduler {
   readonly #dice: Dice;
   readonly #heap: Event[] = [];
   readonly #held = new Map<Owner, Event[]>();
+  readonly #pausedAt = new Map<Owner, number>();
   // The last event that was queued behind others of its owner, per owner.
   readonly #queued = new WeakMap<Owner, Event>();
   #count = 0;
@@ -65,8 +68,15 @@ export class Scheduler {
     return event;
   }
 
+  pause(owner: Owner): void {
+    owner.paused = true;
+    this.#pausedAt.set(owner, this.now);
+  }
+
   /** Lets what waited for a paused owner happen, in its order: timers at once, and what came in from outside soon after. */
   resume(owner: Owner): void {
+    owner.still_ms += this.now - (this.#pausedAt.get(owner) ?? this.now);
+    this.#pausedAt.delete(owner);
     owner.paused = false;
     const held = this.#held.get(owner) ?? [];
     this.#held.delete(owner);

@@ -207,7 +207,7 @@ const insertRun = prepared<ReturnType<typeof columnsOf> & Claiming>((p) => {
       ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}, ${claimed(sql`${p.note}`, none)}
     from (select *, slot_token = ${p.token} as has_slot from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
-    returning seq, status, attempt, claims, turn, started_at, lease_token, claim_log`;
+    returning seq, status, attempt, claims, turn, started_at, lease_token`;
 });
 
 export type Key = { deployment: string; route: string; key: string };

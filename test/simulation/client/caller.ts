@@ -112,7 +112,7 @@ export class Caller {
     return undefined;
   }
 
-  /** Notes a violation when no answer comes in time; the result says that one has come. */
+  /** Notes a violation when no answer comes in time. Call the result when the answer is there. */
   #expectAnswer(what: string, process: Process): () => void {
     const { scheduler } = this.world;
     const latest = scheduler.now + ANSWER_MS - process.still_ms;

@@ -127,7 +127,7 @@ export class Oracle {
     this.#claimsSent.set(process, now);
   }
 
-  /** I13: where every worker slot is always taken, expired leases are looked for all the same. */
+  /** I13, where every worker slot is always taken, which `checkLiveness` leaves out: expired leases are looked for all the same. */
   claimSentWithEnd(process: Process, now: number): void {
     const late = now - (this.#claimsSent.get(process) ?? Number.NEGATIVE_INFINITY);
     if (late < POLL_MS) return;

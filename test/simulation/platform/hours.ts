@@ -72,7 +72,7 @@ export async function passHours(world: World): Promise<void> {
   for (let sleep = dice.between(1, 3); sleep > 0 && !failed(); sleep--) {
     const ms = dice.between(HOUR / 4, 30 * HOUR);
     world.note(`all sleep for ${ms}`);
-    for (const { process } of nodes) process.paused = true;
+    for (const { process } of nodes) scheduler.pause(process);
     await scheduler.run(scheduler.now + ms, failed);
     for (const { process } of nodes) {
       scheduler.at(dice.below(500), null, () => scheduler.resume(process));

@@ -42,11 +42,11 @@ const OF_ITEM: ReadonlySet<string> = new Set([
   "with",
 ]);
 
-/** The address of the list here, or of an item in it, with the filters of the list. */
-export function listHref(ids: readonly string[] = [], changes: QueryValues = {}): string {
+/** The address of a list, or of an item in it: where that list is open, with its filters. */
+export function listHref(path: readonly string[], changes: QueryValues = {}): string {
   const { view: name, query } = place.value;
-  const filters = [...query].filter(([key]) => !OF_ITEM.has(key));
-  return hrefOf([name, ...ids], { ...Object.fromEntries(filters), ...changes });
+  const filters = path[0] === name ? [...query].filter(([key]) => !OF_ITEM.has(key)) : [];
+  return hrefOf(path, { ...Object.fromEntries(filters), ...changes });
 }
 
 export function go(href: string, { replace = false }: { readonly replace?: boolean } = {}): void {

@@ -128,14 +128,14 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
       go(hrefOf(["assistants", made.assistant_id]));
     });
   const remove = (): void => {
-    go(listHref());
+    go(listHref(["assistants"]));
     withUndo(
       "Assistant deleted",
       async () => {
         await client.assistants.delete(assistant_id);
         refresh("assistants/");
       },
-      () => go(listHref([assistant_id])),
+      () => go(listHref(["assistants", assistant_id])),
     );
   };
   return (
@@ -206,7 +206,7 @@ export default function Assistants(): VNode {
                   items={items}
                   rowHeight={56}
                   keyOf={(one) => one.assistant_id}
-                  hrefOf={(one) => listHref([one.assistant_id])}
+                  hrefOf={(one) => listHref(["assistants", one.assistant_id])}
                   current={assistant_id}
                   row={(one) => (
                     <>

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { RunSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
-import { go, hrefOf, place } from "../../frame/router.ts";
+import { go, hrefOf, listHref, place } from "../../frame/router.ts";
 import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
@@ -113,7 +113,7 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
         locate: (message) =>
           attempt("State", async () => {
             const checkpoint = (await seen(message))?.checkpoint_id;
-            go(hrefOf(["threads", thread_id], { tab: "state", checkpoint }));
+            go(listHref(["threads", thread_id], { tab: "state", checkpoint }));
           }),
       },
     };

@@ -68,18 +68,17 @@ export function messageInput(text: string, blocks: readonly Block[] = []): unkno
   return { messages: [{ type: "human", content, id: newId() }] };
 }
 
+/** An agent takes messages if its schema has them, or if it has none. */
+export const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
+
 /** A first input by the schema of an agent. One that takes messages gets one: an empty list starts nothing. */
 export function exampleInput(schema: Schema | null): unknown {
   const example = exampleOf(schema) ?? {};
   if (typeof example !== "object" || Array.isArray(example)) return example;
   const { messages } = example as { readonly messages?: unknown };
-  const isOpen = Object.keys(example).length === 0 || "messages" in example;
-  if (!isOpen || (Array.isArray(messages) && messages.length > 0)) return example;
+  if (!takesMessages(schema) || (Array.isArray(messages) && messages.length > 0)) return example;
   return { ...example, messages: [{ role: "user", content: "Hello" }] };
 }
-
-/** An agent takes messages if its schema has them, or if it has none. */
-export const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
 
 function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VNode {
   const [text, setText] = useState(() => sessionStorage.getItem(draftPlace(place)) ?? "");

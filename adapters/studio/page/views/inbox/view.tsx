@@ -49,7 +49,7 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
     }
     notify("Answered");
     answered(thread_id);
-    go(listHref(next === undefined ? [] : [next]), { replace: true });
+    go(listHref(next === undefined ? ["inbox"] : ["inbox", next]), { replace: true });
   };
   return (
     <div class="scroll">
@@ -103,7 +103,7 @@ export default function Inbox(): VNode {
                   items={items}
                   rowHeight={56}
                   keyOf={(one) => one.thread_id}
-                  hrefOf={(one) => listHref([one.thread_id])}
+                  hrefOf={(one) => listHref(["inbox", one.thread_id])}
                   current={thread_id}
                   more={inbox.more}
                   row={(one) => (
@@ -144,7 +144,7 @@ export default function Inbox(): VNode {
               <Empty title="It waits no longer">
                 <p class="faint">It was answered or stopped elsewhere.</p>
                 {items[0] ? (
-                  <a class="button primary" href={listHref([items[0].thread_id])}>
+                  <a class="button primary" href={listHref(["inbox", items[0].thread_id])}>
                     Next
                   </a>
                 ) : null}

@@ -41,13 +41,13 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
     attempt("Cancel", async () => {
       await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });
       after(action === "rollback" ? "Rolled back" : "Cancelled");
-      if (action === "rollback") go(listHref());
+      if (action === "rollback") go(listHref(["runs"]));
     });
   const again = (): void =>
     attempt("Run again", async () => {
       const made = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
       after("Started again");
-      go(listHref([made.run_id]));
+      go(listHref(["runs", made.run_id]));
     });
   return (
     <div class="buttons">
@@ -177,7 +177,7 @@ export function RunDetailPane({ run_id }: { readonly run_id: string }): VNode {
       <DetailHead title="Run">
         <Id value={run_id} label="run id" />
         {run.data ? <Status value={run.data.status} /> : null}
-        <a class="button quiet" href={listHref()} aria-label="Close">
+        <a class="button quiet" href={listHref(["runs"])} aria-label="Close">
           ✕
         </a>
       </DetailHead>

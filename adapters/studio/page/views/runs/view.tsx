@@ -91,7 +91,7 @@ export default function Runs(): VNode {
           <RunTable
             filter={filter}
             current={run_id}
-            hrefOf={(id) => listHref([id])}
+            hrefOf={(id) => listHref(["runs", id])}
             empty={Object.values(filter).some(Boolean) ? "No run matches" : "No runs yet"}
           />
         </>

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Ready, Time } from "../../parts/basics.tsx";
 import { Diff } from "../../parts/diff.tsx";
 import { JsonField } from "../../parts/form.tsx";
@@ -213,7 +213,7 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
   const replay = (): void =>
     attempt("Replay", async () => {
       if (!assistant_id) return;
-      go(hrefOf(["threads", thread_id]));
+      go(listHref(["threads", thread_id]));
       await source.send({ assistant_id, input: null, checkpoint_id });
     });
   return (

@@ -40,7 +40,7 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
         const text = JSON.stringify(path);
         return (
           <li key={text}>
-            <a href={listHref([], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
+            <a href={listHref(["store"], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
               {path.at(-1)}
             </a>
             {children.length > 0 ? <Tree branches={children} chosen={chosen} /> : null}
@@ -66,7 +66,7 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
       await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
       notify("Saved");
       refresh("store/");
-      go(listHref([key], { of: JSON.stringify(labels) }));
+      go(listHref(["store", key], { of: JSON.stringify(labels) }));
     });
   return (
     <form
@@ -113,14 +113,14 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
   const remove = (): void => {
-    go(listHref());
+    go(listHref(["store"]));
     withUndo(
       "Item deleted",
       async () => {
         await call("DELETE", "/store/items", { body: { namespace, key: name } });
         refresh("store/");
       },
-      () => go(listHref([name], { of: JSON.stringify(namespace) })),
+      () => go(listHref(["store", name], { of: JSON.stringify(namespace) })),
     );
   };
   return (
@@ -196,7 +196,7 @@ export default function Store(): VNode {
       list={
         <>
           <Head title="Store">
-            <a class="button primary" href={listHref(["new"])}>
+            <a class="button primary" href={listHref(["store", "new"])}>
               Put
             </a>
           </Head>
@@ -210,7 +210,7 @@ export default function Store(): VNode {
             />
           </div>
           <nav class="namespaces" aria-label="Namespaces">
-            <a href={listHref([], { namespace: null })} aria-current={chosen === "" ? "true" : undefined}>
+            <a href={listHref(["store"], { namespace: null })} aria-current={chosen === "" ? "true" : undefined}>
               all namespaces
             </a>
             <Tree branches={treeOf(namespaces.data?.namespaces ?? [])} chosen={chosen} />
@@ -227,7 +227,7 @@ export default function Store(): VNode {
                   items={loaded.items}
                   rowHeight={48}
                   keyOf={(one) => JSON.stringify([one.namespace, one.key])}
-                  hrefOf={(one) => listHref([one.key], { of: JSON.stringify(one.namespace) })}
+                  hrefOf={(one) => listHref(["store", one.key], { of: JSON.stringify(one.namespace) })}
                   current={name === undefined ? undefined : JSON.stringify([of, name])}
                   row={(one) => (
                     <>

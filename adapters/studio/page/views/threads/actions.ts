@@ -11,7 +11,7 @@ export const hidden = signal<ReadonlySet<string>>(new Set());
 
 export function remove(thread_id: string): void {
   hidden.value = new Set([...hidden.value, thread_id]);
-  go(listHref());
+  go(listHref(["threads"]));
   const show = (): void => {
     hidden.value = new Set([...hidden.value].filter((id) => id !== thread_id));
   };
@@ -44,6 +44,6 @@ export function duplicate(thread_id: string): void {
     const copied = (await client.threads.copy(thread_id)) as unknown as { readonly thread_id: string };
     notify("Thread copied");
     refresh("threads/");
-    go(listHref([copied.thread_id]));
+    go(listHref(["threads", copied.thread_id]));
   });
 }

@@ -76,7 +76,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
   return (
     <>
       <Head title="Threads">
-        <a class="button primary" href={listHref(["new"])}>
+        <a class="button primary" href={listHref(["threads", "new"])}>
           New
         </a>
       </Head>
@@ -113,7 +113,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
                   Clear the filters
                 </button>
               ) : (
-                <a class="button primary" href={listHref(["new"])}>
+                <a class="button primary" href={listHref(["threads", "new"])}>
                   Start one
                 </a>
               )}
@@ -124,7 +124,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
               items={items}
               rowHeight={56}
               keyOf={({ thread_id }) => thread_id}
-              hrefOf={({ thread_id }) => listHref([thread_id])}
+              hrefOf={({ thread_id }) => listHref(["threads", thread_id])}
               current={current}
               more={threads.more}
               row={(thread) => (

@@ -223,7 +223,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
         <DetailHead title={thread_id.slice(0, 8)} />
         <Empty title="This thread does not exist">
           <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
-          <a class="button" href={listHref()}>
+          <a class="button" href={listHref(["threads"])}>
             All threads
           </a>
         </Empty>
@@ -288,7 +288,7 @@ function NewThread(): VNode {
       async send(turn) {
         await real.send(turn);
         const { query } = place.value;
-        go(listHref([thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
+        go(listHref(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
       },
     };
   }, [thread_id]);
@@ -318,7 +318,7 @@ export default function Threads(): VNode {
       hint={
         <Empty title="Choose a thread">
           <p class="faint">
-            Or <a href={listHref(["new"])}>start one</a>.
+            Or <a href={listHref(["threads", "new"])}>start one</a>.
           </p>
         </Empty>
       }

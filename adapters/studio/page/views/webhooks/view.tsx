@@ -120,7 +120,7 @@ export default function Webhooks(): VNode {
                   items={deliveries.items}
                   rowHeight={56}
                   keyOf={(one) => one.run_id}
-                  hrefOf={(one) => listHref([one.run_id])}
+                  hrefOf={(one) => listHref(["webhooks", one.run_id])}
                   current={run_id}
                   more={deliveries.more}
                   row={(one) => (
