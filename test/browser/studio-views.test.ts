@@ -145,6 +145,10 @@ describe("the studio's views", () => {
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("assistants");
+      const names = page.locator(".rows .text span:first-child");
+      await names.first().waitFor();
+      const shown = await names.allTextContents();
+      assert.deepEqual(shown, shown.toSorted());
       await page.locator(".rows a", { hasText: /^chat ?chat/ }).click();
       await page.getByLabel("Description").fill("It repeats");
       await page.getByText("Config and metadata").click();

@@ -3,8 +3,12 @@ import type { Assistant, GraphSchema } from "@langchain/langgraph-sdk";
 import { client } from "../api/client.ts";
 import { type Resource, useResource } from "./resource.ts";
 
+/** In the order of their names: those of a server's agents are created together, in no order. */
 export const useAssistants = (): Resource<Assistant[]> =>
-  useResource("assistants/list", (signal) => client.assistants.search({ limit: 1000, signal }) as Promise<Assistant[]>);
+  useResource("assistants/list", async (signal) => {
+    const found = (await client.assistants.search({ limit: 1000, signal })) as Assistant[];
+    return found.toSorted((a, b) => (a.name || a.graph_id).localeCompare(b.name || b.graph_id));
+  });
 
 export const useSchemas = (assistant_id: string | null): Resource<GraphSchema> =>
   useResource(assistant_id === null ? null : `assistants/schemas/${assistant_id}`, () =>
