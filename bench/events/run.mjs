@@ -3,7 +3,7 @@
  * Streams of thread events against resumable streams of run routes, on one server in turns; and how long it takes to open a stream at
  * the end of a long thread. Ends with 1 when a figure misses its limit.
  *
- *   node bench/events/run.mjs [--rounds 4] [--streams 100] [--only streams,open]
+ *   node bench/events/run.mjs [--rounds 8] [--streams 100] [--only streams,open]
  *
  * Needs Linux (`/proc`).
  */
@@ -16,7 +16,7 @@ import { connect, cpuMs, quantiles } from "../load.mjs";
 
 const { values } = parseArgs({
   options: {
-    rounds: { type: "string", default: "4" },
+    rounds: { type: "string", default: "8" },
     streams: { type: "string", default: "100" },
     only: { type: "string", default: "streams,open" },
   },
@@ -61,7 +61,7 @@ function serve() {
 async function streams() {
   const { client, pid } = await serve();
   const measured = { v1: [], v2: [] };
-  for (const protocol of [false, true]) await client.threadStreams(30, protocol);
+  for (const protocol of [false, true]) await client.threadStreams(count, protocol);
   for (let round = 0; round < rounds; round++) {
     for (const name of round % 2 === 0 ? ["v1", "v2"] : ["v2", "v1"]) {
       const before = cpuMs(pid);
