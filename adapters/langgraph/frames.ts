@@ -111,7 +111,7 @@ class Growing {
     if (mode !== "updates" || !this.any) return [];
     return written(payload)
       .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
-      .map(toWire);
+      .map((item) => toWire(item));
   }
 
   /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */

@@ -12,18 +12,19 @@ import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTas
 import { onlyThread, readOnly, Saver } from "./saver.ts";
 import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
+import { SharedReads } from "./shared-reads.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import type { Load } from "./version.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** The wire form of a state; null without a checkpoint. */
-export function threadState(snapshot: Snapshot): ThreadState | null {
+export function threadState(snapshot: Snapshot, show: (value: unknown) => Json = toWire): ThreadState | null {
   const checkpoint = wireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;
-  const tasks = snapshot.tasks.map(wireTask);
+  const tasks = snapshot.tasks.map((task) => wireTask(task, show));
   const metadata = aboutWire(snapshot.metadata ?? null);
   return {
-    values: toWire(snapshot.values),
+    values: show(snapshot.values),
     next: [...snapshot.next],
     tasks,
     metadata: isObject(metadata) ? metadata : null,
@@ -34,8 +35,8 @@ export function threadState(snapshot: Snapshot): ThreadState | null {
   };
 }
 
-function wireTask(task: SnapshotTask): Task {
-  const inner = task.state && "values" in task.state ? threadState(task.state) : null;
+function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {
+  const inner = task.state && "values" in task.state ? threadState(task.state, show) : null;
   return {
     id: task.id,
     name: task.name,
@@ -57,12 +58,16 @@ function errorText(error: unknown): string | null {
 }
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
+  let reads: SharedReads | undefined;
   return {
     async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs, config }) {
       const threads = onlyThread(thread_id, readOnly(reader));
-      const graph = withSaver(await source.read(config), new Saver({ threads, serde: await serde() }));
+      reads ??= new SharedReads(await serde());
+      const shared = reads;
+      const graph = withSaver(await source.read(config), new Saver({ threads, serde: shared }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
-      return threadState(await graph.getState({ configurable: named }, { subgraphs }));
+      const snapshot = await graph.getState({ configurable: named }, { subgraphs });
+      return threadState(snapshot, (value) => shared.toWire(value));
     },
     async update(at, graph_id, steps, checkpoints, { metadata, environment, config }) {
       const threads = onlyThread(at.thread_id, checkpoints);

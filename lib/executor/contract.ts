@@ -317,7 +317,7 @@ export class ResumeRefused extends Error {
   }
 }
 
-/** Reads the states of a graph, and updates them outside runs. */
+/** Reads the states of a graph, and updates them outside runs. One of them serves one request: it may keep what it has read. */
 export interface GraphState {
   /** A state that this graph has written; null if it does not exist. `config`: that of the run that wrote it. */
   get(

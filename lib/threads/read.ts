@@ -98,12 +98,12 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     at: StateRef,
     reader: CheckpointReader,
     configOf: ReturnType<typeof stateConfigs>,
-    subgraphs = false,
+    { subgraphs = false, graphOf = of }: { readonly subgraphs?: boolean; readonly graphOf?: States["of"] } = {},
   ): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
     const { graph_id } = stored.metadata;
-    const graph = (typeof graph_id === "string" && of(graph_id)) || recordedState;
+    const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
     const config = configOf(String(graph_id), stored.run_id);
     // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
     const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
@@ -154,7 +154,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
       const state = await consistently({ thread_id, ...rest }, async (row) => {
         const reader = storedCheckpoints(storage, scope, thread_id, await headOf(row));
         const configOf = stateConfigs(storage, scope, row);
-        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, configOf, subgraphs);
+        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, configOf, { subgraphs });
       });
       if (state) return state;
       if (checkpoint_id === undefined) return EMPTY_STATE;
@@ -170,9 +170,10 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
         const checkpoints: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
           checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
         const states: ThreadState[] = [];
+        const graphOf = askedOnce(of);
         let yieldedAt = environment.now();
         for await (const { ns, checkpoint_id } of checkpoints) {
-          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf);
+          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf });
           if (state) states.push(state);
           // A history may have a hundred large states.
           if (environment.now() - yieldedAt < BUSY_MS) continue;
@@ -181,6 +182,16 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
         }
         return states;
       }),
+  };
+}
+
+/** States of one graph have much in common, which it reads once. */
+function askedOnce(of: States["of"]): States["of"] {
+  const graphs = new Map<string, GraphState | null>();
+  return (graph_id) => {
+    const graph = graphs.has(graph_id) ? (graphs.get(graph_id) ?? null) : of(graph_id);
+    graphs.set(graph_id, graph);
+    return graph;
   };
 }
 

@@ -1,0 +1,63 @@
+/** Reads many states of one thread. What they have in common is read once, and shown once: a history repeats each message in each state. */
+import type { Payload } from "../../lib/executor/contract.ts";
+import type { Json } from "../../lib/json.ts";
+import type { Message } from "./json.ts";
+import type { Values } from "./saver.ts";
+import { toWire } from "./wire.ts";
+
+/** Shorter texts are read again, in characters. */
+const LIST_FROM = 1024;
+/** One per channel and branch, for most threads. */
+const MOST_LISTS = 4;
+
+/** A list that was read, and the length of the text of its first items, with the number of these items. */
+interface SharedList {
+  readonly text: string;
+  readonly items: readonly unknown[];
+  readonly ends: ReadonlyMap<number, number>;
+}
+
+export class SharedReads implements Values {
+  private readonly values: Values;
+  private lists: readonly SharedList[] = [];
+  private readonly shown = new WeakMap<Message, Json>();
+
+  constructor(values: Values) {
+    this.values = values;
+  }
+
+  write(value: unknown, where: string): Payload {
+    return this.values.write(value, where);
+  }
+
+  /** The items of lists may be those of another answer; the list itself is not. */
+  read(payload: Payload): unknown {
+    const { type, data } = payload;
+    if (type !== "json" || typeof data !== "string" || data.length < LIST_FROM || data[0] !== "[")
+      return this.values.read(payload);
+    for (const list of this.lists) {
+      const count = list.ends.get(data.length - 1);
+      if (count === undefined || !list.text.startsWith(data.slice(0, -1))) continue;
+      this.lists = [list, ...this.lists.filter((one) => one !== list)];
+      return list.items.slice(0, count);
+    }
+    const items = this.values.read(payload) as unknown[];
+    const ends = endsOf(data);
+    if (ends) this.lists = [{ text: data, items: [...items], ends }, ...this.lists.slice(0, MOST_LISTS - 1)];
+    return items;
+  }
+
+  toWire(value: unknown): Json {
+    return toWire(value, this.shown);
+  }
+}
+
+/** Null for a text that another serializer has written. */
+function endsOf(text: string): ReadonlyMap<number, number> | null {
+  let end = 0;
+  const ends = (JSON.parse(text) as Json[]).map((item, index): [number, number] => {
+    end += JSON.stringify(item).length + 1;
+    return [end, index + 1];
+  });
+  return end + 1 === text.length ? new Map(ends) : null;
+}
