@@ -16,6 +16,8 @@ interface CorsPolicy {
    * permission as for a request with credentials.
    */
   checkUpgrade(request: Request): void;
+  /** Errors: forbidden (a page of another site would change something with the cookies of its visitor). */
+  checkCookies(request: Request): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
   /** Adds the headers that let a permitted web page read the answer. */
@@ -24,6 +26,7 @@ interface CorsPolicy {
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+const READS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
 const STUDIO = "https://smith.langchain.com";
 const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
@@ -32,6 +35,9 @@ const MAX_AGE_S = 600;
 const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
 
 const hostOf = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+
+const noCookies = (origin: string): ServiceError =>
+  new ServiceError("forbidden", `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`);
 
 const foreign = (origin: string): ServiceError =>
   new ServiceError("forbidden", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
@@ -74,8 +80,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       }
       // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
       const origin = request.headers.get("origin");
-      const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
-      if (origin !== null && changes && !permits(origin) && !isPublic()) throw foreign(origin);
+      if (origin !== null && !READS.has(request.method) && !permits(origin) && !isPublic()) throw foreign(origin);
     },
     checkUpgrade(request) {
       const origin = request.headers.get("origin");
@@ -84,8 +89,13 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       if (URL.canParse(origin) && new URL(origin).host === host) return;
       if (!permits(origin)) throw foreign(origin);
       if (credentials || !request.headers.has("cookie")) return;
-      const message = `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`;
-      throw new ServiceError("forbidden", message);
+      throw noCookies(origin);
+    },
+    checkCookies({ method, headers }) {
+      const origin = headers.get("origin");
+      // What browsers say themselves, because a proxy may change the name of the host.
+      if (origin === null || headers.get("sec-fetch-site") !== "cross-site" || !headers.has("cookie")) return;
+      if (!READS.has(method) && !(credentials && permits(origin))) throw noCookies(origin);
     },
     preflight(request) {
       const asks = request.headers;

@@ -98,6 +98,25 @@ describe("allow_credentials", () => {
   });
 });
 
+describe("a page of another site", () => {
+  it("changes nothing with the cookies of its visitor, unless it may send them", async () => {
+    const sent = { origin: PAGE, "sec-fetch-site": "cross-site", cookie: "session=1", "content-type": "text/plain" };
+    const status = async (cors: Cors, changes: Record<string, string | undefined> = {}, path = "/threads") => {
+      const { send } = fake({ http: { cors }, app: () => new Response("mine") });
+      const headers = Object.entries({ ...sent, ...changes }).filter(([, value]) => value !== undefined);
+      return (await send("POST", path, {}, Object.fromEntries(headers) as Record<string, string>)).status;
+    };
+    assert.equal(await status({}), 403);
+    assert.equal(await status({ allow_origins: [PAGE] }), 403);
+    assert.equal(await status({ allow_origins: ["https://b.example"], allow_credentials: true }), 403);
+    assert.notEqual(await status({ allow_origins: [PAGE], allow_credentials: true }), 403);
+    assert.notEqual(await status({}, { cookie: undefined }), 403);
+    assert.notEqual(await status({}, { "sec-fetch-site": "same-origin" }), 403);
+    assert.notEqual(await status({}, { "sec-fetch-site": undefined, origin: undefined }), 403);
+    assert.equal(await status({}, {}, "/login/callback"), 200);
+  });
+});
+
 describe("a preflight", () => {
   it("tells the methods and headers that are allowed, and for how long", async () => {
     assert.deepEqual(
