@@ -281,8 +281,11 @@ export function storedCheckpoints(
     },
     async *list(at) {
       for await (const stored of listStored(storage, scope, thread_id, at)) {
-        known.set(key(stored.ns, stored.checkpoint_id), stored);
+        const name = key(stored.ns, stored.checkpoint_id);
+        known.set(name, stored);
         yield stored;
+        // Each has its text of the whole conversation.
+        known.delete(name);
       }
     },
   };

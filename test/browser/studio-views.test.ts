@@ -49,6 +49,32 @@ describe("the studio's views", () => {
       await page.waitForURL(/\/runs\//);
     }));
 
+  it("join a long history with what was read before", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      const { threads, runs } = host.service;
+      const { thread_id } = await threads.create();
+      for (let at = 0; at < 40; at += 1)
+        await (await runs.wait(thread_id, { assistant_id: "chat", input: said(`${at}`) })).result;
+      const asked: number[] = [];
+      page.on("request", (request) => {
+        if (request.url().endsWith("/history")) asked.push(request.postDataJSON().limit);
+      });
+      const showsCheckpoints = async (count: number): Promise<void> => {
+        await visit.link("State").click();
+        await page.waitForFunction((n) => document.querySelectorAll(".checkpoints a").length === n, count);
+      };
+      await visit.open(`threads/${thread_id}`);
+      await showsCheckpoints(120);
+      await visit.link("Chat").click();
+      await visit.say("one more");
+      await page.getByText("You said: one more").waitFor();
+      await visit.status("idle");
+      await showsCheckpoints(123);
+      assert.equal(asked.shift(), 1000);
+      assert.deepEqual([...new Set(asked)], [100]);
+    }));
+
   it("answer what waits, and open the next one", () =>
     visit(async (visit) => {
       const { page, host } = visit;

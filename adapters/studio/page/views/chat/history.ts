@@ -22,6 +22,8 @@ export interface History {
 }
 
 const MOST = 1000;
+/** What is read again after a run, if it joins what was read before. */
+const NEWEST = 100;
 
 interface Answer {
   readonly checkpoint: { readonly checkpoint_id: string };
@@ -31,25 +33,44 @@ interface Answer {
   readonly next: readonly string[];
 }
 
-async function read(thread_id: string): Promise<History> {
+async function newest(thread_id: string, limit: number): Promise<readonly Checkpoint[]> {
   const answers = (await client.threads.getHistory(thread_id, {
-    limit: MOST,
+    limit,
     select: ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next"] as never,
   })) as unknown as readonly Answer[];
-  const all = answers.map(({ checkpoint, parent_checkpoint, created_at, metadata, next }) => ({
+  return answers.map(({ checkpoint, parent_checkpoint, created_at, metadata, next }) => ({
     checkpoint_id: checkpoint.checkpoint_id,
     parent_id: parent_checkpoint?.checkpoint_id ?? null,
     created_at,
     metadata: metadata ?? {},
     next,
   }));
+}
+
+function historyOf(all: readonly Checkpoint[], isWhole: boolean): History {
   const children = new Map<string, Checkpoint[]>();
   for (const one of [...all].reverse()) {
     const parent = one.parent_id ?? "";
     children.set(parent, [...(children.get(parent) ?? []), one]);
   }
-  const byId = new Map(all.map((one) => [one.checkpoint_id, one]));
-  return { all, byId, children, isWhole: answers.length < MOST };
+  return { all, byId: new Map(all.map((one) => [one.checkpoint_id, one])), children, isWhole };
+}
+
+/** The history of the thread that is open, as it was read last. */
+let last: { readonly thread_id: string; readonly history: History } | undefined;
+
+async function read(thread_id: string): Promise<History> {
+  const before = last?.thread_id === thread_id ? last.history : undefined;
+  let all = await newest(thread_id, before ? NEWEST : MOST);
+  let isWhole = all.length < (before ? NEWEST : MOST);
+  if (before && !isWhole) {
+    const joint = before.all.findIndex(({ checkpoint_id }) => checkpoint_id === all.at(-1)?.checkpoint_id);
+    all = joint < 0 ? await newest(thread_id, MOST) : [...all, ...before.all.slice(joint + 1)];
+    isWhole = joint < 0 ? all.length < MOST : before.isWhole;
+  }
+  const history = historyOf(all, isWhole);
+  last = { thread_id, history };
+  return history;
 }
 
 /** `version` counts what changed it. */
