@@ -55,7 +55,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {
     base,
-    bodies: { environment, open: 0 },
+    bodies: { environment, open: 0, sent: 0 },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,

@@ -90,6 +90,8 @@ export const routesOf =
 export interface OpenBodies {
   readonly environment: Environment;
   open: number;
+  /** Chunks that all of them have sent in this turn of the event loop. */
+  sent: number;
 }
 
 /** What all requests to one handler share. */

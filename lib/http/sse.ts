@@ -10,6 +10,8 @@ const FIRST_BEAT_MS = 1_000;
 const STALLED_BEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
 const CHUNK_SIZE = 4 * 1024;
+/** Readers that take all they can get would keep other requests out: after this many chunks these come first. */
+const CHUNKS_PER_TURN = 64;
 const encoder = new TextEncoder();
 
 /** The lines before a frame's data. The data itself is one line. */
@@ -175,6 +177,7 @@ function openBody(
   let waiting = false;
   let missed = 0;
   let closed = false;
+  let deferred = false;
   let cancelTimer: (() => void) | undefined;
   let cancelFirst: (() => void) | undefined;
   bodies.open++;
@@ -200,7 +203,15 @@ function openBody(
 
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    if (!pulled || closed) return;
+    if (!pulled || closed || deferred) return;
+    if (bodies.sent >= CHUNKS_PER_TURN) {
+      deferred = true;
+      bodies.environment.defer(() => {
+        deferred = false;
+        answer(controller);
+      });
+      return;
+    }
     try {
       const chunk = chunks.next();
       const done = chunks.isDone();
@@ -208,6 +219,7 @@ function openBody(
       if (chunk) {
         pulled = false;
         cancelFirst?.();
+        if (bodies.sent++ === 0) bodies.environment.defer(() => (bodies.sent = 0));
         controller.enqueue(encoder.encode(chunk));
       }
       if (done) controller.close();

@@ -201,7 +201,7 @@ export function fake(options: FakeOptions = {}): Fake {
         timers.set(key, { ms, fn });
         return () => timers.delete(key);
       },
-      defer: (fn: () => void) => fn(),
+      defer: (fn: () => void) => void setImmediate(fn),
       random: () => 0,
       uuid: () => `id-${++ids}`,
       log: (record: LogRecord) => log.push(record),

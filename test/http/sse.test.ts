@@ -325,6 +325,20 @@ describe("a stream of large frames", () => {
     assert.deepEqual([service.timers(), service.runEvents.left], [0, 0]);
   });
 
+  it("lets other work in while its reader takes all it can get", async () => {
+    const service = fake();
+    service.runEvents.add(large(1, "x".repeat(2_000_000)), { id: 2, event: "end", data: "{}" });
+    const reader = await open(service, STREAM);
+    let turns = 0;
+    let next = setImmediate(function turn() {
+      turns += 1;
+      next = setImmediate(turn);
+    });
+    const { sizes } = await drain(reader);
+    clearImmediate(next);
+    assert.ok(turns >= Math.floor(sizes.length / 64), `${turns} turns for ${sizes.length} chunks`);
+  });
+
   it("takes a frame only when the one before it is nearly out", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
