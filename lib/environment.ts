@@ -36,6 +36,57 @@ export const pause = (environment: Pick<Environment, "timer">, ms: number): Prom
 export const nextTurn = (environment: Pick<Environment, "defer">): Promise<void> =>
   new Promise((resolve) => environment.defer(resolve));
 
+/**
+ * A limit of work per turn of the event loop: work that never waits would keep every other request out. Who finds it reached waits,
+ * and goes on first come, first served.
+ */
+export interface TurnLimit {
+  /** Counts work that was done in this turn. */
+  spend(cost: number): void;
+  isReached(): boolean;
+  /** Calls `fn` in a turn that has room. */
+  wait(fn: () => void): void;
+  /** Resolves once there is room for work, and counts it. */
+  room(cost: number): Promise<void>;
+}
+
+export function turnLimit(environment: Pick<Environment, "defer">, most: number): TurnLimit {
+  const waiting: { readonly cost: number; readonly go: () => void }[] = [];
+  let spent = 0;
+  let scheduled = false;
+
+  function schedule(): void {
+    if (scheduled) return;
+    scheduled = true;
+    environment.defer(() => {
+      scheduled = false;
+      spent = 0;
+      while (spent < most) {
+        const next = waiting.shift();
+        if (!next) return;
+        spend(next.cost);
+        next.go();
+      }
+      schedule();
+    });
+  }
+
+  function spend(cost: number): void {
+    spent += cost;
+    schedule();
+  }
+
+  return {
+    spend,
+    isReached: () => spent >= most,
+    wait: (go) => void waiting.push({ cost: 0, go }),
+    async room(cost) {
+      if (spent < most) spend(cost);
+      else await new Promise<void>((go) => void waiting.push({ cost, go }));
+    },
+  };
+}
+
 /** Resolves or rejects as `work` does, and with `late` after `ms`. */
 export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,

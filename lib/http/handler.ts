@@ -1,7 +1,7 @@
 /** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import { type Environment, nextTurn } from "../environment.ts";
+import { type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
@@ -24,6 +24,9 @@ import { ROUTES } from "./routes/mod.ts";
 export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
+
+/** How many chunks streams may send in one turn of the event loop. */
+const CHUNKS_PER_TURN = 64;
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
@@ -55,7 +58,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {
     base,
-    bodies: { environment, open: 0, sent: 0 },
+    bodies: { environment, open: 0, limit: turnLimit(environment, CHUNKS_PER_TURN) },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,

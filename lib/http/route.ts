@@ -1,7 +1,7 @@
 /** One row of the route table, and the context that its handler gets for a request. */
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Principal, Use } from "../auth/principal.ts";
-import type { Environment } from "../environment.ts";
+import type { Environment, TurnLimit } from "../environment.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
@@ -90,8 +90,8 @@ export const routesOf =
 export interface OpenBodies {
   readonly environment: Environment;
   open: number;
-  /** Chunks that all of them have sent in this turn of the event loop. */
-  sent: number;
+  /** What all of them and all WebSockets send, in chunks of 4 KiB. */
+  readonly limit: TurnLimit;
 }
 
 /** What all requests to one handler share. */

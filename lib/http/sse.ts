@@ -10,8 +10,6 @@ const FIRST_BEAT_MS = 1_000;
 const STALLED_BEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
 const CHUNK_SIZE = 4 * 1024;
-/** Readers that take all they can get would keep other requests out: after this many chunks these come first. */
-const CHUNKS_PER_TURN = 64;
 const encoder = new TextEncoder();
 
 /** The lines before a frame's data. The data itself is one line. */
@@ -204,9 +202,9 @@ function openBody(
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
     if (!pulled || closed || deferred) return;
-    if (bodies.sent >= CHUNKS_PER_TURN) {
+    if (bodies.limit.isReached()) {
       deferred = true;
-      bodies.environment.defer(() => {
+      bodies.limit.wait(() => {
         deferred = false;
         answer(controller);
       });
@@ -219,7 +217,7 @@ function openBody(
       if (chunk) {
         pulled = false;
         cancelFirst?.();
-        if (bodies.sent++ === 0) bodies.environment.defer(() => (bodies.sent = 0));
+        bodies.limit.spend(1);
         controller.enqueue(encoder.encode(chunk));
       }
       if (done) controller.close();

@@ -1,5 +1,5 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
-import { type Environment, nextTurn, pause } from "../environment.ts";
+import { type Environment, pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { Visibility } from "../storage/visibility.ts";
@@ -32,6 +32,8 @@ interface SessionSocket {
 
 export interface SessionOptions {
   readonly environment: Environment;
+  /** What all sessions may send in one turn of the event loop. */
+  readonly limit: TurnLimit;
   readonly protocol: Protocol;
   readonly socket: SessionSocket;
   readonly thread_id: string;
@@ -76,8 +78,8 @@ const BUFFERED_BYTES = 256 * 1024;
 const ROOM_POLL_MS = 20;
 /** How long a replay waits for another subscription. */
 const GATHER_MS = 10;
-/** After this many events the event loop turns. */
-const EVENTS_PER_TURN = 64;
+/** The size of an event that counts as one, in characters. */
+const CHUNK_SIZE = 4 * 1024;
 const MAX_SUBSCRIPTIONS = 100;
 /** Of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
@@ -91,8 +93,7 @@ const NOT_VALID = "The credential is not valid any more";
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, socket, thread_id, visibility } = options;
-  let sent = 0;
+  const { environment, protocol, socket, thread_id, visibility, limit } = options;
   const connection = createConnection(options, () => {
     stopHeartbeat();
     subscriptions.close();
@@ -102,8 +103,8 @@ export function createSession(options: SessionOptions): Session {
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
     async send(text) {
       while (!connection.closed && isStalled(socket)) await pause(environment, ROOM_POLL_MS);
+      await limit.room(Math.ceil(text.length / CHUNK_SIZE));
       connection.send(text);
-      if (++sent % EVENTS_PER_TURN === 0) await nextTurn(environment);
       return !connection.closed;
     },
     gather: () => pause(environment, GATHER_MS),

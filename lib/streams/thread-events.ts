@@ -1,8 +1,7 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import { type Environment, nextTurn } from "../environment.ts";
-import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
+import { type EventMethod, type EventPage, type Scope, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
 import { Change, createReader, indexAfter } from "./hub.ts";
 import {
   compileFilter,
@@ -12,17 +11,12 @@ import {
   type SentEvent,
   type ThreadEvents,
 } from "./protocol.ts";
+import { type SentEventOptions, SentEvents, sentOf } from "./sent-events.ts";
 
-interface ThreadEventOptions {
-  readonly storage: Storage;
+interface ThreadEventOptions extends SentEventOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly bus: Bus;
-  /** The values at a checkpoint; undefined if it is gone. */
-  values(
-    thread_id: string,
-    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
-  ): Promise<Json | undefined>;
 }
 
 /** The size of a log in memory, in characters. */
@@ -216,11 +210,13 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       logs.set(thread_id, open);
     }
     open.log.readers++;
+    sent.enter();
     for (const flush of writers.get(thread_id) ?? []) flush();
     return open.log;
   }
 
   function leave(thread_id: string, log: ThreadLog): void {
+    sent.leave();
     if (--log.readers > 0) return;
     log.close();
     const open = logs.get(thread_id);
@@ -245,11 +241,21 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
       const methods = methodsOf(filter);
-      let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
-      while (after !== null && methods.size > 0) {
-        const page = await storage.readEvents(scope, thread_id, { after, methods });
-        yield* sent.passing(thread_id, page.events, passes);
-        after = page.more ? page.read_to : null;
+      sent.enter();
+      try {
+        let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
+        while (after !== null && methods.size > 0) {
+          const page: EventPage = await sent.page(scope, thread_id, { after, methods });
+          for (const stored of page.events) {
+            const event = passes(stored.method, stored.namespace, stored.name)
+              ? await sent.of(thread_id, stored)
+              : null;
+            if (event) yield event;
+          }
+          after = page.more ? page.read_to : null;
+        }
+      } finally {
+        sent.leave();
       }
     },
 
@@ -280,57 +286,6 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   };
 }
 
-function sentOf(event: StoredThreadEvent, data: string): SentEvent {
-  const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
-  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, id, event: method, namespace, name, data: envelope };
-}
-
-/** Values that are longer take their time: other requests come first. In characters. */
-const LONG_VALUES = 64 * 1024;
-
-/** Makes stored events those that are sent. Readers that need the same values at the same time share one read. */
-class SentEvents {
-  readonly #options: ThreadEventOptions;
-  readonly #reads = new Map<string, Promise<SentEvent | null>>();
-
-  constructor(options: ThreadEventOptions) {
-    this.#options = options;
-  }
-
-  /** The event as it is sent; null if its values can no longer be read. */
-  async of(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    if (event.data !== null) return sentOf(event, event.data);
-    const key = `${event.run_id} ${event.seq}`;
-    const under = this.#reads.get(key);
-    if (under) return under;
-    const read = this.#read(thread_id, event).finally(() => this.#reads.delete(key));
-    this.#reads.set(key, read);
-    return read;
-  }
-
-  async #read(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    const { values, environment } = this.#options;
-    const { checkpoint_id = "", namespace } = event;
-    const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-    if (found === undefined) return null;
-    const text = JSON.stringify(found);
-    if (text.length > LONG_VALUES) await nextTurn(environment);
-    return sentOf(event, text);
-  }
-
-  /** The events that pass. */
-  async *passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncGenerator<SentEvent> {
-    for (const event of events) {
-      const sent = passes(event.method, event.namespace, event.name) ? await this.of(thread_id, event) : null;
-      if (sent) yield sent;
-    }
-  }
-}
-
 interface CursorOptions extends Pick<ThreadEventOptions, "storage" | "scope"> {
   readonly thread_id: string;
   readonly filter: EventFilter;
@@ -345,6 +300,9 @@ class Cursor {
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<EventMethod>;
   #cursor: number;
+  /** Read from the store, and not shown yet; and up to where that read went. */
+  #page: readonly StoredThreadEvent[] = [];
+  #read_to = 0;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
   #attached = false;
@@ -414,20 +372,32 @@ class Cursor {
     return ready;
   }
 
-  /** Reads one page behind the log. */
+  /** Reads a batch behind the log. What is left of its page is for the next one. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, sent } = this.#options;
+    const { scope, thread_id, sent } = this.#options;
     const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
       this.#cursor = floor;
       return ready;
     }
-    const query = { after: this.#cursor, methods: this.#methods };
-    const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of sent.passing(thread_id, events, this.#passes)) ready.push(event);
-    // Nothing below it is still to be stored: the log has continued from there.
-    this.#cursor = read_to ?? Math.max(this.#cursor, floor);
+    this.#page = this.#page.slice(indexAfter(this.#page, this.#cursor, placeOf));
+    if (this.#page.length === 0) {
+      const { events, read_to } = await sent.page(scope, thread_id, { after: this.#cursor, methods: this.#methods });
+      this.#page = events;
+      // Nothing below it is still to be stored: the log has continued from there.
+      this.#read_to = read_to ?? Math.max(this.#cursor, floor);
+    }
+    let room = BATCH_SIZE;
+    for (const stored of this.#page) {
+      if (room <= 0) return ready;
+      const passes = this.#passes(stored.method, stored.namespace, stored.name);
+      const event = passes ? await sent.of(thread_id, stored) : null;
+      if (event) ready.push(event);
+      room -= event?.data.length ?? 0;
+      this.#cursor = stored.seq;
+    }
+    this.#cursor = this.#read_to;
     return ready;
   }
 
@@ -439,4 +409,4 @@ class Cursor {
   }
 }
 
-const placeOf = ({ seq }: SentEvent): number => seq;
+const placeOf = ({ seq }: { readonly seq: number }): number => seq;

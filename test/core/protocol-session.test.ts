@@ -1,7 +1,7 @@
 /** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemEnvironment } from "../../lib/environment.ts";
+import { systemEnvironment, turnLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { CommandAnswer, EventFilter, Protocol } from "../../lib/protocol/mod.ts";
@@ -63,6 +63,7 @@ function world(options: Partial<SessionOptions> = {}, command?: Protocol["comman
   };
   const session = createSession({
     ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
+    limit: turnLimit(environment, 64),
     caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
     async parse(text) {
       try {
@@ -349,6 +350,23 @@ describe("a session", () => {
     socket.bufferedAmount = 1024 * 1024;
     for (let beat = 0; beat < 6; beat++) elapse(5_000);
     assert.equal(closed[0]?.[0], 4408);
+  });
+
+  it("sends when other sessions leave it room in the turn", async () => {
+    const turns: (() => void)[] = [];
+    const limit = turnLimit({ defer: (fn) => void turns.push(fn) }, 1);
+    const { events, send, seqs } = world({ limit });
+    await send("subscription.subscribe", { channels: ["values"] });
+    limit.spend(1);
+    events.add(event(1, "values"), event(2, "values"));
+    await until(() => events.subscriptions.length >= 2);
+    for (const count of [0, 1, 2]) {
+      await until(() => seqs().length === count);
+      turns.splice(0).forEach((turn) => {
+        turn();
+      });
+    }
+    assert.deepEqual(seqs(), [1, 2]);
   });
 
   it("closes with 1001 when the events end, and with 4500 when they cannot be read", async () => {

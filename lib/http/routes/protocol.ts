@@ -148,6 +148,7 @@ function openSocket(
   const { socket, response } = upgraded;
   const session = createSession({
     environment: service.environment,
+    limit: handler.bodies.limit,
     protocol: service.protocol,
     socket,
     thread_id,

@@ -1,0 +1,114 @@
+/** The stored events of threads as they are sent, read for many readers at once. */
+import { type Environment, type TurnLimit, turnLimit } from "../environment.ts";
+import type { Json } from "../json.ts";
+import type { EventPage, EventStorage, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import type { SentEvent } from "./protocol.ts";
+
+export interface SentEventOptions {
+  readonly storage: Storage;
+  readonly environment: Pick<Environment, "defer">;
+  /** The values at a checkpoint; undefined if it is gone. */
+  values(
+    thread_id: string,
+    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
+  ): Promise<Json | undefined>;
+}
+
+/** The event as it is sent. `data`: as JSON. */
+export function sentOf(event: StoredThreadEvent, data: string): SentEvent {
+  const { seq, run_id, method, namespace, timestamp, node, name } = event;
+  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
+}
+
+/** How much may be read in one turn of the event loop, in characters; and what a read and an event cost as such. */
+const READ_PER_TURN = 256 * 1024;
+const READ_COST = 4 * 1024;
+const EVENT_COST = 256;
+/** How much of the values that were read last is kept, in characters. */
+const KEPT_VALUES = 4 * 1024 * 1024;
+
+interface ValuesRead {
+  readonly event: Promise<SentEvent | null>;
+  /** 0 while it is under way. */
+  size: number;
+}
+
+/** Makes stored events those that are sent. Readers that replay a thread at the same time share what is read. */
+export class SentEvents {
+  readonly #options: SentEventOptions;
+  /** The oldest first. */
+  readonly #values = new Map<string, ValuesRead>();
+  readonly #limit: TurnLimit;
+  #size = 0;
+  #readers = 0;
+
+  constructor(options: SentEventOptions) {
+    this.#options = options;
+    this.#limit = turnLimit(options.environment, READ_PER_TURN);
+  }
+
+  async page(...query: Parameters<EventStorage["readEvents"]>): Promise<EventPage> {
+    await this.#limit.room(READ_COST);
+    const page = await this.#options.storage.readEvents(...query);
+    this.#limit.spend(page.events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
+    return page;
+  }
+
+  /** The event as it is sent; null if its values can no longer be read. */
+  of(thread_id: string, event: StoredThreadEvent): SentEvent | Promise<SentEvent | null> {
+    if (event.data !== null) return sentOf(event, event.data);
+    const key = `${event.run_id} ${event.seq}`;
+    const known = this.#values.get(key);
+    const read = known ?? { event: this.#read(thread_id, event, key), size: 0 };
+    this.#values.delete(key);
+    this.#values.set(key, read);
+    return read.event;
+  }
+
+  async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
+    const { checkpoint_id = "", namespace } = event;
+    try {
+      await this.#limit.room(READ_COST);
+      const found = await this.#options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+      const sent = found === undefined ? null : sentOf(event, JSON.stringify(found));
+      if (sent) this.#keep(key, EVENT_COST + sent.data.length);
+      else this.#drop(key);
+      return sent;
+    } catch (error) {
+      this.#drop(key);
+      throw error;
+    }
+  }
+
+  #keep(key: string, size: number): void {
+    this.#limit.spend(size);
+    const read = this.#values.get(key);
+    if (!read) return;
+    this.#size += size - read.size;
+    read.size = size;
+    for (const [oldest] of this.#values) {
+      if (this.#size <= KEPT_VALUES) break;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(key: string): void {
+    this.#size -= this.#values.get(key)?.size ?? 0;
+    this.#values.delete(key);
+  }
+
+  enter(): void {
+    this.#readers++;
+  }
+
+  /** With its last reader, what was read is forgotten. */
+  leave(): void {
+    if (--this.#readers > 0) return;
+    this.#values.clear();
+    this.#size = 0;
+  }
+}

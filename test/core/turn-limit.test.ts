@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { turnLimit } from "../../lib/environment.ts";
+
+/** An event loop that turns when it is told to. */
+function loop() {
+  let deferred: (() => void)[] = [];
+  return {
+    environment: { defer: (fn: () => void) => void deferred.push(fn) },
+    async turn(): Promise<void> {
+      const due = deferred;
+      deferred = [];
+      for (const fn of due) fn();
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+    idle: () => deferred.length === 0,
+  };
+}
+
+describe("a limit of work per turn", () => {
+  it("lets so much through in each turn, first come, first served", async () => {
+    const { environment, turn, idle } = loop();
+    const limit = turnLimit(environment, 4);
+    const done: number[] = [];
+    for (let at = 0; at < 7; at += 1) void limit.room(2).then(() => done.push(at));
+    await turn();
+    assert.deepEqual(done, [0, 1, 2, 3]);
+    await turn();
+    assert.deepEqual(done, [0, 1, 2, 3, 4, 5]);
+    await turn();
+    assert.deepEqual(done, [0, 1, 2, 3, 4, 5, 6]);
+    await turn();
+    assert.ok(idle());
+  });
+
+  it("puts who goes on behind those who wait", async () => {
+    const { environment, turn } = loop();
+    const limit = turnLimit(environment, 1);
+    const done: string[] = [];
+    const work = (name: string): void => {
+      if (limit.isReached()) {
+        limit.wait(() => work(name));
+        return;
+      }
+      done.push(name);
+      limit.spend(1);
+      if (done.length < 6) work(name);
+    };
+    for (const name of ["a", "b", "c"]) work(name);
+    for (let at = 0; at < 6; at += 1) await turn();
+    assert.deepEqual(done.slice(0, 6), ["a", "a", "b", "c", "a", "b"]);
+  });
+
+  it("counts work whose cost is known only afterwards, and one that is larger than a turn", async () => {
+    const { environment, turn } = loop();
+    const limit = turnLimit(environment, 4);
+    limit.spend(100);
+    assert.ok(limit.isReached());
+    let went = false;
+    void limit.room(100).then(() => {
+      went = true;
+    });
+    await turn();
+    assert.ok(went && limit.isReached());
+    await turn();
+    assert.ok(!limit.isReached());
+  });
+});
