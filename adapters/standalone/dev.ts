@@ -22,10 +22,6 @@ Runs that execute during a reload have a moment to end, and are then put back in
 the error is shown and the agents from before go on. All options of the server, see greenroom --help, work here too.
 `;
 
-/** How long a project may load. At the start also its packages do. */
-const FIRST_LOAD_MS = 60_000;
-const LOAD_MS = 10_000;
-
 /** Serves until SIGTERM or SIGINT. */
 export async function develop(options: CommandOptions): Promise<void> {
   const file = resolve(options.config ?? (existsSync("greenroom.json") ? "greenroom.json" : "langgraph.json"));
@@ -39,7 +35,8 @@ export async function develop(options: CommandOptions): Promise<void> {
       const began = Date.now() - 10;
       forgetFiles(watch.files());
       try {
-        const project = await inTime(loadProject(place), server ? LOAD_MS : FIRST_LOAD_MS);
+        // At the start its packages are loaded too.
+        const project = await inTime(loadProject(place), server ? 10 : 60);
         files = filesOf(project.config);
         watch.loaded(files, began, false);
         return project;
@@ -70,11 +67,11 @@ export async function develop(options: CommandOptions): Promise<void> {
 }
 
 /** What never ends to load must not keep a mended file from being loaded. */
-function inTime<T>(loading: Promise<T>, ms: number): Promise<T> {
+function inTime<T>(loading: Promise<T>, seconds: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const then = "Bun" in globalThis ? ". Bun goes on waiting for it: mend it and restart" : "";
-  const problem = `The project has not loaded in ${ms / 1000} s: an await at the top level of a module does not end${then}`;
-  const timer = setTimeout(() => reject(new ConfigError([problem])), ms);
+  const problem = `The project has not loaded in ${seconds} s: an await at the top level of a module does not end${then}`;
+  const timer = setTimeout(() => reject(new ConfigError([problem])), seconds * 1000);
   return Promise.race([loading, promise]).finally(() => clearTimeout(timer));
 }
 
