@@ -173,9 +173,8 @@ export function readContent(file: string): JsonObject {
   try {
     content = JSON.parse(readFileSync(resolve(file), "utf8"));
   } catch (error) {
-    const missing = (error as { code?: unknown }).code === "ENOENT";
-    const problem = missing ? "no such file" : `cannot be read as JSON: ${(error as Error).message}`;
-    throw new ConfigError([`${file}: ${problem}`]);
+    const { code, message } = error as Error & { code?: unknown };
+    throw new ConfigError([`${file}: ${code === "ENOENT" ? "no such file" : `cannot be read as JSON: ${message}`}`]);
   }
   if (!isRecord(content)) throw new ConfigError([`${file}: not a JSON object`]);
   return content;

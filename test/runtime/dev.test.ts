@@ -149,7 +149,7 @@ describe("greenroom dev", () => {
     assert.equal(await answer(await urlOf(program)), "mended said Hi!");
     await using none = start("server.ts", ["dev"], { cwd: join(folder.path, "lib") });
     assert.equal(await none.ended, 1);
-    assert.match(none.output(), /No greenroom\.json or langgraph\.json in this folder/);
+    assert.match(none.output(), /No greenroom\.json or langgraph\.json in this folder.*greenroom init DIR/);
   });
 
   it("puts a run back that executes, and answers all requests meanwhile; a stream breaks, and goes on where it broke", async () => {
