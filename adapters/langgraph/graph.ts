@@ -18,8 +18,8 @@ export interface GraphBuilder {
   compile(options?: never): object;
 }
 
-/** A compiled graph, or a builder. */
-export type GraphLike = CompiledGraph | GraphBuilder;
+/** A compiled graph, a builder, or an agent of LangChain, which has its graph as a member. */
+export type GraphLike = CompiledGraph | GraphBuilder | { readonly graph: CompiledGraph };
 
 /** The configuration for a factory: of the run, of the run that wrote the state to be read, or of the assistant to be drawn. */
 export interface FactoryConfig {

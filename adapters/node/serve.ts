@@ -27,7 +27,7 @@ export class PortTaken extends Error {
   readonly code = "EADDRINUSE";
 
   constructor(port: number, options?: ErrorOptions) {
-    super(`Port ${port} is taken`, options);
+    super(`Port ${port} is taken: choose another, or 0 for any that is free`, options);
     this.name = "PortTaken";
   }
 }

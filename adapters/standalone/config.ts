@@ -135,8 +135,8 @@ export function readConfig(path: string | undefined): FileConfig {
   const file = path ?? ["greenroom.json", "langgraph.json"].find((name) => existsSync(name));
   if (file === undefined) {
     throw new ConfigError([
-      "No greenroom.json or langgraph.json in this folder. Write a greenroom.json, or name a file with --config FILE. " +
-        'The least it needs: {"graphs": {"agent": "./agent.ts:agent"}}',
+      "No greenroom.json or langgraph.json in this folder. Name one with --config FILE, write a new project with " +
+        'greenroom init DIR, or write a greenroom.json. The least it needs: {"graphs": {"agent": "./agent.ts:agent"}}',
     ]);
   }
   const absolute = resolve(file);
@@ -173,8 +173,8 @@ export function readContent(file: string): JsonObject {
   try {
     content = JSON.parse(readFileSync(resolve(file), "utf8"));
   } catch (error) {
-    const missing = (error as { code?: unknown }).code === "ENOENT";
-    throw new ConfigError([`${file}: ${missing ? "no such file" : "cannot be read as JSON"}`]);
+    const { code, message } = error as Error & { code?: unknown };
+    throw new ConfigError([`${file}: ${code === "ENOENT" ? "no such file" : `cannot be read as JSON: ${message}`}`]);
   }
   if (!isRecord(content)) throw new ConfigError([`${file}: not a JSON object`]);
   return content;

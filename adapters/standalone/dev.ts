@@ -35,7 +35,8 @@ export async function develop(options: CommandOptions): Promise<void> {
       const began = Date.now() - 10;
       forgetFiles(watch.files());
       try {
-        const project = await loadProject(place);
+        // At the start its packages are loaded too.
+        const project = await inTime(loadProject(place), server ? 10 : 60);
         files = filesOf(project.config);
         watch.loaded(files, began, false);
         return project;
@@ -63,6 +64,15 @@ export async function develop(options: CommandOptions): Promise<void> {
       showProblems(error, "The agents from before go on. Waiting for a change");
     }
   }
+}
+
+/** What never ends to load must not keep a mended file from being loaded. */
+function inTime<T>(loading: Promise<T>, seconds: number): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const then = "Bun" in globalThis ? ". Bun goes on waiting for it: mend it and restart" : "";
+  const problem = `The project has not loaded in ${seconds} s: an await at the top level of a module does not end${then}`;
+  const timer = setTimeout(() => reject(new ConfigError([problem])), seconds * 1000);
+  return Promise.race([loading, promise]).finally(() => clearTimeout(timer));
 }
 
 const filesOf = ({ file, env_file }: FileConfig): string[] => [

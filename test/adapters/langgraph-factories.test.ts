@@ -44,6 +44,24 @@ async function temporaryFolder(): Promise<{ file(name: string): string } & Async
   return { file: (name) => join(path, name), [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
 
+describe("an agent of LangChain, which has its graph as a member", () => {
+  it("is taken alone, with settings and from a factory", async () => {
+    const graph = new StateGraph(State)
+      .addNode("say", () => ({ said: "yes" }))
+      .addEdge(START, "say")
+      .addEdge("say", END)
+      .compile();
+    const agent = { graph, options: {}, invoke: () => assert.fail() };
+    await using kit = await testService({
+      executor: langgraph({ agent, set: { graph: agent, max_attempts: 1 }, made: () => agent }),
+    });
+    for (const assistant_id of ["agent", "set", "made"]) {
+      const { result } = await kit.service.runs.wait(null, { assistant_id, input: { said: "" } });
+      assert.deepEqual(await result, { said: "yes" });
+    }
+  });
+});
+
 describe("a function that makes a graph", () => {
   for (const [where, said] of [
     ["config.configurable", { config: { configurable: { nodeName: "ask" } } }],

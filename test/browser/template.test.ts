@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { type AgentFunction, fromFunctions } from "../../lib/mod.ts";
 import { bundleWithSdk, openBrowser, openHost } from "./browser.ts";
@@ -7,9 +8,17 @@ const web = "../../templates/react/web/main.tsx";
 // As a variable: the types of the template resolve in a generated project only.
 const source: string = "../../templates/react/src/agent.ts";
 
+/** The page with the SDK that the template asks for. */
+function bundle(): Promise<string> {
+  const manifest = new URL("../../templates/react/package.json", import.meta.url);
+  const { overrides } = JSON.parse(readFileSync(manifest, "utf8")) as { overrides?: Record<string, string> };
+  const newer = overrides?.["@langchain/langgraph-sdk"] === "^1.15.0";
+  return bundleWithSdk(web, newer ? "langgraph-sdk-1-15" : undefined);
+}
+
 describe("the template react in Chromium", () => {
   it("chats, also after a reload", async () => {
-    const script = await bundleWithSdk(web);
+    const script = await bundle();
     const { agent } = (await import(source)) as { agent: AgentFunction };
     await using host = await openHost(script, () => fromFunctions({ agent }), "/api");
     await using principal = await openBrowser();
@@ -31,5 +40,30 @@ describe("the template react in Chromium", () => {
     assert.deepEqual(await lines.allTextContents(), all);
     assert.equal(await page.getByRole("alert").count(), 0);
     assert.deepEqual(errors, []);
+  });
+
+  it("drops what a stopped run has said", async () => {
+    const agent: AgentFunction = async function* ({ messages, signal }) {
+      const wait = messages.at(-1)?.content === "Wait";
+      yield wait ? "Half of " : "All of it";
+      if (wait) await new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
+    };
+    await using host = await openHost(await bundle(), () => fromFunctions({ agent }), "/api");
+    await using principal = await openBrowser();
+    const page = await principal.context.newPage();
+    const lines = page.locator("li");
+    const send = async (text: string): Promise<void> => {
+      await page.getByLabel("Message").fill(text);
+      await page.getByLabel("Message").press("Enter");
+    };
+    await page.goto(host.origin);
+    await send("Wait");
+    await lines.getByText("Half of").waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Send" }).waitFor();
+    await send("Go on");
+    await lines.getByText("All of it").waitFor();
+    await lines.getByText("Half of").waitFor({ state: "detached", timeout: 5000 });
+    assert.deepEqual(await lines.allTextContents(), ["Wait", "Go on", "All of it"]);
   });
 });

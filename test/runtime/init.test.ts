@@ -47,6 +47,7 @@ describe("greenroom init", () => {
       >;
       const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
       assert.equal(manifest.name, "my-agent");
+      assert.equal(manifest.engines?.node, ">=22.18");
       assert.equal(manifest.dependencies?.greenroom, `^${version}`);
       assert.deepEqual(
         ["dev", "start", "test", "check"].filter((name) => !manifest.scripts?.[name]),
@@ -100,6 +101,13 @@ describe("greenroom init", () => {
     assert.equal(await forced.ended, 0, forced.output());
     assert.match(readFileSync(join(folder.path, "full/README.md"), "utf8"), /^# full/);
     assert.equal(readFileSync(join(folder.path, "full/own.json"), "utf8"), '{ "name": "__NAME__" }');
+  });
+
+  it("gives the page of react the port of its server, which takes no other", () => {
+    const read = (name: string): string => readFileSync(join(root, "templates/react", name), "utf8");
+    const [, port] = /greenroom dev [^"]*--port (\d+)/.exec(read("package.json")) ?? [];
+    assert.ok(port);
+    assert.ok(read("vite.config.ts").includes(`http://127.0.0.1:${port}"`));
   });
 
   it("writes nothing through links, not even with --force", async () => {

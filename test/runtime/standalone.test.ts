@@ -159,7 +159,7 @@ describe("the stand-alone server", () => {
       const { port } = other.address() as { port: number };
       await using program = start("server.ts", ["--port", String(port)], { cwd: folder.path });
       assert.equal(await program.ended, 1);
-      assert.match(program.output(), new RegExp(`Port ${port} is taken`));
+      assert.match(program.output(), new RegExp(`Port ${port} is taken: choose another`));
     } finally {
       await new Promise((resolve) => other.close(resolve));
     }
