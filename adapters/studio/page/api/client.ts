@@ -27,6 +27,9 @@ function learnClock(response: Response): void {
   skew.value = Math.abs(difference) > 2000 ? difference : 0;
 }
 
+/** The time by the server's clock. */
+export const serverNow = (): number => Date.now() + skew.value;
+
 let probing = false;
 async function probe(): Promise<void> {
   if (probing) return;
@@ -62,8 +65,8 @@ export async function request(input: string | URL | Request, init: RequestInit =
     }
     learnClock(response);
     if (response.status === 401) {
-      await anotherCredential(used);
-      continue;
+      if (await anotherCredential(used)) continue;
+      throw new Failure(401, "This server needs a key");
     }
     if (!response.ok) throw new Failure(response.status, messageOf(response.status, await response.text()));
     return response;

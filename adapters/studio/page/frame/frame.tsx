@@ -2,7 +2,7 @@
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
-import { refusal, type Scheme, takeCredential } from "../api/key.ts";
+import { declineCredential, refusal, type Scheme, takeCredential } from "../api/key.ts";
 import type { Inbox } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
@@ -51,12 +51,7 @@ function KeyPrompt(): VNode | null {
   const asked = refusal.value;
   if (!asked) return null;
   return (
-    <Sheet
-      title="This server needs a key"
-      close={() => {
-        refusal.value = null;
-      }}
-    >
+    <Sheet title="This server needs a key" close={declineCredential}>
       <form
         onSubmit={(event) => {
           event.preventDefault();

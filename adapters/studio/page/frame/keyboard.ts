@@ -31,6 +31,8 @@ addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || event.altKey) return;
   const name = nameOf(event);
   const typing = isField(event.target);
+  const form = name === "mod+Enter" ? (event.target as Element).closest?.("form") : null;
+  if (form) return form.requestSubmit();
   const sequence = first && Date.now() - firstAt < SEQUENCE_MS ? `${first} ${name}` : "";
   const found =
     (!typing && sequence && bindings.value.findLast(({ keys }) => keys === sequence)) ||
@@ -38,7 +40,7 @@ addEventListener("keydown", (event) => {
   first = typing ? "" : name;
   firstAt = Date.now();
   // Enter on a link or button is a click.
-  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary"))) return;
+  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary, input"))) return;
   first = "";
   event.preventDefault();
   found.run(event);

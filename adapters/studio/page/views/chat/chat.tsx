@@ -1,7 +1,6 @@
 /** The conversation of a thread. */
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { RunSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place } from "../../frame/router.ts";
@@ -9,6 +8,7 @@ import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
+import { drop } from "../../store/drafts.ts";
 import { Composer, type InputMode, messageInput, takesMessages } from "./composer.tsx";
 import {
   type Checkpoint,
@@ -21,10 +21,10 @@ import {
   subagentMessages,
   useHistory,
 } from "./history.ts";
-import { Bubble, type MessageActions, Subagent } from "./message.tsx";
+import { Bubble, editPlace, type MessageActions, Subagent } from "./message.tsx";
 import { type Message, withResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
-import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
+import { type TurnRuns, useTurnRuns } from "./turns.ts";
 
 interface ChatProps {
   readonly thread_id: string;
@@ -75,8 +75,8 @@ interface Turns {
   readonly actions: MessageActions;
 }
 
-/** What can be said and done in a conversation. `begin` is called before each turn. */
-function useTurns(props: ChatProps, history: History | undefined, begin: () => void): Turns {
+/** What can be said and done in a conversation. `begin` is called before each turn, with the message that was to be edited after it failed. */
+function useTurns(props: ChatProps, history: History | undefined, begin: (editing?: string | null) => void): Turns {
   const { thread_id, source, assistant_id, context } = props;
   const { checkpoint_id } = source.state.value;
   return useMemo(() => {
@@ -100,7 +100,16 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
     return {
       send,
       actions: {
-        edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await before(message), message)),
+        edit: (message, text) =>
+          attempt("Edit", async () => {
+            try {
+              await send(messageInput(text), await before(message), message);
+              drop(editPlace(message));
+            } catch (error) {
+              begin(message.id);
+              throw error;
+            }
+          }),
         regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
         branch(id) {
           if (!history) return;
@@ -152,7 +161,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
           times={state.times}
           nested={nested}
           fork={forks.get(message.id ?? "")}
-          turn={running ? undefined : turns.get(message.id ?? "")}
+          turn={turns.get(message.id ?? "")}
           running={running}
           canChange={canChange}
           editing={editing !== null && editing === message.id}
@@ -174,16 +183,11 @@ export function Chat(props: ChatProps): VNode {
   const mode = chosen ?? (hasMessages ? "message" : "input");
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
-  const runs = useRuns(thread_id, version).data?.items ?? NO_RUNS;
-  const [newest] = runs;
-  const turns = useMemo(
-    () => (history ? runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs) : new Map()),
-    [history, checkpoint_id, running ? null : messages, runs],
-  );
-  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error]);
-  const { send, actions } = useTurns(props, history, () => {
+  const { newest, turns } = useTurnRuns(thread_id, state, history);
+  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
+  const { send, actions } = useTurns(props, history, (id = null) => {
     isAtEnd.current = true;
-    setEditing(null);
+    setEditing(id);
   });
   const lastHuman = messages?.findLast(({ type }) => type === "human");
   const stop = (): void => attempt("Stop", () => source.stop());
@@ -223,7 +227,7 @@ export function Chat(props: ChatProps): VNode {
         {running ? <p class="working">Working…</p> : null}
         {error ? (
           <div class="problem" role="alert">
-            <p>{error}</p>
+            <p class="error-message">{error}</p>
             {running || !assistant_id ? null : (
               <button type="button" onClick={() => attempt("Retry", () => send(null))}>
                 Retry
@@ -255,14 +259,13 @@ export function Chat(props: ChatProps): VNode {
         setMode={setMode}
         running={running}
         disabled={!assistant_id || phase === "loading"}
+        isFresh={isEmpty}
         send={send}
         stop={stop}
       />
     </div>
   );
 }
-
-const NO_RUNS: readonly RunSummary[] = [];
 
 const hasValues = (values: unknown): boolean =>
   typeof values === "object" && values !== null && Object.keys(values).length > 0;
