@@ -6,7 +6,7 @@ import { declineCredential, refusal, type Scheme, takeCredential } from "../api/
 import type { Inbox } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
-import { bindings, useKey } from "./keyboard.ts";
+import { bindings, useDismiss, useKey } from "./keyboard.ts";
 import { Notices } from "./notices.tsx";
 import { go, hrefOf, place, view } from "./router.ts";
 import { VIEWS, type View } from "./views.ts";
@@ -160,6 +160,8 @@ function GoKey({
 export function Frame(): VNode {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [isHelpOpen, setHelpOpen] = useState(false);
+  const closeMenu = (): void => setMenuOpen(false);
+  useDismiss(isMenuOpen, closeMenu);
   useKey("?", "Keyboard shortcuts", () => setHelpOpen(true));
   const current = VIEWS.find(({ name }) => name === view.value);
   return (
@@ -179,7 +181,7 @@ export function Frame(): VNode {
         </button>
         <h1>{current?.label ?? "Greenroom"}</h1>
       </header>
-      <Navigation isOpen={isMenuOpen} close={() => setMenuOpen(false)} />
+      <Navigation isOpen={isMenuOpen} close={closeMenu} />
       <main>
         {isAway.value ? (
           <div class="away" role="alert">

@@ -1,6 +1,6 @@
 /** Keyboard shortcuts. The newest binding of a key wins, so that a dialog takes `Escape` before the view below it. */
 import { signal } from "@preact/signals";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Binding {
   /** Such as `j`, `g t`, `mod+Enter` or `Escape`. */
@@ -64,4 +64,14 @@ export function useKey(
       bindings.value = bindings.value.filter((one) => one !== binding);
     };
   }, [keys, label, inFields, when]);
+}
+
+/** Closes what is open by a click anywhere, and by Escape. */
+export function useDismiss(isOpen: boolean, close: () => void): void {
+  useKey("Escape", "Close", close, { when: isOpen, inFields: true });
+  useEffect(() => {
+    if (!isOpen) return;
+    addEventListener("click", close);
+    return () => removeEventListener("click", close);
+  }, [isOpen]);
 }

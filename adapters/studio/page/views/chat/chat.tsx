@@ -144,12 +144,26 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
+  /** What lies below the top of the box when earlier messages come: it stays where it is. */
+  const below = useRef<{ readonly box: Element; readonly height: number } | null>(null);
+  useLayoutEffect(() => {
+    if (below.current) below.current.box.scrollTop = below.current.box.scrollHeight - below.current.height;
+    below.current = null;
+  }, [shown]);
   const { shown: visible, results } = useMemo(() => withResults(messages), [state.messages]);
   const nested = new Map([...state.nested.values()].map((one) => [one.call ?? "", one]));
   return (
     <>
       {visible.length > shown ? (
-        <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
+        <button
+          type="button"
+          class="earlier"
+          onClick={({ currentTarget }) => {
+            const box = currentTarget.parentElement as Element;
+            below.current = { box, height: box.scrollHeight - box.scrollTop };
+            setShown(shown + 2 * WINDOW);
+          }}
+        >
           {count(visible.length - shown)} earlier messages
         </button>
       ) : null}

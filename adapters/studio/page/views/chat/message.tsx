@@ -4,7 +4,7 @@ import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { hrefOf } from "../../frame/router.ts";
 import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
-import { Json } from "../../parts/json.tsx";
+import { InPart, Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import { draft, drop, keep } from "../../store/drafts.ts";
 import { useResource } from "../../store/resource.ts";
@@ -110,7 +110,11 @@ function ToolResult({ message }: { readonly message: Message }): VNode {
   } catch {
     // Plain text.
   }
-  return <pre class="result">{text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text}</pre>;
+  return (
+    <InPart text={text} name={`result-${message.id}.txt`}>
+      {(shown) => <pre class="result">{shown}</pre>}
+    </InPart>
+  );
 }
 
 function Attachments({ message }: { readonly message: Message }): VNode | null {
@@ -294,10 +298,10 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
           />
         ) : message.type === "tool" ? (
           <ToolResult message={message} />
-        ) : isHuman ? (
-          <p class="plain">{text}</p>
         ) : text ? (
-          <Markdown text={text} />
+          <InPart text={text} name={`message-${message.id}.txt`}>
+            {(shown) => (isHuman ? <p class="plain">{shown}</p> : <Markdown text={shown} />)}
+          </InPart>
         ) : null}
         {message.tool_calls?.map((call, index) => (
           <ToolCard

@@ -1,6 +1,6 @@
 /** The states of a thread: the tree of its checkpoints, the values of one, and what changed. */
 import type { VNode } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
@@ -71,8 +71,10 @@ const nodeOf = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): s
 };
 
 function Tree({ history, current }: { readonly history: History; readonly current: string | null }): VNode {
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   return (
-    <nav class="checkpoints" aria-label="Checkpoints">
+    <nav ref={box} class="checkpoints" aria-label="Checkpoints">
       {rowsOf(history).map(({ checkpoint, depth }) => (
         <a
           key={checkpoint.checkpoint_id}

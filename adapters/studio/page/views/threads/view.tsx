@@ -1,7 +1,7 @@
 /** Threads: the list, and one thread with its chat, states and runs. */
 import type { ComponentChildren, ComponentType, VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { useKey } from "../../frame/keyboard.ts";
+import { useDismiss, useKey } from "../../frame/keyboard.ts";
 import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
@@ -109,6 +109,8 @@ function Title({ title, change }: TitleProps): VNode {
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
           event.stopPropagation();
+          // The field submits what it has when it goes.
+          event.currentTarget.value = title;
           setEditing(false);
         }}
       />
@@ -224,12 +226,7 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
 function Menu({ children }: { readonly children: ComponentChildren }): VNode {
   const [isOpen, setOpen] = useState(false);
   const close = (): void => setOpen(false);
-  useKey("Escape", "Close", close, { when: isOpen, inFields: true });
-  useEffect(() => {
-    if (!isOpen) return;
-    addEventListener("click", close);
-    return () => removeEventListener("click", close);
-  }, [isOpen]);
+  useDismiss(isOpen, close);
   return (
     <details class="menu" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary aria-label="More actions">⋯</summary>
