@@ -71,8 +71,10 @@ async function read<T>(entry: Entry<T>): Promise<void> {
 
 function schedule<T>(entry: Entry<T>): void {
   clearTimeout(entry.timer);
-  if (entry.every === 0 || entry.users === 0 || document.hidden || declined.value) return;
-  entry.timer = setTimeout(() => void read(entry), entry.every);
+  if (entry.every === 0 || entry.users === 0 || document.hidden) return;
+  entry.timer = setTimeout(() => {
+    if (!declined.value) void read(entry);
+  }, entry.every);
 }
 
 function forgetSome(): void {

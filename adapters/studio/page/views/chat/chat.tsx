@@ -95,6 +95,10 @@ function useTurns(props: ChatProps, history: History | undefined, begin: (editin
       history && (await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? ""));
     const before = async (message: Message): Promise<string | null> => {
       const found = await seen(message);
+      const parent = history?.byId.get(found?.parent_id ?? "");
+      // All versions come after what came before the first one, not after each other.
+      const begun = message.type === "human" ? "input" : "fork";
+      if (parent?.metadata["source"] === begun && parent.parent_id !== null) return parent.parent_id;
       return found?.parent_id ?? found?.checkpoint_id ?? null;
     };
     return {

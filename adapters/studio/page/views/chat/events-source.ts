@@ -263,7 +263,7 @@ class EventsSource implements ChatSource {
       // Nothing began: what the person typed is theirs again.
       this.#conversation.unsend();
       this.#set({ ...this.#shown(), phase: this.#stream ? "running" : "idle" });
-      if (this.#watching !== undefined && !this.#stream) await this.reload();
+      if (this.#watching !== undefined && !this.#stream && !declined.value) await this.reload();
       throw error;
     }
   }
