@@ -2,7 +2,7 @@
 import { Client } from "@langchain/langgraph-sdk/client";
 import { signal } from "@preact/signals";
 import { Failure, messageOf } from "./failure.ts";
-import { anotherCredential, credential } from "./key.ts";
+import { anotherCredential, credential, declined } from "./key.ts";
 
 /** The folder of this page's files: bundles lie directly in it. */
 export const STUDIO = new URL("./", import.meta.url).pathname;
@@ -69,6 +69,7 @@ export async function request(input: string | URL | Request, init: RequestInit =
       throw new Failure(401, "This server needs a key");
     }
     if (!response.ok) throw new Failure(response.status, messageOf(response.status, await response.text()));
+    declined.value = false;
     return response;
   }
 }

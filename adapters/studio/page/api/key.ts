@@ -28,7 +28,7 @@ let waiting: ((hasKey: boolean) => void)[] = [];
 
 function release(hasKey: boolean): void {
   refusal.value = null;
-  declined.value = !hasKey;
+  declined.value = !hasKey && waiting.length > 0;
   const waiters = waiting;
   waiting = [];
   for (const go of waiters) go(hasKey);

@@ -244,7 +244,8 @@ interface EditorProps {
 /** The form where there is a schema with properties, and a switch to raw JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
   const hasForm = Object.keys(schema?.properties ?? {}).length > 0;
-  const [isRaw, setRaw] = useState(!hasForm);
+  const unparsed = draft(`${useContext(Place)} ${label}`, null);
+  const [isRaw, setRaw] = useState(!hasForm || unparsed !== null);
   return (
     <div class="editor">
       {hasForm ? (

@@ -42,7 +42,8 @@ export function keep(place: string, value: unknown): void {
   }
 }
 
-/** Forgets what was typed at a place and within it: it was saved, or is not wanted. */
-export function drop(place: string): void {
+/** Forgets what was typed at a place and within it: it is not wanted, or was `saved` and nothing was typed meanwhile. */
+export function drop(place: string, saved?: unknown): void {
+  if (saved !== undefined && draft(place, saved) !== saved) return;
   for (const one of drafts.value.keys()) if (one === place || one.startsWith(`${place} `)) keep(one, undefined);
 }

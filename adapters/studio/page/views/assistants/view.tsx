@@ -44,7 +44,7 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
       const { version } = (await client.assistants.update(assistant_id, typed as never)) as Shown;
       notify(`Saved as version ${version}`);
       await refresh("assistants/");
-      drop(at);
+      drop(at, typed);
     });
   const schema = schemas.data as unknown as { readonly context_schema?: Schema | null } | undefined;
   return (

@@ -3,8 +3,8 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify, perform } from "../../frame/notices.tsx";
-import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { Discard, Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { draft, keep, Place } from "../../store/drafts.ts";
 import type { Block } from "./messages.ts";
 
 export type InputMode = "message" | "input";
@@ -166,8 +166,8 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
             void add([...pasted]);
           }}
           onKeyDown={(event) => {
-            // Back to the keys of the page.
-            if (event.key === "Escape") event.currentTarget.blur();
+            // Back to the keys of the page; while something runs, the key stops it.
+            if (event.key === "Escape" && !running) event.currentTarget.blur();
             if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
             event.preventDefault();
             go();
@@ -219,10 +219,7 @@ export function Composer(props: ComposerProps): VNode {
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            attempt("Run", async () => {
-              await send(input);
-              drop(place);
-            });
+            attempt("Run", () => send(input));
           }}
         >
           <Place.Provider value={place}>
@@ -243,6 +240,7 @@ export function Composer(props: ComposerProps): VNode {
                 Stop
               </button>
             ) : null}
+            <Discard place={place} />
           </div>
         </form>
       )}

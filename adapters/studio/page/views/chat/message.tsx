@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { hrefOf } from "../../frame/router.ts";
-import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
+import { copy, count, duration, focused, money, Status } from "../../parts/basics.tsx";
 import { InPart, Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import { draft, drop, keep } from "../../store/drafts.ts";
@@ -192,9 +192,6 @@ function About({ message, turn }: { readonly message: Message; readonly turn: Tu
 }
 
 export const editPlace = ({ id }: Message): string => `edit ${id}`;
-
-/** Takes the focus when it appears, and not again. */
-const focused = (box: HTMLElement | null): void => box?.focus();
 
 interface EditBoxProps {
   /** Names what is typed in it. */

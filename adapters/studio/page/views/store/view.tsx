@@ -80,7 +80,7 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
       await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
       notify("Saved");
       await refresh("store/");
-      drop(at);
+      drop(at, typed);
       go(listHref(["store", key], { of: JSON.stringify(labels) }));
     });
   return (

@@ -5,7 +5,7 @@ import { useDismiss, useKey } from "../../frame/keyboard.ts";
 import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { copy, Empty, Id, Status } from "../../parts/basics.tsx";
+import { copy, Empty, focused, Id, Status } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
@@ -73,9 +73,6 @@ function ContextSheet({ place: at, schema, context, change, close }: ContextShee
     </Sheet>
   );
 }
-
-/** Takes the focus when it appears, and not again. */
-const focused = (field: HTMLElement | null): void => field?.focus();
 
 interface TitleProps {
   readonly title: string;
