@@ -209,7 +209,7 @@ describe("what is typed in the studio", () => {
       await visit.button("Edit").click();
       assert.match(await value.inputValue(), /2/);
       await visit.button("Save").click();
-      await page.getByText("Saved").waitFor();
+      await page.getByText("Saved", { exact: true }).waitFor();
       assert.deepEqual((await host.service.store.get(["users"], "new"))?.value, { n: 2 });
     }));
 

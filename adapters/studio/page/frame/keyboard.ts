@@ -1,6 +1,6 @@
 /** Keyboard shortcuts. The newest binding of a key wins, so that a dialog takes `Escape` before the view below it. */
 import { signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Binding {
   /** Such as `j`, `g t`, `mod+Enter` or `Escape`. */
@@ -69,9 +69,11 @@ export function useKey(
 /** Closes what is open by a click anywhere, and by Escape. */
 export function useDismiss(isOpen: boolean, close: () => void): void {
   useKey("Escape", "Close", close, { when: isOpen, inFields: true });
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isOpen) return;
-    addEventListener("click", close);
-    return () => removeEventListener("click", close);
+    // After what was clicked: a button that opens and closes would open again.
+    const later = (): unknown => setTimeout(close);
+    addEventListener("click", later, true);
+    return () => removeEventListener("click", later, true);
   }, [isOpen]);
 }

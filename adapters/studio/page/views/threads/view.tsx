@@ -225,8 +225,18 @@ function Menu({ children }: { readonly children: ComponentChildren }): VNode {
   const close = (): void => setOpen(false);
   useDismiss(isOpen, close);
   return (
-    <details class="menu" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary aria-label="More actions">⋯</summary>
+    <details class="menu" open={isOpen}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a summary is a button */}
+      <summary
+        aria-label="More actions"
+        onClick={(event) => {
+          // The page opens it, so that its keys listen from then on.
+          event.preventDefault();
+          setOpen(!isOpen);
+        }}
+      >
+        ⋯
+      </summary>
       <div>{children}</div>
     </details>
   );
