@@ -92,9 +92,9 @@ describe("the studio's views", () => {
       await page.waitForURL(new RegExp(second.thread_id));
       await visit.link("open the thread").click();
       await visit.status("needs an answer");
-      // Answered a moment ago: the thread waits no longer, and another one does.
+      // Answered a moment ago: the thread is not waiting any more, and another one is.
       await visit.open(`inbox/${waiting}`);
-      await page.getByText("It waits no longer").waitFor();
+      await page.getByText("It is not waiting any more").waitFor();
       await visit.link("Next").click();
       await page.getByLabel("Answer", { exact: true }).fill("no");
       await visit.button("Answer").click();
@@ -201,7 +201,7 @@ describe("the studio's views", () => {
       await visit.shows("hi", "You said: hi");
       await page.goBack();
       await visit.button("Delete").click();
-      await page.locator(".rows", { hasText: "chat copy" }).waitFor();
+      await page.locator(".rows a", { hasText: "chat copy" }).waitFor({ state: "detached" });
       // Leaving the page deletes at once.
       await page.goto("about:blank");
       await visit.open("assistants");

@@ -2,7 +2,7 @@
 import { Client } from "@langchain/langgraph-sdk/client";
 import { signal } from "@preact/signals";
 import { Failure, messageOf } from "./failure.ts";
-import { anotherCredential, credential } from "./key.ts";
+import { anotherCredential, credential, declined } from "./key.ts";
 
 /** The folder of this page's files: bundles lie directly in it. */
 export const STUDIO = new URL("./", import.meta.url).pathname;
@@ -26,6 +26,9 @@ function learnClock(response: Response): void {
   const difference = sent - Date.now();
   skew.value = Math.abs(difference) > 2000 ? difference : 0;
 }
+
+/** The time by the server's clock. */
+export const serverNow = (): number => Date.now() + skew.value;
 
 let probing = false;
 async function probe(): Promise<void> {
@@ -62,10 +65,11 @@ export async function request(input: string | URL | Request, init: RequestInit =
     }
     learnClock(response);
     if (response.status === 401) {
-      await anotherCredential(used);
-      continue;
+      if (await anotherCredential(used)) continue;
+      throw new Failure(401, "This server needs a key");
     }
     if (!response.ok) throw new Failure(response.status, messageOf(response.status, await response.text()));
+    declined.value = false;
     return response;
   }
 }

@@ -21,21 +21,31 @@ export const credential = signal<Credential | null>(stored());
 /** Set while the server refuses calls without a good key. `wrong`: the key that was sent is not accepted. */
 export const refusal = signal<{ readonly wrong: boolean } | null>(null);
 
-let waiting: (() => void)[] = [];
+/** The person closed the question for a key: nothing asks again by itself. */
+export const declined = signal(false);
+
+let waiting: ((hasKey: boolean) => void)[] = [];
+
+function release(hasKey: boolean): void {
+  refusal.value = null;
+  declined.value = !hasKey && waiting.length > 0;
+  const waiters = waiting;
+  waiting = [];
+  for (const go of waiters) go(hasKey);
+}
+
+export const declineCredential = (): void => release(false);
 
 export function takeCredential(value: Credential | null): void {
   credential.value = value;
   if (value) sessionStorage.setItem(PLACE, JSON.stringify(value));
   else sessionStorage.removeItem(PLACE);
-  refusal.value = null;
-  const waiters = waiting;
-  waiting = [];
-  for (const go of waiters) go();
+  release(true);
 }
 
-/** Resolves when the person has given another key than the refused one. */
-export async function anotherCredential(refused: Credential | null): Promise<void> {
-  if (credential.value !== refused) return;
+/** Resolves when the person has given another key than the refused one, or does not want to: false. */
+export async function anotherCredential(refused: Credential | null): Promise<boolean> {
+  if (credential.value !== refused) return true;
   refusal.value ??= { wrong: refused !== null };
-  await new Promise<void>((resolve) => waiting.push(resolve));
+  return await new Promise<boolean>((resolve) => waiting.push(resolve));
 }

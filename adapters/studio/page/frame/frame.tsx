@@ -2,11 +2,11 @@
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
-import { refusal, type Scheme, takeCredential } from "../api/key.ts";
+import { declineCredential, refusal, type Scheme, takeCredential } from "../api/key.ts";
 import type { Inbox } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
-import { bindings, useKey } from "./keyboard.ts";
+import { bindings, useDismiss, useKey } from "./keyboard.ts";
 import { Notices } from "./notices.tsx";
 import { go, hrefOf, place, view } from "./router.ts";
 import { VIEWS, type View } from "./views.ts";
@@ -51,12 +51,7 @@ function KeyPrompt(): VNode | null {
   const asked = refusal.value;
   if (!asked) return null;
   return (
-    <Sheet
-      title="This server needs a key"
-      close={() => {
-        refusal.value = null;
-      }}
-    >
+    <Sheet title="This server needs a key" close={declineCredential}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -165,6 +160,8 @@ function GoKey({
 export function Frame(): VNode {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [isHelpOpen, setHelpOpen] = useState(false);
+  const closeMenu = (): void => setMenuOpen(false);
+  useDismiss(isMenuOpen, closeMenu);
   useKey("?", "Keyboard shortcuts", () => setHelpOpen(true));
   const current = VIEWS.find(({ name }) => name === view.value);
   return (
@@ -184,7 +181,7 @@ export function Frame(): VNode {
         </button>
         <h1>{current?.label ?? "Greenroom"}</h1>
       </header>
-      <Navigation isOpen={isMenuOpen} close={() => setMenuOpen(false)} />
+      <Navigation isOpen={isMenuOpen} close={closeMenu} />
       <main>
         {isAway.value ? (
           <div class="away" role="alert">

@@ -31,6 +31,8 @@ addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || event.altKey) return;
   const name = nameOf(event);
   const typing = isField(event.target);
+  const form = name === "mod+Enter" ? (event.target as Element).closest?.("form") : null;
+  if (form) return form.requestSubmit();
   const sequence = first && Date.now() - firstAt < SEQUENCE_MS ? `${first} ${name}` : "";
   const found =
     (!typing && sequence && bindings.value.findLast(({ keys }) => keys === sequence)) ||
@@ -38,7 +40,7 @@ addEventListener("keydown", (event) => {
   first = typing ? "" : name;
   firstAt = Date.now();
   // Enter on a link or button is a click.
-  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary"))) return;
+  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary, input"))) return;
   first = "";
   event.preventDefault();
   found.run(event);
@@ -62,4 +64,16 @@ export function useKey(
       bindings.value = bindings.value.filter((one) => one !== binding);
     };
   }, [keys, label, inFields, when]);
+}
+
+/** Closes what is open by a click anywhere, and by Escape. */
+export function useDismiss(isOpen: boolean, close: () => void): void {
+  useKey("Escape", "Close", close, { when: isOpen, inFields: true });
+  useLayoutEffect(() => {
+    if (!isOpen) return;
+    // After what was clicked: a button that opens and closes would open again.
+    const later = (): unknown => setTimeout(close);
+    addEventListener("click", later, true);
+    return () => removeEventListener("click", later, true);
+  }, [isOpen]);
 }

@@ -23,21 +23,41 @@ export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): 
   setTimeout(() => remove(id), ms);
 }
 
-/** Runs what a button starts, and says so if it fails. */
-export function attempt(what: string, action: () => Promise<unknown>): void {
-  action().catch((error: unknown) => {
+/** What is under way, by what it does. */
+const underWay = signal<readonly string[]>([]);
+
+/** Does something, and says so if it fails. */
+export async function perform(what: string, action: () => Promise<unknown>): Promise<void> {
+  underWay.value = [...underWay.value, what];
+  try {
+    await action();
+  } catch (error) {
     if ((error as Error).name !== "AbortError") notify(`${what}: ${textOf(error)}`, "failed", 8000);
-  });
+  } finally {
+    underWay.value = underWay.value.toSpliced(underWay.value.indexOf(what), 1);
+  }
 }
 
-/** Does something in 5 s, unless the person takes it back. Leaving the page does it at once. */
-export function withUndo(text: string, action: () => Promise<unknown>, undo: () => void): void {
+/** Does what a button says. A second press while it is under way does nothing. */
+export function attempt(what: string, action: () => Promise<unknown>): void {
+  if (!underWay.value.includes(what)) void perform(what, action);
+}
+
+/** The ids of what is deleted while that can be taken back: no list shows it. */
+export const gone = signal<ReadonlySet<string>>(new Set());
+
+/** Deletes something in 5 s, unless the person takes it back. Leaving the page does it at once. */
+export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
   const id = ++last;
+  gone.value = new Set([...gone.value, key]);
+  const show = (): void => {
+    gone.value = new Set([...gone.value].filter((one) => one !== key));
+  };
   const finish = (): void => {
     clearTimeout(timer);
     removeEventListener("pagehide", finish);
     remove(id);
-    attempt(text, action);
+    void perform("Delete", action).finally(show);
   };
   const timer = setTimeout(finish, 5000);
   addEventListener("pagehide", finish);
@@ -45,7 +65,8 @@ export function withUndo(text: string, action: () => Promise<unknown>, undo: () 
     clearTimeout(timer);
     removeEventListener("pagehide", finish);
     remove(id);
-    undo();
+    show();
+    undo?.();
   };
   notices.value = [...notices.value.slice(-3), { id, text, kind: "done", undo: back }];
 }
@@ -53,6 +74,7 @@ export function withUndo(text: string, action: () => Promise<unknown>, undo: () 
 export function Notices(): VNode {
   return (
     <div class="notices" role="status" aria-live="polite">
+      {underWay.value.length > 0 ? <div class="under-way" /> : null}
       {notices.value.map(({ id, text, kind, undo }) => (
         <div key={id} class={`notice ${kind}`}>
           <span>{text}</span>

@@ -9,8 +9,17 @@ export interface Place {
   readonly query: URLSearchParams;
 }
 
+/** An address that somebody cut may not decode. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function read(): Place {
-  const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decodeURIComponent);
+  const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decoded);
   return { view: view || "threads", ids, query: new URLSearchParams(location.search) };
 }
 

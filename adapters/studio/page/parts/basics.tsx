@@ -14,6 +14,9 @@ export async function copy(text: string, what = "Copied"): Promise<void> {
   );
 }
 
+/** As a ref: takes the focus when it appears, and not again. */
+export const focused = (field: HTMLElement | null): void => field?.focus();
+
 /** A shortened id: a click copies it, the tooltip shows all of it. */
 export function Id({ value, label = "id" }: { readonly value: string; readonly label?: string }): VNode {
   const short = value.length > 10 ? `${value.slice(0, 8)}…` : value;

@@ -1,6 +1,7 @@
 /** A form made from a JSON Schema, beside the raw JSON, which can always say what the form cannot. */
 import type { VNode } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { draft, drop, hasDraft, keep, Place } from "../store/drafts.ts";
 
 export interface Schema {
   readonly type?: string | readonly string[];
@@ -69,14 +70,33 @@ interface JsonFieldProps {
   readonly rows?: number;
 }
 
-/** Text that must be JSON. What does not parse stays as it was typed, and is not handed on. */
+const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
+
+function problemOf(text: string): string {
+  try {
+    JSON.parse(text.trim() || "null");
+    return "";
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** Text that must be JSON. What does not parse stays as it was typed, is not handed on, and keeps its form from being sent. */
 export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps): VNode {
-  const [text, setText] = useState(() => JSON.stringify(value, null, 2) ?? "");
-  const [problem, setProblem] = useState("");
+  const place = `${useContext(Place)} ${label}`;
+  const unparsed = draft<string | null>(place, null);
+  /** The text of the last value, as it was typed. */
+  const [known, setKnown] = useState(() => ({ text: textOf(value), value: textOf(value) }));
+  const now = textOf(value);
+  const text = unparsed ?? (known.value === now ? known.text : now);
+  const problem = unparsed === null ? "" : problemOf(unparsed);
   const problemId = useId();
+  const field = useRef<HTMLTextAreaElement>(null);
+  useLayoutEffect(() => field.current?.setCustomValidity(problem && "This is not JSON"), [problem]);
   return (
     <div class="json-field">
       <textarea
+        ref={field}
         id={id}
         class="mono"
         aria-label={id ? undefined : label}
@@ -87,14 +107,14 @@ export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps
         value={text}
         onInput={(event) => {
           const typed = event.currentTarget.value;
-          setText(typed);
-          try {
-            change(typed.trim() === "" ? undefined : JSON.parse(typed));
-            setProblem("");
-          } catch (error) {
-            setProblem((error as Error).message);
-          }
+          const isJson = problemOf(typed) === "";
+          keep(place, isJson ? undefined : typed);
+          if (!isJson) return;
+          const parsed: unknown = typed.trim() === "" ? undefined : JSON.parse(typed);
+          setKnown({ text: typed, value: textOf(parsed) });
+          change(parsed);
         }}
+        onInvalid={(event) => event.currentTarget.closest("details")?.setAttribute("open", "")}
       />
       {problem ? (
         <p class="field-problem" id={problemId} role="alert">
@@ -204,6 +224,16 @@ export function SchemaForm({ schema, root = schema, value, change }: SchemaFormP
   );
 }
 
+/** Takes back what was typed at a place, where anything was. */
+export function Discard({ place }: { readonly place: string }): VNode | null {
+  if (!hasDraft(place)) return null;
+  return (
+    <button type="button" onClick={() => drop(place)}>
+      Discard changes
+    </button>
+  );
+}
+
 interface EditorProps {
   readonly schema: Schema | null | undefined;
   readonly label: string;
@@ -214,7 +244,8 @@ interface EditorProps {
 /** The form where there is a schema with properties, and a switch to raw JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
   const hasForm = Object.keys(schema?.properties ?? {}).length > 0;
-  const [isRaw, setRaw] = useState(!hasForm);
+  const unparsed = draft(`${useContext(Place)} ${label}`, null);
+  const [isRaw, setRaw] = useState(!hasForm || unparsed !== null);
   return (
     <div class="editor">
       {hasForm ? (

@@ -2,7 +2,8 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { WaitingInterrupt } from "../api/types.ts";
-import { attempt } from "../frame/notices.tsx";
+import { perform } from "../frame/notices.tsx";
+import { draft, drop, keep, Place } from "../store/drafts.ts";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
 import { Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
@@ -35,6 +36,8 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const humanRequest = (value: unknown): HumanRequest | null =>
   isObject(value) && Array.isArray(value["action_requests"]) ? (value as unknown as HumanRequest) : null;
 
+const placeOf = (interrupt_id: string): string => `answer ${interrupt_id}`;
+
 interface AnswerProps {
   readonly interrupt: WaitingInterrupt;
   readonly answer: (value: unknown) => void;
@@ -42,6 +45,8 @@ interface AnswerProps {
 }
 
 interface ActionProps {
+  /** Names what is typed here. */
+  readonly place: string;
   readonly request: ActionRequest;
   readonly allowed: readonly string[];
   readonly schema: Schema | undefined;
@@ -49,20 +54,42 @@ interface ActionProps {
   readonly decide: (decision: Decision) => void;
 }
 
+interface ActionDraft {
+  readonly mode: "" | "edit" | "reject" | "respond";
+  readonly text: string;
+  readonly args?: unknown;
+}
+
 /** One action of a request: its arguments, and a button for each decision that is allowed. */
-function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VNode {
-  const [mode, setMode] = useState<"" | "edit" | "reject" | "respond">("");
-  const [args, setArgs] = useState(request.args);
-  const [text, setText] = useState("");
+function ActionCard({ place, request, allowed, schema, busy, decide }: ActionProps): VNode {
+  const typed = draft<ActionDraft>(place, { mode: "", text: "" });
+  const set = (change: Partial<ActionDraft>): void => keep(place, { ...typed, ...change });
+  const setMode = (next: ActionDraft["mode"]): void => set({ mode: next });
+  const { mode, text, args = request.args } = typed;
   const isOpen = (type: string): boolean => allowed.includes(type);
   return (
-    <div class="action-card">
+    <form
+      class="action-card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (mode === "edit") decide({ type: "edit", edited_action: { name: request.name, args } });
+        else if (mode === "respond") decide({ type: "respond", message: text });
+        else if (mode === "reject") decide({ type: "reject", ...(text ? { message: text } : {}) });
+      }}
+    >
       <p>
         <strong>{request.name}</strong>
       </p>
       {request.description ? <Markdown text={request.description} /> : null}
       {mode === "edit" ? (
-        <Editor schema={schema} label={`Arguments of ${request.name}`} value={args} change={setArgs} />
+        <Place.Provider value={place}>
+          <Editor
+            schema={schema}
+            label={`Arguments of ${request.name}`}
+            value={args}
+            change={(next) => set({ args: next })}
+          />
+        </Place.Provider>
       ) : (
         <Json value={request.args} open={3} />
       )}
@@ -74,7 +101,7 @@ function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VN
             mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"
           }
           value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          onInput={(event) => set({ text: event.currentTarget.value })}
         />
       ) : null}
       <div class="buttons">
@@ -103,16 +130,7 @@ function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VN
           </>
         ) : (
           <>
-            <button
-              type="button"
-              class="primary"
-              disabled={busy}
-              onClick={() => {
-                if (mode === "edit") decide({ type: "edit", edited_action: { name: request.name, args } });
-                else if (mode === "respond") decide({ type: "respond", message: text });
-                else decide({ type: "reject", ...(text ? { message: text } : {}) });
-              }}
-            >
+            <button type="submit" class="primary" disabled={busy}>
               {mode === "edit" ? "Run with these arguments" : mode === "reject" ? "Reject" : "Respond"}
             </button>
             <button type="button" onClick={() => setMode("")}>
@@ -121,12 +139,13 @@ function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VN
           </>
         )}
       </div>
-    </div>
+    </form>
   );
 }
 
 /** All actions of a request are decided before the answer goes. */
-function HumanAnswer({ request, answer, busy }: AnswerProps & { readonly request: HumanRequest }): VNode {
+function HumanAnswer(props: AnswerProps & { readonly request: HumanRequest }): VNode {
+  const { interrupt, request, answer, busy } = props;
   const [decisions, setDecisions] = useState<readonly Decision[]>([]);
   const action = request.action_requests[decisions.length];
   const total = request.action_requests.length;
@@ -142,6 +161,7 @@ function HumanAnswer({ request, answer, busy }: AnswerProps & { readonly request
       ) : null}
       <ActionCard
         key={decisions.length}
+        place={`${placeOf(interrupt.interrupt_id)} ${decisions.length}`}
         request={action}
         allowed={config?.allowed_decisions ?? ["approve", "edit", "reject"]}
         schema={config?.args_schema}
@@ -163,13 +183,20 @@ function choicesOf(value: unknown): readonly string[] {
   return Array.isArray(list) && list.every((one) => typeof one === "string") ? list : [];
 }
 
+interface FreeDraft {
+  readonly text: string;
+  readonly json?: unknown;
+  readonly isJson: boolean;
+}
+
 function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   const { value } = interrupt;
   const schema = isObject(value) && isObject(value["response_schema"]) ? (value["response_schema"] as Schema) : null;
   const choices = choicesOf(value);
-  const [text, setText] = useState("");
-  const [json, setJson] = useState<unknown>(() => (schema ? exampleOf(schema) : undefined));
-  const [isJson, setIsJson] = useState(false);
+  const place = placeOf(interrupt.interrupt_id);
+  const typed = draft<FreeDraft>(place, { text: "", isJson: false });
+  const set = (change: Partial<FreeDraft>): void => keep(place, { ...typed, ...change });
+  const { text, isJson, json = schema ? exampleOf(schema) : undefined } = typed;
   return (
     <form
       onSubmit={(event) => {
@@ -194,16 +221,20 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
         </div>
       ) : null}
       {schema ? (
-        <Editor schema={schema} label="Answer" value={json} change={setJson} />
+        <Place.Provider value={place}>
+          <Editor schema={schema} label="Answer" value={json} change={(next) => set({ json: next })} />
+        </Place.Provider>
       ) : isJson ? (
-        <JsonField label="Answer as JSON" value={json ?? null} change={setJson} rows={4} />
+        <Place.Provider value={place}>
+          <JsonField label="Answer as JSON" value={json ?? null} change={(next) => set({ json: next })} rows={4} />
+        </Place.Provider>
       ) : (
         <textarea
           rows={2}
           aria-label="Answer"
           placeholder="Answer…"
           value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          onInput={(event) => set({ text: event.currentTarget.value })}
         />
       )}
       <div class="buttons">
@@ -211,7 +242,7 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
           Answer
         </button>
         {schema ? null : (
-          <button type="button" class="quiet" aria-pressed={isJson} onClick={() => setIsJson(!isJson)}>
+          <button type="button" class="quiet" aria-pressed={isJson} onClick={() => set({ isJson: !isJson })}>
             {isJson ? "Text" : "JSON"}
           </button>
         )}
@@ -266,7 +297,7 @@ interface InterruptsProps {
 export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode {
   const [answers, setAnswers] = useState<Readonly<Record<string, unknown>>>({});
   const [isSending, setSending] = useState(false);
-  // Cards that were refused begin anew.
+  // Cards that were refused begin anew, with what was typed.
   const [tries, setTries] = useState(0);
   const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
   const give = (interrupt_id: string, value: unknown): void => {
@@ -274,9 +305,10 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
     setAnswers(all);
     if (interrupts.some((one) => !Object.hasOwn(all, one.interrupt_id))) return;
     setSending(true);
-    attempt("Answer", async () => {
+    void perform("Answer", async () => {
       try {
         await answer(Object.fromEntries(interrupts.map((one) => [one.interrupt_id, all[one.interrupt_id]])));
+        for (const one of interrupts) drop(placeOf(one.interrupt_id));
       } catch (error) {
         setAnswers({});
         setTries(tries + 1);

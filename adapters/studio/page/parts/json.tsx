@@ -1,5 +1,5 @@
 /** JSON as a foldable tree. Large values are shown in part and can be downloaded whole. */
-import type { VNode } from "preact";
+import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import { copy } from "./basics.tsx";
 
@@ -18,15 +18,14 @@ function summary(value: object): string {
 }
 
 function Leaf({ value }: { readonly value: unknown }): VNode {
-  const [isWhole, setWhole] = useState(false);
+  const [shown, setShown] = useState(CHARACTERS);
   if (typeof value !== "string") return <span class={`leaf ${typeof value}`}>{String(value)}</span>;
-  const isLong = value.length > CHARACTERS && !isWhole;
   return (
     <span class="leaf string">
-      "{isLong ? value.slice(0, CHARACTERS) : value}"
-      {isLong ? (
-        <button type="button" class="quiet" onClick={() => setWhole(true)}>
-          … {(value.length - CHARACTERS).toLocaleString()} more characters
+      "{value.slice(0, shown)}"
+      {value.length > shown ? (
+        <button type="button" class="quiet" onClick={() => setShown(10 * shown)}>
+          … {(value.length - shown).toLocaleString()} more characters
         </button>
       ) : null}
     </span>
@@ -82,6 +81,29 @@ export function download(name: string, text: string, type = "application/json"):
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** Characters of a message or a result that a page can lay out without a pause. */
+const MOST = 50_000;
+
+interface InPartProps {
+  readonly text: string;
+  /** File name of the whole. */
+  readonly name: string;
+  readonly children: (shown: string) => ComponentChildren;
+}
+
+/** A text, the beginning of one that is too long. */
+export function InPart({ text, name, children }: InPartProps): VNode {
+  if (text.length <= MOST) return <>{children(text)}</>;
+  return (
+    <>
+      {children(text.slice(0, MOST))}
+      <button type="button" class="quiet" onClick={() => download(name, text, "text/plain")}>
+        … {(text.length - MOST).toLocaleString()} more characters: download all
+      </button>
+    </>
+  );
 }
 
 interface JsonProps {

@@ -25,7 +25,11 @@ export function List<T>(props: ListProps<T>): VNode {
   const { items, rowHeight, keyOf, hrefOf, current, row, more, label, head } = props;
   const box = useRef<HTMLDivElement>(null);
   const [[from, to], setRange] = useState<readonly [number, number]>([0, 40]);
-  const [at, setAt] = useState(-1);
+  const [chosenKey, setChosen] = useState(current);
+  const found = items.findIndex((item) => keyOf(item) === chosenKey);
+  // What was chosen is gone: the next one is where it was.
+  const last = useRef(-1);
+  if (found >= 0) last.current = found;
 
   const measure = (): void => {
     const { scrollTop = 0, clientHeight = 800 } = box.current ?? {};
@@ -42,23 +46,30 @@ export function List<T>(props: ListProps<T>): VNode {
   useEffect(() => {
     if (more && to >= items.length) more();
   }, [to, items.length, more]);
-  useEffect(() => {
-    const index = current === undefined ? -1 : items.findIndex((item) => keyOf(item) === current);
-    if (index >= 0) setAt(index);
-  }, [current]);
-
-  const move = (by: number): void => {
-    const next = Math.min(items.length - 1, Math.max(0, at + by));
-    setAt(next);
+  const reveal = (index: number): void => {
     const { current: list } = box;
-    if (!list) return;
-    const top = next * rowHeight;
+    if (!list || index < 0) return;
+    const top = index * rowHeight;
     if (top < list.scrollTop) list.scrollTop = top;
     else if (top + rowHeight > list.scrollTop + list.clientHeight) list.scrollTop = top + rowHeight - list.clientHeight;
   };
+  useEffect(() => {
+    if (current === undefined) return;
+    setChosen(current);
+    reveal(items.findIndex((item) => keyOf(item) === current));
+  }, [current]);
+
+  const move = (by: number): void => {
+    const from = found >= 0 ? found : last.current - (by > 0 ? 1 : 0);
+    const next = Math.min(items.length - 1, Math.max(0, from + by));
+    const item = items[next];
+    if (item === undefined) return;
+    setChosen(keyOf(item));
+    reveal(next);
+  };
   useKey("j", "Next", () => move(1));
   useKey("k", "Previous", () => move(-1));
-  const chosen = items[at];
+  const chosen = items[found];
   useKey("Enter", "Open", () => chosen && go(hrefOf(chosen)), { when: chosen !== undefined });
 
   return (
@@ -80,8 +91,8 @@ export function List<T>(props: ListProps<T>): VNode {
               <a
                 href={hrefOf(item)}
                 aria-current={key === current ? "true" : undefined}
-                class={index === at ? "at" : ""}
-                onClick={() => setAt(index)}
+                class={key === chosenKey ? "at" : ""}
+                onClick={() => setChosen(key)}
               >
                 {row(item)}
               </a>

@@ -36,6 +36,9 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
+// The sanitizer lets no form elements pass.
+marked.use({ renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") } });
+
 interface BlockProps {
   readonly raw: string;
   readonly token: Token;

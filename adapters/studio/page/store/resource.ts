@@ -2,7 +2,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import { onReturn } from "../api/client.ts";
-import { credential } from "../api/key.ts";
+import { credential, declined } from "../api/key.ts";
 
 export interface Loaded<T> {
   readonly data: T | undefined;
@@ -72,7 +72,9 @@ async function read<T>(entry: Entry<T>): Promise<void> {
 function schedule<T>(entry: Entry<T>): void {
   clearTimeout(entry.timer);
   if (entry.every === 0 || entry.users === 0 || document.hidden) return;
-  entry.timer = setTimeout(() => void read(entry), entry.every);
+  entry.timer = setTimeout(() => {
+    if (!declined.value) void read(entry);
+  }, entry.every);
 }
 
 function forgetSome(): void {
@@ -80,24 +82,19 @@ function forgetSome(): void {
   for (const [key] of unused.slice(0, Math.max(0, unused.length - MOST_UNUSED))) entries.delete(key);
 }
 
-/** Reads again what is shown and starts with `prefix`; forgets the rest of it. */
-export function refresh(prefix = ""): void {
+/** Reads again what is shown and starts with `prefix`; forgets the rest of it. Resolves when it was read. */
+export async function refresh(prefix = ""): Promise<void> {
+  const reading: Promise<void>[] = [];
   for (const [key, entry] of entries) {
     if (!key.startsWith(prefix)) continue;
-    if (entry.users > 0) void read(entry);
+    if (entry.users > 0) reading.push(read(entry));
     else entries.delete(key);
   }
+  await Promise.all(reading);
 }
 
-/** Puts a value in place of what was read, until the next reading. */
-export function put<T>(key: string, change: (data: T) => T): void {
-  const entry = entries.get(key) as Entry<T> | undefined;
-  const data = entry?.state.value.data;
-  if (entry && data !== undefined) entry.state.value = { ...entry.state.value, data: change(data) };
-}
-
-onReturn(() => refresh());
-credential.subscribe(() => refresh());
+onReturn(() => void refresh());
+credential.subscribe(() => void refresh());
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
   for (const entry of entries.values()) if (entry.users > 0 && entry.every > 0) void read(entry);

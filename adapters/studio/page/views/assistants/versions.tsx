@@ -34,7 +34,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
     attempt("Set latest", async () => {
       await client.assistants.setLatest(assistant_id, version);
       notify(`Version ${version} is active`);
-      refresh("assistants/");
+      await refresh("assistants/");
     });
   return (
     <Ready of={versions}>

@@ -1,16 +1,16 @@
 /** Assistants: their settings, versions, graph and schemas. */
 import type { Assistant } from "@langchain/langgraph-sdk";
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
 import { client } from "../../api/client.ts";
-import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
-import { Editor, JsonField, type Schema } from "../../parts/form.tsx";
+import { Discard, Editor, JsonField, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes, Tabs } from "../../parts/panes.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
+import { draft, drop, keep, Place } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { SearchBox } from "../threads/list.tsx";
 import { GraphTab } from "./graph.tsx";
@@ -36,13 +36,15 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
     config: assistant.config ?? {},
     metadata: assistant.metadata ?? {},
   };
-  const [draft, setDraft] = useState(first);
-  const set = (change: Partial<Draft>): void => setDraft((before) => ({ ...before, ...change }));
+  const at = `assistant ${assistant_id}`;
+  const typed = draft(at, first);
+  const set = (change: Partial<Draft>): void => keep(at, { ...typed, ...change });
   const save = (): void =>
     attempt("Save", async () => {
-      const { version } = (await client.assistants.update(assistant_id, draft as never)) as Shown;
+      const { version } = (await client.assistants.update(assistant_id, typed as never)) as Shown;
       notify(`Saved as version ${version}`);
-      refresh("assistants/");
+      await refresh("assistants/");
+      drop(at, typed);
     });
   const schema = schemas.data as unknown as { readonly context_schema?: Schema | null } | undefined;
   return (
@@ -55,13 +57,13 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
     >
       <div class="field">
         <label for="name">Name</label>
-        <input id="name" value={draft.name} onInput={(event) => set({ name: event.currentTarget.value })} />
+        <input id="name" value={typed.name} onInput={(event) => set({ name: event.currentTarget.value })} />
       </div>
       <div class="field">
         <label for="description">Description</label>
         <input
           id="description"
-          value={draft.description}
+          value={typed.description}
           onInput={(event) => set({ description: event.currentTarget.value })}
         />
       </div>
@@ -70,7 +72,7 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
         <Editor
           schema={schema?.context_schema ?? null}
           label="Context"
-          value={draft.context}
+          value={typed.context}
           change={(context) => set({ context: context ?? {} })}
         />
       ) : (
@@ -79,11 +81,11 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
       <details>
         <summary>Config and metadata</summary>
         <h3>Config</h3>
-        <JsonField label="Config" value={draft.config} change={(config) => set({ config: config ?? {} })} rows={5} />
+        <JsonField label="Config" value={typed.config} change={(config) => set({ config: config ?? {} })} rows={5} />
         <h3>Metadata</h3>
         <JsonField
           label="Metadata"
-          value={draft.metadata}
+          value={typed.metadata}
           change={(metadata) => set({ metadata: metadata ?? {} })}
           rows={5}
         />
@@ -92,6 +94,7 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
         <button type="submit" class="primary">
           Save a new version
         </button>
+        <Discard place={at} />
       </div>
     </form>
   );
@@ -124,16 +127,17 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
         context: from.context,
         metadata: { ...from.metadata, created_by: undefined } as never,
       });
-      refresh("assistants/");
+      void refresh("assistants/");
       go(hrefOf(["assistants", made.assistant_id]));
     });
   const remove = (): void => {
     go(listHref(["assistants"]));
-    withUndo(
+    removeWithUndo(
       "Assistant deleted",
+      assistant_id,
       async () => {
         await client.assistants.delete(assistant_id);
-        refresh("assistants/");
+        await refresh("assistants/");
       },
       () => go(listHref(["assistants", assistant_id])),
     );
@@ -170,7 +174,9 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
             ) : tab === "schemas" ? (
               <Schemas assistant_id={assistant_id} />
             ) : (
-              <Settings key={loaded.version} assistant={loaded} />
+              <Place.Provider value={`assistant ${assistant_id}`}>
+                <Settings assistant={loaded} />
+              </Place.Provider>
             )
           }
         </Ready>
@@ -184,8 +190,9 @@ export default function Assistants(): VNode {
   const { ids, query } = place.value;
   const [assistant_id] = ids;
   const text = query.get("text") ?? "";
-  const items = (assistants.data ?? []).filter(({ name, graph_id }) =>
-    `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
+  const items = (assistants.data ?? []).filter(
+    ({ assistant_id: id, name, graph_id }) =>
+      !gone.value.has(id) && `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
   );
   return (
     <Panes

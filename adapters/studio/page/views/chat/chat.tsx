@@ -1,7 +1,6 @@
 /** The conversation of a thread. */
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { RunSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place } from "../../frame/router.ts";
@@ -9,6 +8,7 @@ import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
+import { drop } from "../../store/drafts.ts";
 import { Composer, type InputMode, messageInput, takesMessages } from "./composer.tsx";
 import {
   type Checkpoint,
@@ -21,10 +21,10 @@ import {
   subagentMessages,
   useHistory,
 } from "./history.ts";
-import { Bubble, type MessageActions, Subagent } from "./message.tsx";
+import { Bubble, editPlace, type MessageActions, Subagent } from "./message.tsx";
 import { type Message, withResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
-import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
+import { type TurnRuns, useTurnRuns } from "./turns.ts";
 
 interface ChatProps {
   readonly thread_id: string;
@@ -75,8 +75,8 @@ interface Turns {
   readonly actions: MessageActions;
 }
 
-/** What can be said and done in a conversation. `begin` is called before each turn. */
-function useTurns(props: ChatProps, history: History | undefined, begin: () => void): Turns {
+/** What can be said and done in a conversation. `begin` is called before each turn, with the message that was to be edited after it failed. */
+function useTurns(props: ChatProps, history: History | undefined, begin: (editing?: string | null) => void): Turns {
   const { thread_id, source, assistant_id, context } = props;
   const { checkpoint_id } = source.state.value;
   return useMemo(() => {
@@ -95,12 +95,25 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
       history && (await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? ""));
     const before = async (message: Message): Promise<string | null> => {
       const found = await seen(message);
+      const parent = history?.byId.get(found?.parent_id ?? "");
+      // All versions come after what came before the first one, not after each other.
+      const begun = message.type === "human" ? "input" : "fork";
+      if (parent?.metadata["source"] === begun && parent.parent_id !== null) return parent.parent_id;
       return found?.parent_id ?? found?.checkpoint_id ?? null;
     };
     return {
       send,
       actions: {
-        edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await before(message), message)),
+        edit: (message, text) =>
+          attempt("Edit", async () => {
+            try {
+              await send(messageInput(text), await before(message), message);
+              drop(editPlace(message));
+            } catch (error) {
+              begin(message.id);
+              throw error;
+            }
+          }),
         regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
         branch(id) {
           if (!history) return;
@@ -135,12 +148,26 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
+  /** What lies below the top of the box when earlier messages come: it stays where it is. */
+  const below = useRef<{ readonly box: Element; readonly height: number } | null>(null);
+  useLayoutEffect(() => {
+    if (below.current) below.current.box.scrollTop = below.current.box.scrollHeight - below.current.height;
+    below.current = null;
+  }, [shown]);
   const { shown: visible, results } = useMemo(() => withResults(messages), [state.messages]);
   const nested = new Map([...state.nested.values()].map((one) => [one.call ?? "", one]));
   return (
     <>
       {visible.length > shown ? (
-        <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
+        <button
+          type="button"
+          class="earlier"
+          onClick={({ currentTarget }) => {
+            const box = currentTarget.parentElement as Element;
+            below.current = { box, height: box.scrollHeight - box.scrollTop };
+            setShown(shown + 2 * WINDOW);
+          }}
+        >
           {count(visible.length - shown)} earlier messages
         </button>
       ) : null}
@@ -152,7 +179,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
           times={state.times}
           nested={nested}
           fork={forks.get(message.id ?? "")}
-          turn={running ? undefined : turns.get(message.id ?? "")}
+          turn={turns.get(message.id ?? "")}
           running={running}
           canChange={canChange}
           editing={editing !== null && editing === message.id}
@@ -174,16 +201,11 @@ export function Chat(props: ChatProps): VNode {
   const mode = chosen ?? (hasMessages ? "message" : "input");
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
-  const runs = useRuns(thread_id, version).data?.items ?? NO_RUNS;
-  const [newest] = runs;
-  const turns = useMemo(
-    () => (history ? runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs) : new Map()),
-    [history, checkpoint_id, running ? null : messages, runs],
-  );
-  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error]);
-  const { send, actions } = useTurns(props, history, () => {
+  const { newest, turns } = useTurnRuns(thread_id, state, history);
+  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
+  const { send, actions } = useTurns(props, history, (id = null) => {
     isAtEnd.current = true;
-    setEditing(null);
+    setEditing(id);
   });
   const lastHuman = messages?.findLast(({ type }) => type === "human");
   const stop = (): void => attempt("Stop", () => source.stop());
@@ -223,7 +245,7 @@ export function Chat(props: ChatProps): VNode {
         {running ? <p class="working">Working…</p> : null}
         {error ? (
           <div class="problem" role="alert">
-            <p>{error}</p>
+            <p class="error-message">{error}</p>
             {running || !assistant_id ? null : (
               <button type="button" onClick={() => attempt("Retry", () => send(null))}>
                 Retry
@@ -255,14 +277,13 @@ export function Chat(props: ChatProps): VNode {
         setMode={setMode}
         running={running}
         disabled={!assistant_id || phase === "loading"}
+        isFresh={isEmpty}
         send={send}
         stop={stop}
       />
     </div>
   );
 }
-
-const NO_RUNS: readonly RunSummary[] = [];
 
 const hasValues = (values: unknown): boolean =>
   typeof values === "object" && values !== null && Object.keys(values).length > 0;

@@ -2,8 +2,9 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
-import { attempt, notify } from "../../frame/notices.tsx";
-import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { attempt, notify, perform } from "../../frame/notices.tsx";
+import { Discard, Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { draft, keep, Place } from "../../store/drafts.ts";
 import type { Block } from "./messages.ts";
 
 export type InputMode = "message" | "input";
@@ -19,12 +20,16 @@ interface ComposerProps {
   readonly setMode: (mode: InputMode) => void;
   readonly running: boolean;
   readonly disabled: boolean;
+  /** Nothing was said yet: the person is about to. */
+  readonly isFresh: boolean;
   /** Rejects when no run began: the draft comes back. */
   readonly send: (input: unknown) => Promise<void>;
   readonly stop: () => void;
 }
 
 interface Attachment {
+  /** Two may have the same name. */
+  readonly id: string;
   readonly name: string;
   readonly block: Block;
 }
@@ -52,7 +57,9 @@ async function blockOf(file: File): Promise<Block> {
   return { type: "file", source_type: "base64", mime_type: file.type, data, metadata: { filename: file.name } };
 }
 
-const draftPlace = (place: string): string => `greenroom.draft.${place}`;
+const draftPlace = (place: string): string => `message ${place}`;
+/** Where the box went away that was written in: the next one of that place goes on. A new thread's box becomes the thread's. */
+let left = "";
 
 /** An id for a message that the page makes: also on pages without a secure context, which lack randomUUID. */
 export function newId(): string {
@@ -80,15 +87,21 @@ export function exampleInput(schema: Schema | null): unknown {
   return { ...example, messages: [{ role: "user", content: "Hello" }] };
 }
 
-function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VNode {
-  const [text, setText] = useState(() => sessionStorage.getItem(draftPlace(place)) ?? "");
+function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerProps): VNode {
+  const text = draft(draftPlace(place), "");
+  const setText = (typed: string): void => keep(draftPlace(place), typed || undefined);
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const box = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  // Before the next picture: a reload right after the last letter keeps it.
   useLayoutEffect(() => {
-    if (text) sessionStorage.setItem(draftPlace(place), text);
-    else sessionStorage.removeItem(draftPlace(place));
+    // On a touch screen the keyboard would cover the page.
+    if (left === place || (isFresh && matchMedia("(pointer: fine)").matches)) box.current?.focus();
+    left = "";
+    return () => {
+      if (document.activeElement === box.current) left = place;
+    };
+  }, []);
+  useLayoutEffect(() => {
     const { current } = box;
     if (!current) return;
     current.style.height = "auto";
@@ -96,39 +109,41 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
   }, [text, place]);
   const add = async (list: readonly File[]): Promise<void> => {
     for (const file of list) {
-      if (file.size > MOST_BYTES) notify(`${file.name} is larger than 10 MB`, "failed");
-      else setFiles((before) => [...before, { name: file.name, block: { type: "text" } }]);
-      if (file.size > MOST_BYTES) continue;
-      const block = await blockOf(file);
-      setFiles((before) => before.map((one) => (one.name === file.name ? { ...one, block } : one)));
+      if (file.size > MOST_BYTES) {
+        notify(`${file.name} is larger than 10 MB`, "failed");
+        continue;
+      }
+      const added = { id: newId(), name: file.name, block: await blockOf(file) };
+      setFiles((before) => [...before, added]);
     }
   };
   const go = (): void => {
     if (disabled || (!text.trim() && files.length === 0)) return;
     const blocks = files.map(({ block }) => block);
-    attempt("Send", () =>
+    void perform("Send", () =>
       send(messageInput(text, blocks)).catch((error: unknown) => {
-        setText((typed) => typed || text);
+        setText(draft(draftPlace(place), "") || text);
         setFiles((added) => (added.length > 0 ? added : files));
         throw error;
       }),
     );
     setText("");
     setFiles([]);
+    box.current?.focus();
   };
   useKey("mod+Enter", "Send", go, { inFields: true });
   return (
     <>
       {files.length > 0 ? (
         <ul class="files">
-          {files.map(({ name }) => (
-            <li key={name}>
+          {files.map(({ id, name }) => (
+            <li key={id}>
               📎 {name}
               <button
                 type="button"
                 class="quiet"
                 aria-label={`Remove ${name}`}
-                onClick={() => setFiles(files.filter((one) => one.name !== name))}
+                onClick={() => setFiles(files.filter((one) => one.id !== id))}
               >
                 ✕
               </button>
@@ -151,6 +166,8 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
             void add([...pasted]);
           }}
           onKeyDown={(event) => {
+            // Back to the keys of the page; while something runs, the key stops it.
+            if (event.key === "Escape" && !running) event.currentTarget.blur();
             if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
             event.preventDefault();
             go();
@@ -192,9 +209,8 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
 export function Composer(props: ComposerProps): VNode {
   const { assistant_id, schema, hasMessages, mode, setMode, running, disabled, send, stop } = props;
   // Another assistant takes another input.
-  const [typed, setTyped] = useState<{ readonly of: string | null; readonly value: unknown } | null>(null);
-  const input = typed && typed.of === assistant_id ? typed.value : exampleInput(schema);
-  const setValue = (value: unknown): void => setTyped({ of: assistant_id, value });
+  const place = `input ${props.place} ${assistant_id}`;
+  const input = draft(place, exampleInput(schema));
   return (
     <div class="composer">
       {mode === "message" ? (
@@ -206,13 +222,15 @@ export function Composer(props: ComposerProps): VNode {
             attempt("Run", () => send(input));
           }}
         >
-          <Editor
-            key={`${assistant_id} ${schema !== null}`}
-            schema={schema}
-            label="Input"
-            value={input}
-            change={setValue}
-          />
+          <Place.Provider value={place}>
+            <Editor
+              key={`${assistant_id} ${schema !== null}`}
+              schema={schema}
+              label="Input"
+              value={input}
+              change={(value) => keep(place, value ?? null)}
+            />
+          </Place.Provider>
           <div class="buttons">
             <button type="submit" class="primary" disabled={disabled}>
               Run
@@ -222,6 +240,7 @@ export function Composer(props: ComposerProps): VNode {
                 Stop
               </button>
             ) : null}
+            <Discard place={place} />
           </div>
         </form>
       )}

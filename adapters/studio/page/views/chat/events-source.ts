@@ -3,6 +3,7 @@ import { type Signal, signal } from "@preact/signals";
 import { call, client, isAway, onReturn } from "../../api/client.ts";
 import { type Begun, command, respond, TURN, threadEvents } from "../../api/events.ts";
 import { Failure, isMissing, textOf } from "../../api/failure.ts";
+import { declined } from "../../api/key.ts";
 import type { RunDetail, WaitingInterrupt } from "../../api/types.ts";
 import { refresh } from "../../store/resource.ts";
 import { Conversation, isEnd } from "./conversation.ts";
@@ -146,7 +147,7 @@ class EventsSource implements ChatSource {
   async #changed(): Promise<void> {
     await this.reload();
     this.#set({ version: this.state.value.version + 1 });
-    for (const list of ["threads/", "inbox", "runs/"]) refresh(list);
+    for (const list of ["threads/", "inbox", "runs/"]) void refresh(list);
   }
 
   /** Follows the run under way from its first event. */
@@ -211,7 +212,8 @@ class EventsSource implements ChatSource {
 
   async #look(): Promise<void> {
     const { phase, checkpoint_id } = this.state.value;
-    if (document.hidden || isAway.value || this.#stream || phase !== "idle" || checkpoint_id !== null) return;
+    if (document.hidden || isAway.value || declined.value || this.#stream) return;
+    if (phase !== "idle" || checkpoint_id !== null) return;
     const reading = this.#reading;
     try {
       const newest = await this.#newestRun();
@@ -255,13 +257,13 @@ class EventsSource implements ChatSource {
       this.#reading++;
       this.#set({ interrupts: [] });
       if (this.#watching === undefined) this.#watch();
-      refresh("threads/");
+      void refresh("threads/");
       if (!this.#stream) void this.#follow(since);
     } catch (error) {
       // Nothing began: what the person typed is theirs again.
       this.#conversation.unsend();
       this.#set({ ...this.#shown(), phase: this.#stream ? "running" : "idle" });
-      if (this.#watching !== undefined && !this.#stream) await this.reload();
+      if (this.#watching !== undefined && !this.#stream && !declined.value) await this.reload();
       throw error;
     }
   }

@@ -3,9 +3,10 @@ import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { hrefOf } from "../../frame/router.ts";
-import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
-import { Json } from "../../parts/json.tsx";
+import { copy, count, duration, focused, money, Status } from "../../parts/basics.tsx";
+import { InPart, Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
+import { draft, drop, keep } from "../../store/drafts.ts";
 import { useResource } from "../../store/resource.ts";
 import type { Fork } from "./history.ts";
 import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf, withResults } from "./messages.ts";
@@ -81,7 +82,7 @@ function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps)
           </span>
         </span>
         <code>{call.name}</code>
-        <span class="faint args">{JSON.stringify(call.args)}</span>
+        <span class="faint args">{JSON.stringify(call.args)?.slice(0, 300)}</span>
         {ms === undefined ? null : <span class="faint">{duration(ms)}</span>}
       </summary>
       <p class="label">Arguments</p>
@@ -109,7 +110,11 @@ function ToolResult({ message }: { readonly message: Message }): VNode {
   } catch {
     // Plain text.
   }
-  return <pre class="result">{text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text}</pre>;
+  return (
+    <InPart text={text} name={`result-${message.id}.txt`}>
+      {(shown) => <pre class="result">{shown}</pre>}
+    </InPart>
+  );
 }
 
 function Attachments({ message }: { readonly message: Message }): VNode | null {
@@ -186,24 +191,30 @@ function About({ message, turn }: { readonly message: Message; readonly turn: Tu
   );
 }
 
+export const editPlace = ({ id }: Message): string => `edit ${id}`;
+
 interface EditBoxProps {
+  /** Names what is typed in it. */
+  readonly place: string;
   readonly text: string;
   readonly save: (text: string) => void;
-  readonly cancel: () => void;
+  readonly close: () => void;
 }
 
-function EditBox({ text, save, cancel }: EditBoxProps): VNode {
-  const [value, setValue] = useState(text);
+function EditBox({ place, text, save, close }: EditBoxProps): VNode {
+  const value = draft(place, text);
+  const cancel = (): void => {
+    drop(place);
+    close();
+  };
   return (
     <div class="edit-box">
       <textarea
         aria-label="Edit message"
         rows={Math.min(12, value.split("\n").length + 1)}
         value={value}
-        ref={(box) => {
-          if (box && document.activeElement !== box) box.focus();
-        }}
-        onInput={(event) => setValue(event.currentTarget.value)}
+        ref={focused}
+        onInput={(event) => keep(place, event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") cancel();
           else if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) save(value);
@@ -276,13 +287,18 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         ) : null}
         <Attachments message={message} />
         {editing && actions ? (
-          <EditBox text={text} cancel={() => setEditing(null)} save={(changed) => actions.edit(message, changed)} />
+          <EditBox
+            place={editPlace(message)}
+            text={text}
+            close={() => setEditing(null)}
+            save={(changed) => actions.edit(message, changed)}
+          />
         ) : message.type === "tool" ? (
           <ToolResult message={message} />
-        ) : isHuman ? (
-          <p class="plain">{text}</p>
         ) : text ? (
-          <Markdown text={text} />
+          <InPart text={text} name={`message-${message.id}.txt`}>
+            {(shown) => (isHuman ? <p class="plain">{shown}</p> : <Markdown text={shown} />)}
+          </InPart>
         ) : null}
         {message.tool_calls?.map((call, index) => (
           <ToolCard

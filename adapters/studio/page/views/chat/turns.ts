@@ -1,9 +1,11 @@
 /** Which runs made which part of a conversation, and what they used. */
+import { useMemo, useRef } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { Listing, RunSummary } from "../../api/types.ts";
-import { type Resource, useResource } from "../../store/resource.ts";
-import type { Checkpoint, History } from "./history.ts";
+import { useResource } from "../../store/resource.ts";
+import { type Checkpoint, type History, pathTo } from "./history.ts";
 import type { Message } from "./messages.ts";
+import type { ChatState } from "./source.ts";
 
 /** The runs of one turn: the one that took the message, and those that took answers to its interrupts. */
 export interface TurnRuns {
@@ -13,12 +15,6 @@ export interface TurnRuns {
   readonly cost_usd: number;
   readonly duration_ms: number | null;
 }
-
-/** Newest first. Servers that turn operations off have no such list. */
-export const useRuns = (thread_id: string, version: number): Resource<Listing<RunSummary>> =>
-  useResource(`turns/${thread_id}/${version}`, (signal) =>
-    call("GET", "/greenroom/runs", { query: { thread_id, limit: 100 }, signal }),
-  );
 
 const runOf = ({ metadata }: Checkpoint): string | null =>
   typeof metadata["run_id"] === "string" ? metadata["run_id"] : null;
@@ -52,7 +48,7 @@ function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): T
 }
 
 /** The runs of each turn, by the id of its last message. Turns and messages are matched from the end: the history may be cut. */
-export function runsByMessage(
+function runsByMessage(
   history: History,
   path: readonly Checkpoint[],
   messages: readonly Message[],
@@ -74,4 +70,23 @@ export function runsByMessage(
     if (last?.id && turn) found.set(last.id, turn);
   }
   return found;
+}
+
+const NO_RUNS: readonly RunSummary[] = [];
+
+/** The newest run and those of each turn. While something runs or is read, the last ones stay: the conversation would jump. */
+export function useTurnRuns(thread_id: string, state: ChatState, history: History | undefined) {
+  const { version, phase, messages, checkpoint_id } = state;
+  const { data, error } = useResource<Listing<RunSummary>>(`turns/${thread_id}/${version}`, (signal) =>
+    call("GET", "/greenroom/runs", { query: { thread_id, limit: 100 }, signal }),
+  );
+  // Servers that turn operations off have no such list.
+  const runs = data?.items ?? (error ? NO_RUNS : null);
+  const isAtRest = phase !== "running";
+  const turns = useRef<ReadonlyMap<string, TurnRuns>>(new Map());
+  return useMemo(() => {
+    if (isAtRest && history && runs)
+      turns.current = runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs);
+    return { newest: runs?.[0], turns: turns.current };
+  }, [history, checkpoint_id, isAtRest ? messages : null, runs]);
 }

@@ -1,17 +1,17 @@
 /** Crons: schedules, their next and last times, pause and run now. */
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { Cron, CronDetail } from "../../api/types.ts";
-import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
-import { Editor, type Schema } from "../../parts/form.tsx";
+import { Discard, Editor, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
+import { draft, drop, keep, Place } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { exampleInput } from "../chat/composer.tsx";
 import { inWords } from "./schedule.ts";
@@ -32,22 +32,49 @@ function Preview({ schedule, timezone }: { readonly schedule: string; readonly t
   if (preview.error) return <p class="field-problem">{(preview.error as Error).message}</p>;
   return (
     <p class="faint">
-      {inWords(schedule)}. Next: {preview.data?.next.slice(0, 3).map(exact).join(" · ") ?? "…"}
+      {inWords(schedule)}. Next:{" "}
+      {preview.data?.next
+        .slice(0, 3)
+        .map((at) => exactIn(at, timezone))
+        .join(" · ") ?? "…"}
     </p>
   );
+}
+
+/** A time by the clock of a cron's time zone, which names it. */
+function exactIn(at: string, timezone: string | null | undefined): string {
+  const parts = { weekday: "short", day: "numeric", month: "short", year: "numeric" } as const;
+  const options = { ...parts, hour: "numeric", minute: "2-digit", timeZoneName: "short" } as const;
+  try {
+    return new Date(at).toLocaleString(undefined, { ...options, timeZone: timezone || "UTC" });
+  } catch {
+    // The browser does not know this zone.
+    return exact(at);
+  }
 }
 
 /** The time zones that the browser knows. */
 const zones = (): readonly string[] => Intl.supportedValuesOf?.("timeZone") ?? [];
 
+interface CronDraft {
+  readonly assistant?: string;
+  readonly schedule: string;
+  readonly timezone: string;
+  readonly input?: unknown;
+}
+
+const NEW = "new cron";
+
 function NewCron(): VNode {
   const assistants = useAssistants();
-  const [assistant, setAssistant] = useState("");
-  const assistant_id = assistant || (assistants.data?.[0]?.assistant_id ?? null);
+  const typed = draft<CronDraft>(NEW, {
+    schedule: "0 8 * * 1-5",
+    timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
+  });
+  const set = (change: Partial<CronDraft>): void => keep(NEW, { ...typed, ...change });
+  const { assistant, schedule, timezone, input } = typed;
+  const assistant_id = assistant ?? assistants.data?.[0]?.assistant_id ?? null;
   const schemas = useSchemas(assistant_id);
-  const [schedule, setSchedule] = useState("0 8 * * 1-5");
-  const [timezone, setTimezone] = useState(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
-  const [input, setInput] = useState<unknown>(undefined);
   const schema = (schemas.data?.input_schema ?? null) as Schema | null;
   const first = exampleInput(schema);
   const create = (): void =>
@@ -55,8 +82,9 @@ function NewCron(): VNode {
       const made = await call<Cron>("POST", "/runs/crons", {
         body: { assistant_id, schedule, timezone, input: input === undefined ? first : input },
       });
+      drop(NEW);
       notify("Cron created");
-      refresh("crons/");
+      void refresh("crons/");
       go(hrefOf(["crons", made.cron_id]));
     });
   return (
@@ -71,7 +99,11 @@ function NewCron(): VNode {
       >
         <div class="field">
           <label for="cron-assistant">Assistant</label>
-          <AssistantSelect id="cron-assistant" value={assistant_id ?? ""} change={setAssistant} />
+          <AssistantSelect
+            id="cron-assistant"
+            value={assistant_id ?? ""}
+            change={(chosen) => set({ assistant: chosen, input: undefined })}
+          />
         </div>
         <div class="field">
           <label for="schedule">Schedule</label>
@@ -79,7 +111,7 @@ function NewCron(): VNode {
             id="schedule"
             class="mono"
             value={schedule}
-            onInput={(event) => setSchedule(event.currentTarget.value)}
+            onInput={(event) => set({ schedule: event.currentTarget.value })}
           />
           <Preview schedule={schedule} timezone={timezone} />
         </div>
@@ -89,7 +121,7 @@ function NewCron(): VNode {
             id="timezone"
             list="zones"
             value={timezone}
-            onInput={(event) => setTimezone(event.currentTarget.value)}
+            onInput={(event) => set({ timezone: event.currentTarget.value })}
           />
           <datalist id="zones">
             {zones().map((zone) => (
@@ -99,7 +131,15 @@ function NewCron(): VNode {
         </div>
         <h3>Input</h3>
         {schemas.data || schemas.error ? (
-          <Editor key={assistant_id} schema={schema} label="Input" value={input ?? first} change={setInput} />
+          <Place.Provider value={`${NEW} ${assistant_id}`}>
+            <Editor
+              key={assistant_id}
+              schema={schema}
+              label="Input"
+              value={input ?? first}
+              change={(value) => set({ input: value })}
+            />
+          </Place.Provider>
         ) : (
           <Skeleton rows={2} />
         )}
@@ -107,13 +147,19 @@ function NewCron(): VNode {
           <button type="submit" class="primary" disabled={!assistant_id}>
             Create
           </button>
+          <Discard place={NEW} />
         </div>
       </form>
     </>
   );
 }
 
-function Firings({ cron }: { readonly cron: CronDetail }): VNode {
+interface FiringsProps {
+  readonly cron: CronDetail;
+  readonly timezone: string | null | undefined;
+}
+
+function Firings({ cron, timezone }: FiringsProps): VNode {
   if (cron.firings.length === 0) return <p class="faint">It has not fired yet.</p>;
   return (
     <TableBox label="Last times">
@@ -129,7 +175,7 @@ function Firings({ cron }: { readonly cron: CronDetail }): VNode {
           {cron.firings.map((one) => (
             <tr key={`${one.scheduled_at}${one.fired_at}`}>
               <td>
-                {exact(one.scheduled_at)} {one.manual ? <span class="faint">by hand</span> : null}
+                {exactIn(one.scheduled_at, timezone)} {one.manual ? <span class="faint">by hand</span> : null}
               </td>
               <td>
                 {one.skipped ? (
@@ -167,7 +213,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
     attempt(enabled ? "Resume" : "Pause", async () => {
       await call("PATCH", path, { body: { enabled } });
       notify(enabled ? "Resumed" : "Paused");
-      refresh("crons/");
+      await refresh("crons/");
     });
   const runNow = (): void =>
     attempt("Run now", async () => {
@@ -176,16 +222,17 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
         `/greenroom/crons/${encodeURIComponent(cron_id)}/run`,
       );
       notify("Started");
-      refresh("crons/");
+      void refresh("crons/");
       go(hrefOf(["runs", run.run_id]));
     });
   const remove = (): void => {
     go(hrefOf(["crons"]));
-    withUndo(
+    removeWithUndo(
       "Cron deleted",
+      cron_id,
       async () => {
         await call("DELETE", path);
-        refresh("crons/");
+        await refresh("crons/");
       },
       () => go(hrefOf(["crons", cron_id])),
     );
@@ -236,7 +283,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
               <ol class="plain-list">
                 {cron.next.map((at) => (
                   <li key={at}>
-                    {exact(at)}{" "}
+                    {exactIn(at, row?.timezone)}{" "}
                     <span class="faint">
                       <Time at={at} />
                     </span>
@@ -244,7 +291,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
                 ))}
               </ol>
               <h3>Last times</h3>
-              <Firings cron={cron} />
+              <Firings cron={cron} timezone={row?.timezone} />
               <h3>Input</h3>
               <Json value={row?.payload ?? {}} name={`cron-${cron_id}`} />
             </>
@@ -270,8 +317,9 @@ export default function Crons(): VNode {
             </a>
           </Head>
           <Ready of={crons}>
-            {(loaded) =>
-              loaded.length === 0 ? (
+            {(all) => {
+              const loaded = all.filter((one) => !gone.value.has(one.cron_id));
+              return loaded.length === 0 ? (
                 <Empty title="No crons yet">
                   <p class="faint">A cron starts runs by a schedule.</p>
                 </Empty>
@@ -296,8 +344,8 @@ export default function Crons(): VNode {
                     </>
                   )}
                 />
-              )
-            }
+              );
+            }}
           </Ready>
         </>
       }

@@ -17,7 +17,7 @@ function NewLink(): VNode {
       const link = await call<FeedbackLink>("POST", "/api/v1/feedback/tokens", {
         body: { run_id: run_id.trim(), feedback_key: feedback_key.trim() },
       });
-      refresh("feedback/");
+      void refresh("feedback/");
       if (link.url) await copy(link.url, "Link created and copied");
       else notify("Link created");
     });
@@ -55,7 +55,7 @@ export function Links(): VNode {
     attempt("Revoke", async () => {
       await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);
       notify("The link no longer works");
-      refresh("feedback/links");
+      await refresh("feedback/links");
     });
   return (
     <>

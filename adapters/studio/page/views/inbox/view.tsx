@@ -7,7 +7,7 @@ import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
+import { Empty, exact, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
@@ -45,7 +45,7 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
     try {
       await respond(thread_id, answers);
     } finally {
-      refresh("inbox");
+      void refresh("inbox");
     }
     notify("Answered");
     answered(thread_id);
@@ -54,8 +54,8 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
   return (
     <div class="scroll">
       <p class="faint">
-        Waits since <Time at={item.since} /> · <a href={hrefOf(["threads", thread_id])}>open the thread</a> ·{" "}
-        <Id value={thread_id} label="thread id" />
+        Waiting since {exact(item.since)} (<Time at={item.since} />) ·{" "}
+        <a href={hrefOf(["threads", thread_id])}>open the thread</a> · <Id value={thread_id} label="thread id" />
       </p>
       <Before thread_id={thread_id} />
       <Interrupts
@@ -141,7 +141,7 @@ export default function Inbox(): VNode {
                 answered={() => setGone(new Set([...gone, keyOf(item)]))}
               />
             ) : inbox.data ? (
-              <Empty title="It waits no longer">
+              <Empty title="It is not waiting any more">
                 <p class="faint">It was answered or stopped elsewhere.</p>
                 {items[0] ? (
                   <a class="button primary" href={listHref(["inbox", items[0].thread_id])}>

@@ -34,8 +34,7 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
   const isOpen = run.status === "pending" || run.status === "running";
   const after = (text: string): void => {
     notify(text);
-    refresh("run");
-    refresh("threads/");
+    for (const list of ["run", "threads/"]) void refresh(list);
   };
   const stop = (action: "interrupt" | "rollback"): void =>
     attempt("Cancel", async () => {

@@ -1,7 +1,7 @@
 /** One run as a time line: queue, execution, steps, calls of models and tools, webhook. */
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { client } from "../../api/client.ts";
+import { client, serverNow } from "../../api/client.ts";
 import { TURN, threadEvents } from "../../api/events.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
@@ -168,7 +168,7 @@ export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
   return (
     <Ready of={shown} rows={4}>
       {(loaded) => {
-        const bars = barsOf(run, loaded, calls, Date.now());
+        const bars = barsOf(run, loaded, calls, serverNow());
         const from = Math.min(...bars.map((bar) => bar.from));
         // A webhook that is tried for a day would press everything else flat.
         const ends = bars.filter(({ kind }) => kind !== "webhook").map((bar) => bar.to);

@@ -1,6 +1,7 @@
 /** Runs over all threads, as a live queue. */
 import type { VNode } from "preact";
-import { call } from "../../api/client.ts";
+import { useMemo } from "preact/hooks";
+import { call, serverNow } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
 import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
@@ -18,9 +19,8 @@ const RANGES = [
   ["168", "last week"],
 ] as const;
 
-/** Full minutes, so that the same filter keeps its key. */
 const since = (hours: string | null): string | undefined =>
-  hours ? new Date(Math.floor(Date.now() / 60_000 - Number(hours) * 60) * 60_000).toISOString() : undefined;
+  hours ? new Date(serverNow() - Number(hours) * 3_600_000).toISOString() : undefined;
 
 function Counts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
@@ -48,7 +48,9 @@ export default function Runs(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const at = (name: string): string => query.get(name) ?? "";
-  const created_after = since(query.get("since"));
+  const range = query.get("since");
+  // From when it was chosen: with a later time the list would be another one, and begin anew.
+  const created_after = useMemo(() => since(range), [range]);
   const filter = {
     status: at("status"),
     assistant_id: at("assistant"),

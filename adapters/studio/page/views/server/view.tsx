@@ -96,7 +96,7 @@ const nested = (values: object): readonly (readonly [string, string])[] =>
   Object.entries(values).flatMap(([name, value]) =>
     typeof value === "object" && value !== null
       ? Object.entries(value).map(([inner, one]) => [`${name}: ${inner}`, String(one)] as const)
-      : [[name, typeof value === "number" ? count(value) : String(value)] as const],
+      : [[name.replaceAll("_", " "), typeof value === "number" ? count(value) : String(value)] as const],
   );
 
 function Info({ server }: { readonly server: ServerReport }): VNode {

@@ -1,14 +1,15 @@
 /** The states of a thread: the tree of its checkpoints, the values of one, and what changed. */
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Ready, Time } from "../../parts/basics.tsx";
 import { Diff } from "../../parts/diff.tsx";
-import { JsonField } from "../../parts/form.tsx";
+import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
+import { draft, drop, keep, Place } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import type { GraphAnswer } from "../assistants/graph.tsx";
 import { type Checkpoint, type History, useHistory } from "../chat/history.ts";
@@ -70,8 +71,10 @@ const nodeOf = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): s
 };
 
 function Tree({ history, current }: { readonly history: History; readonly current: string | null }): VNode {
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   return (
-    <nav class="checkpoints" aria-label="Checkpoints">
+    <nav ref={box} class="checkpoints" aria-label="Checkpoints">
       {rowsOf(history).map(({ checkpoint, depth }) => (
         <a
           key={checkpoint.checkpoint_id}
@@ -101,42 +104,55 @@ interface EditProps {
 
 /** An update as a node would write it: it makes a fork below the chosen checkpoint. */
 function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
-  const [values, setValues] = useState<unknown>({});
-  const [node, setNode] = useState("");
+  const { checkpoint_id } = state.checkpoint;
+  const at = `state ${thread_id} ${checkpoint_id}`;
+  const typed = draft<{ readonly values: unknown; readonly node: string }>(at, { values: {}, node: "" });
+  const { values, node } = typed;
+  const save = (): void =>
+    attempt("Edit", async () => {
+      await client.threads.updateState(thread_id, {
+        values: values as Record<string, unknown>,
+        checkpointId: checkpoint_id,
+        ...(node ? { asNode: node } : {}),
+      });
+      drop(at);
+      close();
+      done();
+    });
   return (
     <Sheet title="Edit the state" side close={close}>
       <p class="faint">
         What you give is written as the chosen node would write it: lists of messages grow, other values are replaced.
       </p>
-      <div class="field">
-        <label for="as-node">As node</label>
-        <select id="as-node" value={node} onChange={(event) => setNode(event.currentTarget.value)}>
-          <option value="">the last one</option>
-          {nodes.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
-      </div>
-      <JsonField label="Values" value={values} change={setValues} rows={12} />
-      <div class="buttons">
-        <button
-          type="button"
-          class="primary"
-          onClick={() =>
-            attempt("Edit", async () => {
-              await client.threads.updateState(thread_id, {
-                values: values as Record<string, unknown>,
-                checkpointId: state.checkpoint.checkpoint_id,
-                ...(node ? { asNode: node } : {}),
-              });
-              close();
-              done();
-            })
-          }
-        >
-          Save as a new checkpoint
-        </button>
-      </div>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          save();
+        }}
+      >
+        <div class="field">
+          <label for="as-node">As node</label>
+          <select
+            id="as-node"
+            value={node}
+            onChange={(event) => keep(at, { ...typed, node: event.currentTarget.value })}
+          >
+            <option value="">the last one</option>
+            {nodes.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </div>
+        <Place.Provider value={at}>
+          <JsonField label="Values" value={values} change={(next) => keep(at, { ...typed, values: next })} rows={12} />
+        </Place.Provider>
+        <div class="buttons">
+          <button type="submit" class="primary">
+            Save as a new checkpoint
+          </button>
+          <Discard place={at} />
+        </div>
+      </form>
       <h3>Values now</h3>
       <Json value={state.values} open={1} />
     </Sheet>
@@ -201,8 +217,7 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
   const changed = async (): Promise<void> => {
     setQuery({ checkpoint: null, against: null });
     await source.show(null);
-    refresh(`history/${thread_id}`);
-    refresh("threads/");
+    await Promise.all([refresh(`history/${thread_id}`), refresh("threads/")]);
   };
   const fork = (): void =>
     attempt("Fork", async () => {
@@ -229,7 +244,14 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
               <button type="button" onClick={fork}>
                 Fork from here
               </button>
-              <button type="button" onClick={() => setEditing(true)}>
+              <button
+                type="button"
+                onClick={() => {
+                  // A run that ends meanwhile does not take another checkpoint in its place.
+                  setQuery({ checkpoint: checkpoint_id });
+                  setEditing(true);
+                }}
+              >
                 Edit values
               </button>
               <button type="button" onClick={replay} disabled={!assistant_id}>
@@ -271,8 +293,11 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
 export function StateTab(props: StateTabProps): VNode {
   const { thread_id, source } = props;
   const history = useHistory(thread_id, source.state.value.version);
+  // The last one stays until it is read again.
+  const last = useRef(history.data);
+  last.current = history.data ?? last.current;
   return (
-    <Ready of={history}>
+    <Ready of={{ ...history, data: last.current }}>
       {(loaded) => {
         const checkpoint_id = place.value.query.get("checkpoint") ?? loaded.all[0]?.checkpoint_id ?? null;
         if (checkpoint_id === null) {

@@ -3,13 +3,14 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { StoreItem } from "../../api/types.ts";
-import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, listHref, place, setQuery } from "../../frame/router.ts";
 import { Empty, Facts, Id, Ready, Time } from "../../parts/basics.tsx";
-import { JsonField } from "../../parts/form.tsx";
+import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
+import { draft, drop, keep, Place } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { filterOf, SearchBox } from "../threads/list.tsx";
 
@@ -51,21 +52,35 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
   );
 }
 
+const keyOf = ({ namespace, key }: Pick<StoreItem, "namespace" | "key">): string => JSON.stringify([namespace, key]);
+
+interface ItemDraft {
+  readonly labels: string;
+  readonly key: string;
+  readonly value: unknown;
+}
+
 interface EditorProps {
   readonly item: StoreItem | null;
   readonly namespace: readonly string[];
 }
 
 function ItemEditor({ item, namespace }: EditorProps): VNode {
-  const [labelsText, setPlace] = useState(JSON.stringify(item?.namespace ?? namespace));
-  const [key, setKey] = useState(item?.key ?? "");
-  const [value, setValue] = useState<unknown>(item?.value ?? {});
+  const at = `item ${item ? keyOf(item) : "new"}`;
+  const typed = draft<ItemDraft>(at, {
+    labels: JSON.stringify(item?.namespace ?? namespace),
+    key: item?.key ?? "",
+    value: item?.value ?? {},
+  });
+  const set = (change: Partial<ItemDraft>): void => keep(at, { ...typed, ...change });
+  const { labels: labelsText, key, value } = typed;
   const save = (): void =>
     attempt("Save", async () => {
       const labels = labelsOf(labelsText);
       await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
       notify("Saved");
-      refresh("store/");
+      await refresh("store/");
+      drop(at, typed);
       go(listHref(["store", key], { of: JSON.stringify(labels) }));
     });
   return (
@@ -84,24 +99,27 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
               id="namespace"
               class="mono"
               value={labelsText}
-              onInput={(event) => setPlace(event.currentTarget.value)}
+              onInput={(event) => set({ labels: event.currentTarget.value })}
             />
             <p class="field-hint">A JSON list of texts, such as ["users", "ada"].</p>
           </div>
           <div class="field">
             <label for="item-key">Key</label>
-            <input id="item-key" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
+            <input id="item-key" value={key} onInput={(event) => set({ key: event.currentTarget.value })} />
           </div>
         </>
       )}
       <div class="field">
         <label for="item-value">Value</label>
-        <JsonField id="item-value" label="Value" value={value} change={setValue} rows={12} />
+        <Place.Provider value={at}>
+          <JsonField id="item-value" label="Value" value={value} change={(next) => set({ value: next })} rows={12} />
+        </Place.Provider>
       </div>
       <div class="buttons">
         <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>
           Save
         </button>
+        <Discard place={at} />
       </div>
     </form>
   );
@@ -114,11 +132,12 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
   );
   const remove = (): void => {
     go(listHref(["store"]));
-    withUndo(
+    removeWithUndo(
       "Item deleted",
+      keyOf({ namespace, key: name }),
       async () => {
         await call("DELETE", "/store/items", { body: { namespace, key: name } });
-        refresh("store/");
+        await refresh("store/");
       },
       () => go(listHref(["store", name], { of: JSON.stringify(namespace) })),
     );
@@ -167,6 +186,8 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
 export default function Store(): VNode {
   const { ids, query } = place.value;
   const [name] = ids;
+  // An item may have this key, too.
+  const isNew = name === "new" && !query.has("of");
   const chosen = query.get("namespace") ?? "";
   const namespace = labelsOf(chosen);
   /** The namespace of the opened item: the list may show more of them. */
@@ -216,17 +237,18 @@ export default function Store(): VNode {
             <Tree branches={treeOf(namespaces.data?.namespaces ?? [])} chosen={chosen} />
           </nav>
           <Ready of={items}>
-            {(loaded) =>
-              loaded.items.length === 0 ? (
+            {({ items: all }) => {
+              const shown = all.filter((one) => !gone.value.has(keyOf(one)));
+              return shown.length === 0 ? (
                 <Empty title={text || filter ? "No item matches" : "No items here"}>
                   <p class="faint">Agents keep what they remember in the store.</p>
                 </Empty>
               ) : (
                 <List
                   label="Items"
-                  items={loaded.items}
+                  items={shown}
                   rowHeight={48}
-                  keyOf={(one) => JSON.stringify([one.namespace, one.key])}
+                  keyOf={keyOf}
                   hrefOf={(one) => listHref(["store", one.key], { of: JSON.stringify(one.namespace) })}
                   current={name === undefined ? undefined : JSON.stringify([of, name])}
                   row={(one) => (
@@ -239,13 +261,13 @@ export default function Store(): VNode {
                     </>
                   )}
                 />
-              )
-            }
+              );
+            }}
           </Ready>
         </>
       }
       detail={
-        name === undefined ? null : name === "new" ? (
+        name === undefined ? null : isNew ? (
           <>
             <DetailHead title="Put an item" />
             <div class="scroll">

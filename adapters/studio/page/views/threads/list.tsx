@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
+import { gone } from "../../frame/notices.tsx";
 import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, Ready, Status, Time } from "../../parts/basics.tsx";
@@ -10,7 +11,6 @@ import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
-import { hidden } from "./actions.ts";
 
 /** `key = value` as a filter of the API; values may be JSON. */
 export function filterOf(text: string): Readonly<Record<string, unknown>> | undefined {
@@ -71,7 +71,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
     ...{ path: "threads", query: filter, every: 4000 },
     idOf: ({ thread_id }) => thread_id,
   });
-  const items = threads.items.filter(({ thread_id }) => !hidden.value.has(thread_id));
+  const items = threads.items.filter(({ thread_id }) => !gone.value.has(thread_id));
   const isFiltered = Object.values(filter).some(Boolean);
   return (
     <>

@@ -1,15 +1,16 @@
 /** Threads: the list, and one thread with its chat, states and runs. */
-import type { ComponentType, VNode } from "preact";
+import type { ComponentChildren, ComponentType, VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { useKey } from "../../frame/keyboard.ts";
-import { attempt } from "../../frame/notices.tsx";
+import { useDismiss, useKey } from "../../frame/keyboard.ts";
+import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { copy, Empty, Id, Status } from "../../parts/basics.tsx";
+import { copy, Empty, focused, Id, Status } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
+import { draft, drop, keep, Place } from "../../store/drafts.ts";
 import { Chat } from "../chat/chat.tsx";
 import { newId } from "../chat/composer.tsx";
 import { holdSource, sourceOf } from "../chat/events-source.ts";
@@ -24,7 +25,7 @@ function Later<Props extends object>(props: {
 }): VNode | null {
   const [Part, setPart] = useState<ComponentType<Props> | null>(null);
   useEffect(() => {
-    attempt("Open", async () => {
+    void perform("Open", async () => {
       const loaded = await props.load();
       setPart(() => loaded);
     });
@@ -33,44 +34,52 @@ function Later<Props extends object>(props: {
 }
 
 interface ContextSheetProps {
+  /** Names what is typed in it. */
+  readonly place: string;
   readonly schema: Schema | null;
   readonly context: Readonly<Record<string, unknown>>;
   readonly change: (context: Record<string, unknown>) => void;
   readonly close: () => void;
 }
 
-function ContextSheet({ schema, context, change, close }: ContextSheetProps): VNode {
-  const [value, setValue] = useState<unknown>(Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}));
+function ContextSheet({ place: at, schema, context, change, close }: ContextSheetProps): VNode {
+  const value = draft<unknown>(at, Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}));
+  const use = (chosen: unknown): void => {
+    change((chosen ?? {}) as Record<string, unknown>);
+    drop(at);
+    close();
+  };
   return (
     <Sheet title="Context of the next runs" side close={close}>
       <p class="faint">It is merged over the assistant's context, in this tab only.</p>
-      <Editor schema={schema} label="Context" value={value} change={setValue} />
-      <div class="buttons">
-        <button
-          type="button"
-          class="primary"
-          onClick={() => {
-            change((value ?? {}) as Record<string, unknown>);
-            close();
-          }}
-        >
-          Use it
-        </button>
-        <button
-          type="button"
-          onClick={() => {
-            change({});
-            close();
-          }}
-        >
-          Clear
-        </button>
-      </div>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          use(value);
+        }}
+      >
+        <Place.Provider value={at}>
+          <Editor schema={schema} label="Context" value={value} change={(next) => keep(at, next ?? {})} />
+        </Place.Provider>
+        <div class="buttons">
+          <button type="submit" class="primary">
+            Use it
+          </button>
+          <button type="button" onClick={() => use({})}>
+            Clear
+          </button>
+        </div>
+      </form>
     </Sheet>
   );
 }
 
-function Title({ thread_id, title }: { readonly thread_id: string; readonly title: string }): VNode {
+interface TitleProps {
+  readonly title: string;
+  readonly change: (title: string) => void;
+}
+
+function Title({ title, change }: TitleProps): VNode {
   const [isEditing, setEditing] = useState(false);
   if (!isEditing) {
     return (
@@ -84,7 +93,7 @@ function Title({ thread_id, title }: { readonly thread_id: string; readonly titl
       onSubmit={(event) => {
         event.preventDefault();
         const text = String(new FormData(event.currentTarget).get("title") ?? "").trim();
-        if (text && text !== title) rename(thread_id, text);
+        if (text && text !== title) change(text);
         setEditing(false);
       }}
     >
@@ -92,13 +101,13 @@ function Title({ thread_id, title }: { readonly thread_id: string; readonly titl
         name="title"
         aria-label="Title"
         defaultValue={title}
-        ref={(field) => {
-          if (field && document.activeElement !== field) field.focus();
-        }}
+        ref={focused}
         onBlur={(event) => event.currentTarget.form?.requestSubmit()}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
           event.stopPropagation();
+          // The field submits what it has when it goes.
+          event.currentTarget.value = title;
           setEditing(false);
         }}
       />
@@ -165,19 +174,20 @@ interface EditedContext {
   readonly sheet: VNode | null;
 }
 
-/** By thread: a new one keeps its context when its first turn makes it. */
-const contexts = new Map<string, Record<string, unknown>>();
+const NO_CONTEXT: Record<string, unknown> = {};
 
-/** The context of the next runs, edited in a side sheet. */
+/** The context of the next runs, edited in a side sheet. A new thread keeps it when its first turn makes it. */
 function useContextSheet(thread_id: string, choice: AssistantChoice): EditedContext {
-  const [value, setValue] = useState(contexts.get(thread_id) ?? {});
+  const at = `context ${thread_id}`;
+  const [value, setValue] = useState(() => draft(at, NO_CONTEXT));
   const [isOpen, setOpen] = useState(false);
   const sheet = isOpen ? (
     <ContextSheet
+      place={`${at} sheet`}
       schema={(choice.schemas?.context_schema ?? null) as Schema | null}
       context={value}
       change={(context) => {
-        contexts.set(thread_id, context);
+        keep(at, Object.keys(context).length > 0 ? context : undefined);
         setValue(context);
       }}
       close={() => setOpen(false)}
@@ -209,6 +219,29 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
   );
 }
 
+/** Closes by a click anywhere, and by Escape. */
+function Menu({ children }: { readonly children: ComponentChildren }): VNode {
+  const [isOpen, setOpen] = useState(false);
+  const close = (): void => setOpen(false);
+  useDismiss(isOpen, close);
+  return (
+    <details class="menu" open={isOpen}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a summary is a button */}
+      <summary
+        aria-label="More actions"
+        onClick={(event) => {
+          // The page opens it, so that its keys listen from then on.
+          event.preventDefault();
+          setOpen(!isOpen);
+        }}
+      >
+        ⋯
+      </summary>
+      <div>{children}</div>
+    </details>
+  );
+}
+
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const source = useMemo(() => sourceOf(thread_id), [thread_id]);
   useEffect(() => holdSource(thread_id), [thread_id]);
@@ -232,23 +265,27 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   }
   return (
     <>
-      <DetailHead title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
+      <DetailHead
+        title={
+          <Title
+            title={titleOf(state, thread_id)}
+            change={(title) => rename(thread_id, title, () => source.reload())}
+          />
+        }
+      >
         <Id value={thread_id} label="thread id" />
         <Status value={statusOf(state)} />
-        <details class="menu">
-          <summary aria-label="More actions">⋯</summary>
-          <div>
-            <button type="button" onClick={() => void copy(location.href, "Copied link")}>
-              Copy link
-            </button>
-            <button type="button" onClick={() => duplicate(thread_id)}>
-              Copy thread
-            </button>
-            <button type="button" class="danger" onClick={() => remove(thread_id)}>
-              Delete
-            </button>
-          </div>
-        </details>
+        <Menu>
+          <button type="button" onClick={() => void copy(location.href, "Copied link")}>
+            Copy link
+          </button>
+          <button type="button" onClick={() => duplicate(thread_id)}>
+            Copy thread
+          </button>
+          <button type="button" class="danger" onClick={() => remove(thread_id)}>
+            Delete
+          </button>
+        </Menu>
       </DetailHead>
       <Tabs
         items={TABS}
@@ -271,9 +308,13 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   );
 }
 
+const NEW = "new thread";
+
 /** A thread that exists from its first turn on. */
 function NewThread(): VNode {
-  const thread_id = useMemo(newId, []);
+  // The same one until it exists, so that a reload finds what was typed.
+  const thread_id = useMemo(() => draft(NEW, newId()), []);
+  useEffect(() => keep(NEW, thread_id), []);
   const choice = useAssistantChoice(null);
   const context = useContextSheet(thread_id, choice);
   const source = useMemo<ChatSource>(() => {
@@ -287,6 +328,7 @@ function NewThread(): VNode {
       answer: (answers) => real.answer(answers),
       async send(turn) {
         await real.send(turn);
+        drop(NEW);
         const { query } = place.value;
         go(listHref(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
       },

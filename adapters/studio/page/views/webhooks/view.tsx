@@ -42,8 +42,8 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
   const send = (): void =>
     attempt("Send again", async () => {
       await call("POST", `/greenroom/webhooks/${encodeURIComponent(run_id)}/send`);
-      notify("It is sent now");
-      refresh("webhooks/");
+      notify("Sent again");
+      await refresh("webhooks/");
     });
   return (
     <>
