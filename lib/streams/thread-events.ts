@@ -1,28 +1,16 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
-import { type Environment, nextTurn } from "../environment.ts";
-import type { Json } from "../json.ts";
+import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
-import { Change, createReader, indexAfter } from "./hub.ts";
-import {
-  compileFilter,
-  type EventFilter,
-  methodsOf,
-  type Passes,
-  type SentEvent,
-  type ThreadEvents,
-} from "./protocol.ts";
+import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import { beginningOf, EventCursor } from "./event-cursor.ts";
+import { Change, createReader } from "./hub.ts";
+import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
+import { type SentEventOptions, SentEvents, sentOf } from "./sent-events.ts";
 
-interface ThreadEventOptions {
+interface ThreadEventOptions extends SentEventOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly environment: Environment;
   readonly bus: Bus;
-  /** The values at a checkpoint; undefined if it is gone. */
-  values(
-    thread_id: string,
-    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
-  ): Promise<Json | undefined>;
 }
 
 /** The size of a log in memory, in characters. */
@@ -48,6 +36,7 @@ class ThreadLog {
   exists = false;
   /** The thread was deleted, or the service stops: readers end. */
   closed = false;
+  deleted = false;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
   /** Readers may find something new, or have to end. */
@@ -110,7 +99,10 @@ class ThreadLog {
         this.#readAgain = false;
         const check = this.#checkThread && this.exists;
         this.#checkThread = false;
-        if (check && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        if (check && !(await storage.getThread(scope, this.#thread_id))) {
+          this.deleted = true;
+          this.close();
+        }
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
@@ -185,23 +177,13 @@ export interface ThreadEventLogs extends ThreadEvents {
   close(): void;
 }
 
-/** The size limit of one batch, in characters. */
-const BATCH_SIZE = 64 * 1024;
-
-/** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
-const REPLAYED_TURNS = 10;
-
-/** Where a replay from the beginning begins. `last`: the newest event. */
-const beginningOf = (last: number): number =>
-  Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
-
 interface OpenLog {
   readonly log: ThreadLog;
   readonly unsubscribe: () => void;
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage, bus } = options;
+  const { storage, environment, bus } = options;
   const sent = new SentEvents(options);
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<() => void>>();
@@ -235,7 +217,8 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = enter(thread_id);
       if (closed) log.close();
-      const cursor = new Cursor({ storage, scope, thread_id, filter, log, sent, onLeave: () => leave(thread_id, log) });
+      const onLeave = (): void => leave(thread_id, log);
+      const cursor = new EventCursor({ storage, environment, scope, thread_id, filter, log, sent, onLeave });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -279,164 +262,3 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     },
   };
 }
-
-function sentOf(event: StoredThreadEvent, data: string): SentEvent {
-  const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
-  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, id, event: method, namespace, name, data: envelope };
-}
-
-/** Values that are longer take their time: other requests come first. In characters. */
-const LONG_VALUES = 64 * 1024;
-
-/** Makes stored events those that are sent. Readers that need the same values at the same time share one read. */
-class SentEvents {
-  readonly #options: ThreadEventOptions;
-  readonly #reads = new Map<string, Promise<SentEvent | null>>();
-
-  constructor(options: ThreadEventOptions) {
-    this.#options = options;
-  }
-
-  /** The event as it is sent; null if its values can no longer be read. */
-  async of(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    if (event.data !== null) return sentOf(event, event.data);
-    const key = `${event.run_id} ${event.seq}`;
-    const under = this.#reads.get(key);
-    if (under) return under;
-    const read = this.#read(thread_id, event).finally(() => this.#reads.delete(key));
-    this.#reads.set(key, read);
-    return read;
-  }
-
-  async #read(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    const { values, environment } = this.#options;
-    const { checkpoint_id = "", namespace } = event;
-    const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-    if (found === undefined) return null;
-    const text = JSON.stringify(found);
-    if (text.length > LONG_VALUES) await nextTurn(environment);
-    return sentOf(event, text);
-  }
-
-  /** The events that pass. */
-  async *passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncGenerator<SentEvent> {
-    for (const event of events) {
-      const sent = passes(event.method, event.namespace, event.name) ? await this.of(thread_id, event) : null;
-      if (sent) yield sent;
-    }
-  }
-}
-
-interface CursorOptions extends Pick<ThreadEventOptions, "storage" | "scope"> {
-  readonly thread_id: string;
-  readonly filter: EventFilter;
-  readonly log: ThreadLog;
-  readonly sent: SentEvents;
-  onLeave(): void;
-}
-
-/** A reader's position. Events from before it opened, and from behind the log of the thread, it reads from the store. */
-class Cursor {
-  readonly #options: CursorOptions;
-  readonly #passes: Passes;
-  readonly #methods: ReadonlySet<EventMethod>;
-  #cursor: number;
-  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
-  #opened = 0;
-  #attached = false;
-  #left = false;
-
-  constructor(options: CursorOptions) {
-    const { filter } = options;
-    this.#options = options;
-    this.#passes = compileFilter(filter);
-    this.#methods = methodsOf(filter);
-    this.#cursor = filter.since ?? 0;
-  }
-
-  async next(): Promise<readonly SentEvent[]> {
-    const { log } = this.#options;
-    while (!this.#left) {
-      let ready = this.#pull();
-      if (ready.length > 0) return ready;
-      if (log.closed) break;
-      const changed = log.change.wait();
-      try {
-        if (this.#attached && this.#cursor < this.#floor) ready = await this.#load();
-        else if (this.#attached || !(await this.#attach())) await changed;
-      } catch (error) {
-        const expected = this.#left || log.closed;
-        this.leave();
-        if (!expected) throw error;
-      }
-      if (ready.length > 0 && !this.#left) return ready;
-    }
-    this.leave();
-    return [];
-  }
-
-  /** Waits for nothing: the thread may not exist yet. True once it does. */
-  async #attach(): Promise<boolean> {
-    const { storage, scope, thread_id, log } = this.#options;
-    await log.ready;
-    const thread = await storage.getThread(scope, thread_id);
-    if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
-    log.exists = true;
-    this.#opened = log.last;
-    this.#cursor ||= beginningOf(log.last);
-    this.#attached = true;
-    return true;
-  }
-
-  /** Up to here it reads from the store. */
-  get #floor(): number {
-    return Math.max(this.#opened, this.#options.log.from);
-  }
-
-  /** Takes what the log has for this reader. */
-  #pull(): SentEvent[] {
-    const { events } = this.#options.log;
-    const ready: SentEvent[] = [];
-    if (!this.#attached || this.#cursor < this.#floor) return ready;
-    let room = BATCH_SIZE;
-    for (let i = indexAfter(events, this.#cursor, placeOf); i < events.length && room > 0; i++) {
-      const event = events[i] as SentEvent;
-      this.#cursor = event.seq;
-      if (!this.#passes(event.event, event.namespace, event.name)) continue;
-      ready.push(event);
-      room -= event.data.length;
-    }
-    return ready;
-  }
-
-  /** Reads one page behind the log. */
-  async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, sent } = this.#options;
-    const floor = this.#floor;
-    const ready: SentEvent[] = [];
-    if (this.#methods.size === 0) {
-      this.#cursor = floor;
-      return ready;
-    }
-    const query = { after: this.#cursor, methods: this.#methods };
-    const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of sent.passing(thread_id, events, this.#passes)) ready.push(event);
-    // Nothing below it is still to be stored: the log has continued from there.
-    this.#cursor = read_to ?? Math.max(this.#cursor, floor);
-    return ready;
-  }
-
-  leave(): void {
-    if (this.#left) return;
-    this.#left = true;
-    this.#options.onLeave();
-    this.#options.log.change.notify();
-  }
-}
-
-const placeOf = ({ seq }: SentEvent): number => seq;

@@ -49,6 +49,18 @@ export function runs({ describe, it, bench }: Suite): void {
         });
       });
 
+      it("end when their thread is deleted", async () => {
+        await using at = await bench();
+        const thread = at.stream(graph);
+        const events = follow(at.stream(graph, thread.threadId), ["values"]);
+        await thread.run.start({ input: human("a") });
+        const { output } = thread;
+        await at.gates.reached("a");
+        await at.client.threads.delete(thread.threadId);
+        assert.deepEqual(rootEvents(await events), ["running", "interrupted"]);
+        await output;
+      });
+
       it("wait for the run before them, whichever route has made them", async () => {
         await using at = await bench();
         const thread = at.stream(graph);
