@@ -1,6 +1,5 @@
 /** A reader's position in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import type { JsonObject } from "../json.ts";
 import { type EventMethod, type Scope, type Storage, seqOf } from "../storage/mod.ts";
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
@@ -25,6 +24,7 @@ interface EventLog {
   readonly last: number;
   readonly events: readonly SentEvent[];
   exists: boolean;
+  busy: boolean;
   readonly closed: boolean;
   readonly deleted: boolean;
   readonly ready: Promise<void>;
@@ -52,8 +52,6 @@ export class EventCursor {
   #opened = 0;
   #attached = false;
   #left = false;
-  /** The run that the reader has seen start, and not end. */
-  #running: string | undefined;
   #checked = 0;
 
   constructor(options: CursorOptions) {
@@ -80,30 +78,19 @@ export class EventCursor {
         this.leave();
         if (!expected) throw error;
       }
-      if (ready.length > 0 && !this.#left) return this.#noting(ready);
+      if (ready.length > 0 && !this.#left) return ready;
     }
     return [];
   }
 
-  /** Clients wait for the end of a run that they have seen start. `gone`: its thread was deleted or hidden, so nothing else tells them. */
+  /** `gone`: the thread was deleted or hidden. Clients wait for the ends of its runs, which nothing else tells them. */
   #end(gone: boolean): SentEvent[] {
-    const run_id = this.#running;
+    const { log, environment } = this.#options;
     this.leave();
-    if (!gone || run_id === undefined) return [];
-    const timestamp = this.#options.environment.now();
-    const place = { seq: this.#cursor + 1, run_id, method: "lifecycle", namespace: [], timestamp } as const;
-    return [sentOf({ ...place, data: null }, '{"event":"interrupted"}')];
-  }
-
-  #noting(ready: SentEvent[]): SentEvent[] {
-    for (const { event, namespace, id, data } of ready) {
-      if (event !== "lifecycle" || namespace.length > 0) continue;
-      const run_id = id.split(":")[1];
-      if ((JSON.parse(data) as { params: { data: JsonObject } }).params.data.event === "running")
-        this.#running = run_id;
-      else if (run_id === this.#running) this.#running = undefined;
-    }
-    return ready;
+    if (!gone || !log.busy) return [];
+    // An id without a run: it is the end of all of them.
+    const place = { seq: this.#cursor + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
+    return [sentOf({ ...place, timestamp: environment.now(), data: null }, '{"event":"interrupted"}')];
   }
 
   /** The log is shared with readers who see more. */
@@ -122,6 +109,7 @@ export class EventCursor {
     if (!thread || thread.hidden) return false;
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
+    log.busy = thread.status === "busy";
     this.#opened = log.last;
     this.#cursor ||= beginningOf(log.last);
     this.#attached = true;

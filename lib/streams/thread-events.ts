@@ -34,6 +34,8 @@ class ThreadLog {
   readers = 0;
   /** A reader has seen the thread: once it is gone, it was deleted. */
   exists = false;
+  /** It had runs that wait or execute when it was last read. */
+  busy = false;
   /** The thread was deleted, or the service stops: readers end. */
   closed = false;
   deleted = false;
@@ -99,7 +101,9 @@ class ThreadLog {
         this.#readAgain = false;
         const check = this.#checkThread && this.exists;
         this.#checkThread = false;
-        if (check && !(await storage.getThread(scope, this.#thread_id))) {
+        const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
+        if (thread) this.busy = thread.status === "busy";
+        if (thread === null) {
           this.deleted = true;
           this.close();
         }
