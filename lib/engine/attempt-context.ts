@@ -134,7 +134,9 @@ export function createContext(
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
-  const events = temporary || thread.hidden ? "none" : thread.all_events || request.all_events ? "all" : "state";
+  // A reader that came before its thread could not set `all_events` of it.
+  const all = thread.all_events || request.all_events || options.events.isWatched(thread_id);
+  const events = temporary || thread.hidden ? "none" : all ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {

@@ -184,7 +184,7 @@ type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
 
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;
-const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
+const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
 
 const NOTHING: EventRecorder = { begin: async () => {}, take() {}, end: async () => {} };
 
@@ -196,6 +196,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const derive = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
   // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
   const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
+  // Messages that have started and not ended.
+  const speaking = new Map<string, Pick<NewEvent, "namespace" | "node"> & { readonly run_id: Json }>();
   const requested = new Set<Json>();
   let running = false;
   let read = false;
@@ -217,9 +219,18 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     else open.delete(key);
   }
 
+  function trackMessage({ namespace, node }: Pick<NewEvent, "namespace" | "node">, data: Json): void {
+    const { event, run_id = null } = isObject(data) ? data : {};
+    if (event !== "message-start" && event !== "message-finish" && event !== "error") return;
+    const key = JSON.stringify([namespace, run_id]);
+    if (event === "message-start") speaking.set(key, { namespace, node, run_id });
+    else speaking.delete(key);
+  }
+
   function takeYielded(event: YieldedEvent): void {
     const { method, namespace, data } = event;
     if (method === "lifecycle") track(namespace, data);
+    if (method === "messages") trackMessage(event, data);
     if (method === "input.requested") {
       const { interrupt_id = null } = isObject(data) ? data : {};
       if (requested.has(interrupt_id)) return;
@@ -237,10 +248,11 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
       const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
-      for (const { run_id, method, namespace, data } of page.events) {
+      for (const { run_id, method, namespace, node, data } of page.events) {
         if (run_id !== run.run_id) continue;
         const parsed = JSON.parse(data ?? "null") as Json;
         if (method === "lifecycle") track(namespace, parsed);
+        else if (method === "messages") trackMessage({ namespace, node }, parsed);
         else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
         running ||= namespace.length === 0;
       }
@@ -248,8 +260,12 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     }
   }
 
-  /** Inner ones first. */
-  function closeOpen(data: JsonObject): void {
+  /** Some clients wait for the end of a message. Inner ones first. */
+  function closeOpen(data: JsonObject, message: string): void {
+    for (const { run_id, ...place } of speaking.values()) {
+      record({ ...place, method: "messages", data: { event: "error", message, run_id } });
+    }
+    speaking.clear();
     for (const { namespace, graph_name } of [...open.values()].reverse()) {
       const named = graph_name === null ? data : { ...data, graph_name };
       record({ method: "lifecycle", namespace, data: named });
@@ -260,7 +276,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   return {
     async begin() {
       await readEarlier();
-      closeOpen({ event: "interrupted" });
+      closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
       if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
       const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
       if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
@@ -273,8 +289,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       // The run was stopped before this attempt began.
       if (!read) await readEarlier();
       const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
-      closeOpen({ event });
       const message = typeof error?.message === "string" ? error.message : undefined;
+      closeOpen({ event }, message ?? "The run was stopped");
       const data: JsonObject = {
         event,
         graph_name: run.graph_id,

@@ -150,7 +150,7 @@ export class Call {
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
-    this.shows.push(...this.ended({ error: text }, []));
+    this.shows.push(...this.ended({ result: {}, error: text }, []));
     return [this.state([this.name], [task(this.id, this.name, { error: text })])];
   }
 

@@ -1,4 +1,5 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+import { nextTurn } from "../environment.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -59,6 +60,8 @@ export function eventStream(
     },
     async wait() {
       ready = [...(await frames.next())].reverse();
+      // The body fails now: bytes that a server holds until the next turn would be lost.
+      if (ready.length === 0) await nextTurn(bodies.environment);
       return ready.length > 0;
     },
     fail(error) {

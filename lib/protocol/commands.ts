@@ -118,6 +118,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const scoped = withVisibility(scope, await caller.read(thread_id));
     const kept = events.kept(scoped, thread_id, { channels: ["lifecycle"], since: 1 });
     const tree = await runTree(kept, run_id?.toLowerCase());
+    if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
     if (!tree) throw noRun(thread_id);
     return { result: { tree } };
   }
@@ -145,9 +146,10 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     };
   }
 
-  async function notHere(): Promise<CommandResult> {
-    throw new CommandError("not_supported", "Subscriptions need a WebSocket. Or send a POST to …/stream/events.");
-  }
+  const refused = (message: string) => async (): Promise<CommandResult> => {
+    throw new CommandError("not_supported", message);
+  };
+  const notHere = refused("Subscriptions need a WebSocket. Or send a POST to …/stream/events.");
 
   return {
     "run.start": start,
@@ -156,7 +158,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     "state.get": getState,
     "subscription.subscribe": notHere,
     "subscription.unsubscribe": notHere,
-    "subscription.reconnect": notHere,
+    "subscription.reconnect": refused("Subscribe again, with `since`."),
   };
 }
 

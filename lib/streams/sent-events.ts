@@ -6,7 +6,7 @@ import type { SentEvent } from "./protocol.ts";
 
 export interface SentEventOptions {
   readonly storage: Storage;
-  readonly environment: Pick<Environment, "defer">;
+  readonly environment: Environment;
   /** The values at a checkpoint; undefined if it is gone. */
   values(
     thread_id: string,
@@ -17,7 +17,7 @@ export interface SentEventOptions {
 /** The event as it is sent. `data`: as JSON. */
 export function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const id = run_id && method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
   const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;

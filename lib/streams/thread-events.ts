@@ -1,21 +1,14 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
-import { type Environment, nextTurn } from "../environment.ts";
+import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import { type EventMethod, type EventPage, type Scope, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
-import { Change, createReader, indexAfter } from "./hub.ts";
-import {
-  compileFilter,
-  type EventFilter,
-  methodsOf,
-  type Passes,
-  type SentEvent,
-  type ThreadEvents,
-} from "./protocol.ts";
+import type { EventPage, Scope, StoredThreadEvent } from "../storage/mod.ts";
+import { beginningOf, EventCursor } from "./event-cursor.ts";
+import { Change, createReader } from "./hub.ts";
+import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
 import { type SentEventOptions, SentEvents, sentOf } from "./sent-events.ts";
 
 interface ThreadEventOptions extends SentEventOptions {
   readonly scope: Scope;
-  readonly environment: Environment;
   readonly bus: Bus;
 }
 
@@ -40,8 +33,11 @@ class ThreadLog {
   readers = 0;
   /** A reader has seen the thread: once it is gone, it was deleted. */
   exists = false;
+  /** It had runs that wait or execute when it was last read. */
+  busy = false;
   /** The thread was deleted, or the service stops: readers end. */
   closed = false;
+  deleted = false;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
   /** Readers may find something new, or have to end. */
@@ -104,7 +100,12 @@ class ThreadLog {
         this.#readAgain = false;
         const check = this.#checkThread && this.exists;
         this.#checkThread = false;
-        if (check && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
+        if (thread) this.busy = thread.status === "busy";
+        if (thread === null) {
+          this.deleted = true;
+          this.close();
+        }
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
@@ -179,23 +180,13 @@ export interface ThreadEventLogs extends ThreadEvents {
   close(): void;
 }
 
-/** The size limit of one batch, in characters. */
-const BATCH_SIZE = 64 * 1024;
-
-/** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
-const REPLAYED_TURNS = 10;
-
-/** Where a replay from the beginning begins. `last`: the newest event. */
-const beginningOf = (last: number): number =>
-  Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
-
 interface OpenLog {
   readonly log: ThreadLog;
   readonly unsubscribe: () => void;
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage, bus } = options;
+  const { storage, environment, bus } = options;
   const sent = new SentEvents(options);
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<() => void>>();
@@ -231,7 +222,8 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = enter(thread_id);
       if (closed) log.close();
-      const cursor = new Cursor({ storage, scope, thread_id, filter, log, sent, onLeave: () => leave(thread_id, log) });
+      const onLeave = (): void => leave(thread_id, log);
+      const cursor = new EventCursor({ storage, environment, scope, thread_id, filter, log, sent, onLeave });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -285,128 +277,3 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     },
   };
 }
-
-interface CursorOptions extends Pick<ThreadEventOptions, "storage" | "scope"> {
-  readonly thread_id: string;
-  readonly filter: EventFilter;
-  readonly log: ThreadLog;
-  readonly sent: SentEvents;
-  onLeave(): void;
-}
-
-/** A reader's position. Events from before it opened, and from behind the log of the thread, it reads from the store. */
-class Cursor {
-  readonly #options: CursorOptions;
-  readonly #passes: Passes;
-  readonly #methods: ReadonlySet<EventMethod>;
-  #cursor: number;
-  /** Read from the store, and not shown yet; and up to where that read went. */
-  #page: readonly StoredThreadEvent[] = [];
-  #read_to = 0;
-  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
-  #opened = 0;
-  #attached = false;
-  #left = false;
-
-  constructor(options: CursorOptions) {
-    const { filter } = options;
-    this.#options = options;
-    this.#passes = compileFilter(filter);
-    this.#methods = methodsOf(filter);
-    this.#cursor = filter.since ?? 0;
-  }
-
-  async next(): Promise<readonly SentEvent[]> {
-    const { log } = this.#options;
-    while (!this.#left) {
-      let ready = this.#pull();
-      if (ready.length > 0) return ready;
-      if (log.closed) break;
-      const changed = log.change.wait();
-      try {
-        if (this.#attached && this.#cursor < this.#floor) ready = await this.#load();
-        else if (this.#attached || !(await this.#attach())) await changed;
-      } catch (error) {
-        const expected = this.#left || log.closed;
-        this.leave();
-        if (!expected) throw error;
-      }
-      if (ready.length > 0 && !this.#left) return ready;
-    }
-    this.leave();
-    return [];
-  }
-
-  /** Waits for nothing: the thread may not exist yet. True once it does. */
-  async #attach(): Promise<boolean> {
-    const { storage, scope, thread_id, log } = this.#options;
-    await log.ready;
-    const thread = await storage.getThread(scope, thread_id);
-    if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
-    log.exists = true;
-    this.#opened = log.last;
-    this.#cursor ||= beginningOf(log.last);
-    this.#attached = true;
-    return true;
-  }
-
-  /** Up to here it reads from the store. */
-  get #floor(): number {
-    return Math.max(this.#opened, this.#options.log.from);
-  }
-
-  /** Takes what the log has for this reader. */
-  #pull(): SentEvent[] {
-    const { events } = this.#options.log;
-    const ready: SentEvent[] = [];
-    if (!this.#attached || this.#cursor < this.#floor) return ready;
-    let room = BATCH_SIZE;
-    for (let i = indexAfter(events, this.#cursor, placeOf); i < events.length && room > 0; i++) {
-      const event = events[i] as SentEvent;
-      this.#cursor = event.seq;
-      if (!this.#passes(event.event, event.namespace, event.name)) continue;
-      ready.push(event);
-      room -= event.data.length;
-    }
-    return ready;
-  }
-
-  /** Reads a batch behind the log. What is left of its page is for the next one. */
-  async #load(): Promise<SentEvent[]> {
-    const { scope, thread_id, sent } = this.#options;
-    const floor = this.#floor;
-    const ready: SentEvent[] = [];
-    if (this.#methods.size === 0) {
-      this.#cursor = floor;
-      return ready;
-    }
-    this.#page = this.#page.slice(indexAfter(this.#page, this.#cursor, placeOf));
-    if (this.#page.length === 0) {
-      const { events, read_to } = await sent.page(scope, thread_id, { after: this.#cursor, methods: this.#methods });
-      this.#page = events;
-      // Nothing below it is still to be stored: the log has continued from there.
-      this.#read_to = read_to ?? Math.max(this.#cursor, floor);
-    }
-    let room = BATCH_SIZE;
-    for (const stored of this.#page) {
-      if (room <= 0) return ready;
-      const passes = this.#passes(stored.method, stored.namespace, stored.name);
-      const event = passes ? await sent.of(thread_id, stored) : null;
-      if (event) ready.push(event);
-      room -= event?.data.length ?? 0;
-      this.#cursor = stored.seq;
-    }
-    this.#cursor = this.#read_to;
-    return ready;
-  }
-
-  leave(): void {
-    if (this.#left) return;
-    this.#left = true;
-    this.#options.onLeave();
-    this.#options.log.change.notify();
-  }
-}
-
-const placeOf = ({ seq }: { readonly seq: number }): number => seq;

@@ -599,7 +599,8 @@ describe("failures of functions", () => {
     assert.deepEqual(thread.last.next, ["agent"]);
     const error = JSON.stringify({ error: "RangeError", message: "boom" });
     assert.equal(thread.last.tasks[0]?.error, error);
-    assert.equal(shown(seen, "tasks").at(-1)?.error, error);
+    const { result, error: text } = shown(seen, "tasks").at(-1) ?? {};
+    assert.deepEqual([result, text], [{}, error]);
   });
 
   it("come from everything that is not JSON, and say where it is", async () => {

@@ -83,6 +83,37 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
+  it("end the messages that are open, before their children", async () => {
+    const fails: AgentFunction = async function* () {
+      yield "Hel";
+      throw new RangeError("too far");
+    };
+    const waits: AgentFunction = async function* ({ signal }) {
+      yield "Hel";
+      await aborted(signal);
+    };
+    await using kit = await testService({ executor: fromFunctions({ fails, waits }) });
+    const { service } = kit;
+    const thread_id = crypto.randomUUID();
+    const live = reading(service, thread_id);
+    const words = (): unknown[] =>
+      live.events
+        .filter(({ method }) => method === "messages")
+        .map(({ params }) => params.data as { event: string; message?: string })
+        .map(({ event, message }) => message ?? event);
+    const begun = ["message-start", "content-block-start", "content-block-delta"];
+    await service.runs.wait(thread_id, { assistant_id: "fails", input: {}, if_not_exists: "create" });
+    await live.ends();
+    assert.deepEqual(words(), [...begun, "too far"]);
+    const { run_id } = await service.runs.create(thread_id, { assistant_id: "waits", input: {} });
+    await until(() => words().length === 7);
+    await service.runs.cancel(thread_id, run_id, { wait: true });
+    await live.ends(2);
+    assert.deepEqual(words().slice(4), [...begun, "The run was stopped"]);
+    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    await live.close();
+  });
+
   it("say of runs that are cancelled in the queue only that they are over, behind the run that executes", async () => {
     const go = Promise.withResolvers<void>();
     const executor = acting(async function* () {
@@ -229,9 +260,11 @@ describe("the events of a run whose process was killed", () => {
     const clock = testClock();
     const shared = faulty();
     const second = shared.share();
+    const spoken = { type: "event", method: "messages", namespace: ["a:1"], node: "a" } as const;
     const script: Script = async function* (job, signal) {
       yield child("started", "a:1");
       yield requested("q1");
+      if (job.attempt === 1) yield { ...spoken, data: { event: "message-start", id: "m", role: "ai", run_id: "m" } };
       yield token(job.attempt);
       if (job.attempt === 1) await aborted(signal);
       yield child("started", "a:2");
@@ -259,6 +292,16 @@ describe("the events of a run whose process was killed", () => {
       ...["a:1 interrupted", "a:1 started", "a:2 started", "a:2 completed", "a:1 interrupted", "interrupted"],
     ]);
     assert.deepEqual(tokensOf(late.events), [1, 2]);
+    const message = "The run was interrupted, and starts again";
+    assert.deepEqual(
+      late.events
+        .filter(({ method }) => method === "messages")
+        .map(({ params: { namespace, node, data } }) => ({ namespace, node, data })),
+      [
+        { event: "message-start", id: "m", role: "ai", run_id: "m" },
+        { event: "error", message, run_id: "m" },
+      ].map((data) => ({ namespace: spoken.namespace, node: "a", data })),
+    );
     assertRising(late.events);
     assert.deepEqual(late.events.slice(0, seen.length), seen);
     assert.deepEqual([...seen, ...behind.events], late.events);

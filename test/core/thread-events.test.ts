@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { recordStates } from "../../lib/executor/recorded-states.ts";
 import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
-import { testService } from "../suite/kit.ts";
+import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import {
   ALL,
@@ -310,6 +310,57 @@ describe("the events of a thread", () => {
     assert.deepEqual(await keptOf(service, thread_id, ALL, bob), []);
     assert.deepEqual(await keptOf(service, thread_id, ALL, ann), mine.events);
     await Promise.all([mine.close(), foreign.close()]);
+  });
+
+  it("end with an interrupted run when the thread is deleted under it, or hidden from the reader", async () => {
+    const gate = Promise.withResolvers<void>();
+    const waiting: AgentFunction = async function* () {
+      yield "Hel";
+      await gate.promise;
+      yield "lo";
+    };
+    const clock = testClock();
+    await using kit = await testService({ executor: fromFunctions({ waiting }), environment: clock });
+    const { service } = kit;
+    const ann = { filter: [{ key: "owner", equals: "ann" }] };
+    const started = async () => {
+      const { thread_id } = await service.threads.create({ metadata: { owner: "ann" } });
+      const readers = [reading(service, thread_id, ALL, ann), reading(service, thread_id)] as const;
+      await service.runs.create(thread_id, ask("waiting"));
+      await until(() => clock.advance(50).then(() => readers.every(({ events }) => events.length > 4)));
+      return { thread_id, readers };
+    };
+
+    const deleted = await started();
+    await service.threads.delete(deleted.thread_id);
+    for (const { events, ended } of deleted.readers) {
+      await until(() => clock.advance(50).then(ended), "the reader of the deleted thread ends");
+      assertRising(events);
+      assert.deepEqual(outline(events), ["running", "interrupted"]);
+    }
+
+    const { thread_id, readers } = await started();
+    const [hers, all] = readers;
+    await service.threads.update(thread_id, { metadata: { owner: "bob" } });
+    await clock.advance(1_000);
+    const before = hers.events.length;
+    gate.resolve();
+    await until(() => clock.advance(50).then(hers.ended), "the reader of the hidden thread ends");
+    assert.deepEqual(outline(hers.events.slice(before)), ["interrupted"]);
+    assert.equal(hers.events.length, before + 1);
+    await until(() => clock.advance(50).then(() => all.events.some(isRootEnd)));
+    assert.deepEqual(outline(all.events), ["running", "completed"]);
+    await all.close();
+  });
+
+  it("are all recorded of a run that makes the thread which a reader waits for", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const thread_id = crypto.randomUUID();
+    const early = reading(kit.service, thread_id);
+    await finished(kit.service, thread_id, ask("talker", { if_not_exists: "create" }));
+    await early.ends();
+    assert.ok(early.events.some(({ method }) => method === "messages"));
+    await early.close();
   });
 
   it("of a stateless run or a hidden thread are not recorded", async () => {

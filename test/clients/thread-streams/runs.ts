@@ -7,7 +7,7 @@ const WAITING = [
   { kind: "LangGraph", graph: "waiting", chat: "chat" },
 ] as const;
 
-export function runs({ describe, it, bench }: Suite): void {
+export function runs({ describe, it, bench, subject }: Suite): void {
   for (const { kind, graph, chat } of WAITING) {
     describe(`${kind} runs`, () => {
       it("fork from a checkpoint", async () => {
@@ -47,6 +47,20 @@ export function runs({ describe, it, bench }: Suite): void {
         await assert.rejects(thread.input.respond({ namespace: [], interrupt_id: "x", response: 1 }), {
           code: "invalid_argument",
         });
+      });
+
+      // Older releases leave a WebSocket open that is closed while they reconnect, as they do here.
+      const itOverSse = subject.transport === "WebSocket" ? () => {} : it;
+      itOverSse("end when their thread is deleted", async () => {
+        await using at = await bench();
+        const thread = at.stream(graph);
+        const events = follow(at.stream(graph, thread.threadId), ["values"]);
+        await thread.run.start({ input: human("a") });
+        const { output } = thread;
+        await at.gates.reached("a");
+        await at.client.threads.delete(thread.threadId);
+        assert.equal(rootEvents(await events).at(-1), "interrupted");
+        await output;
       });
 
       it("wait for the run before them, whichever route has made them", async () => {
