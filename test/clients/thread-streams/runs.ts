@@ -49,7 +49,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         });
       });
 
-      // Older releases leave a WebSocket open that is closed while they reconnect, as they do here.
+      // The end of a WebSocket's events is in test/core: closing the SDK's stream in that moment leaves its socket open for a while.
       const itOverSse = subject.transport === "WebSocket" ? () => {} : it;
       itOverSse("end when their thread is deleted", async () => {
         await using at = await bench();
