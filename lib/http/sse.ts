@@ -1,5 +1,4 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
-import { nextTurn } from "../environment.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -19,7 +18,7 @@ function headOf({ id, event }: Frame): string {
 }
 
 /**
- * Frames as server-sent events. The body closes normally only after an `end` frame. If the frames stop earlier (server stop,
+ * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the frames stop earlier (server stop,
  * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then. `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
  */
@@ -54,14 +53,12 @@ export function eventStream(
         }
         text += "\n\n";
         size += frame.data.length;
-        last = frame.event === "end";
+        last = frame.event === "end" || frame.last === true;
       }
       return { pieces: [...pieces, text], last };
     },
     async wait() {
       ready = [...(await frames.next())].reverse();
-      // The body fails now: bytes that a server holds until the next turn would be lost.
-      if (ready.length === 0) await nextTurn(bodies.environment);
       return ready.length > 0;
     },
     fail(error) {

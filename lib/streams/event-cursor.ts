@@ -92,7 +92,8 @@ export class EventCursor {
     if (!gone || !log.busy) return [];
     // An id without a run: it is the end of all of them.
     const place = { seq: this.#cursor + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
-    return [sentOf({ ...place, timestamp: environment.now(), data: null }, '{"event":"interrupted"}')];
+    const end = sentOf({ ...place, timestamp: environment.now(), data: null }, '{"event":"interrupted"}');
+    return [{ ...end, last: true }];
   }
 
   /** The log is shared with readers who see more. */

@@ -74,6 +74,8 @@ export interface Frame {
   readonly event: string;
   /** One JSON text. */
   readonly data: string;
+  /** Nothing follows it, although it is no `end`. */
+  readonly last?: true;
 }
 
 /** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops. */
