@@ -67,13 +67,14 @@ export function turnLimit(environment: Pick<Environment, "defer">, most: number)
         spend(next.cost);
         next.go();
       }
-      schedule();
+      if (waiting.length > 0) schedule();
     });
   }
 
   function spend(cost: number): void {
     spent += cost;
-    schedule();
+    // A call of `defer` in every turn would cost more than most work.
+    if (spent >= most / 2) schedule();
   }
 
   return {

@@ -17,7 +17,7 @@ interface CorsPolicy {
    */
   checkUpgrade(request: Request): void;
   /** Errors: forbidden (a page of another site would change something with the cookies of its visitor). */
-  checkCookies(request: Request): void;
+  checkCookies(request: Request, isPublic: () => boolean): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
   /** Adds the headers that let a permitted web page read the answer. */
@@ -91,11 +91,11 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       if (credentials || !request.headers.has("cookie")) return;
       throw noCookies(origin);
     },
-    checkCookies({ method, headers }) {
+    checkCookies({ method, headers }, isPublic) {
       const origin = headers.get("origin");
       // What browsers say themselves, because a proxy may change the name of the host.
       if (origin === null || headers.get("sec-fetch-site") !== "cross-site" || !headers.has("cookie")) return;
-      if (!READS.has(method) && !(credentials && permits(origin))) throw noCookies(origin);
+      if (!READS.has(method) && !(credentials && permits(origin)) && !isPublic()) throw noCookies(origin);
     },
     preflight(request) {
       const asks = request.headers;

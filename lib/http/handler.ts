@@ -119,7 +119,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
     if (app) return await custom(app, request, user);
-    if (!isPublic()) cors.checkCookies(request);
+    cors.checkCookies(request, isPublic);
     if (!middleware || !inside) return await serve(request, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
