@@ -10,11 +10,11 @@ const LIST_FROM = 1024;
 /** One per channel and branch, for most threads. */
 const MOST_LISTS = 4;
 
-/** A list that was read, and the length of the text of its first items, with the number of these items. */
 interface SharedList {
   readonly text: string;
   readonly items: readonly unknown[];
-  readonly ends: ReadonlyMap<number, number>;
+  /** The length of the text of its first items, with the number of these items. Absent until another list begins like it. */
+  ends?: ReadonlyMap<number, number>;
 }
 
 export class SharedReads implements Values {
@@ -36,14 +36,15 @@ export class SharedReads implements Values {
     if (type !== "json" || typeof data !== "string" || data.length < LIST_FROM || data[0] !== "[")
       return this.values.read(payload);
     for (const list of this.lists) {
+      if (!list.text.startsWith(data.slice(0, -1))) continue;
+      list.ends ??= endsOf(list.text);
       const count = list.ends.get(data.length - 1);
-      if (count === undefined || !list.text.startsWith(data.slice(0, -1))) continue;
+      if (count === undefined) continue;
       this.lists = [list, ...this.lists.filter((one) => one !== list)];
       return list.items.slice(0, count);
     }
     const items = this.values.read(payload) as unknown[];
-    const ends = endsOf(data);
-    if (ends) this.lists = [{ text: data, items: [...items], ends }, ...this.lists.slice(0, MOST_LISTS - 1)];
+    this.lists = [{ text: data, items: [...items] }, ...this.lists.slice(0, MOST_LISTS - 1)];
     return items;
   }
 
@@ -52,12 +53,12 @@ export class SharedReads implements Values {
   }
 }
 
-/** Null for a text that another serializer has written. */
-function endsOf(text: string): ReadonlyMap<number, number> | null {
+/** Empty for a text that another serializer has written. */
+function endsOf(text: string): ReadonlyMap<number, number> {
   let end = 0;
   const ends = (JSON.parse(text) as Json[]).map((item, index): [number, number] => {
     end += JSON.stringify(item).length + 1;
     return [end, index + 1];
   });
-  return end + 1 === text.length ? new Map(ends) : null;
+  return new Map(end + 1 === text.length ? ends : []);
 }

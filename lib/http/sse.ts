@@ -18,8 +18,9 @@ function headOf({ id, event }: Frame): string {
 }
 
 /**
- * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the frames stop earlier (server stop,
- * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then. `ids` are part of its log records.
+ * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
+ * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
  */
 export function eventStream(

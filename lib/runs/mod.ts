@@ -1,3 +1,4 @@
+/** Runs: executions of an assistant on a thread. */
 import { pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";

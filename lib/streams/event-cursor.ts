@@ -159,12 +159,12 @@ export class EventCursor {
     let room = BATCH_SIZE;
     for (const stored of this.#page) {
       if (room <= 0) return ready;
-      const passes = this.#passes(stored.method, stored.namespace, stored.name);
-      const event = passes ? await sent.of(thread_id, stored) : null;
+      const event = await sent.of(thread_id, stored, this.#passes);
       if (event) ready.push(event);
       room -= event?.data.length ?? 0;
       this.#cursor = stored.seq;
     }
+    this.#page = [];
     this.#cursor = this.#read_to;
     return ready;
   }

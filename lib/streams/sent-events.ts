@@ -2,7 +2,7 @@
 import { type Environment, type TurnLimit, turnLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventPage, EventStorage, Storage, StoredThreadEvent } from "../storage/mod.ts";
-import type { SentEvent } from "./protocol.ts";
+import type { Passes, SentEvent } from "./protocol.ts";
 
 export interface SentEventOptions {
   readonly storage: Storage;
@@ -58,8 +58,9 @@ export class SentEvents {
     return page;
   }
 
-  /** The event as it is sent; null if its values can no longer be read. */
-  of(thread_id: string, event: StoredThreadEvent): SentEvent | Promise<SentEvent | null> {
+  /** The event as it is sent; null if it does not pass, or its values can no longer be read. */
+  of(thread_id: string, event: StoredThreadEvent, passes?: Passes): SentEvent | Promise<SentEvent | null> | null {
+    if (passes?.(event.method, event.namespace, event.name) === false) return null;
     if (event.data !== null) return sentOf(event, event.data);
     const key = `${event.run_id} ${event.seq}`;
     const known = this.#values.get(key);

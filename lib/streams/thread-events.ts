@@ -239,9 +239,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         while (after !== null && methods.size > 0) {
           const page: EventPage = await sent.page(scope, thread_id, { after, methods });
           for (const stored of page.events) {
-            const event = passes(stored.method, stored.namespace, stored.name)
-              ? await sent.of(thread_id, stored)
-              : null;
+            const event = await sent.of(thread_id, stored, passes);
             if (event) yield event;
           }
           after = page.more ? page.read_to : null;
