@@ -313,7 +313,10 @@ export async function converse(): Promise<Exchange[]> {
       request: steady(`${method} ${path}${sent === undefined ? "" : ` ${sent}`}`),
       status: response.status,
       headers: Object.fromEntries(shown),
-      body: steady(text),
+      // Runs of the event protocol execute while the clock moves.
+      body: path.includes(V2)
+        ? steady(text).replace(/"timestamp":\d+|"created_at":"[^"]*"/g, (time) => time.replace(/:.*/, ":0"))
+        : steady(text),
     });
     return text;
   }
