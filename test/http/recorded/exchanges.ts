@@ -297,7 +297,8 @@ export async function converse(): Promise<Exchange[]> {
     body: unknown,
     take: (response: Response) => Promise<string>,
   ): Promise<string> {
-    await clock.advance(1_000);
+    // A run in the background ends at a time that the event loop decides, unless time stands still.
+    if (!path.endsWith("/join")) await clock.advance(1_000);
     const sent = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
     const headers = sent === undefined ? {} : { "content-type": "application/json" };
     const response = await test.fetch(`http://greenroom${path}`, {
