@@ -27,7 +27,7 @@ export interface FunctionJob extends Job {
 
 /**
  * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`, such as the result of `streamText` in the AI SDK.
+ * or an object with a `textStream`, such as the result of `streamText` in the AI SDK. Errors of its model fail the run.
  *
  * Yielded, or items of the iterable:
  * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
@@ -389,9 +389,19 @@ export async function* drive(
 
 function streamOf(result: unknown): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
-  const text =
-    typeof result === "object" && result !== null ? (result as { textStream?: unknown }).textStream : undefined;
-  return isAsyncIterable(text) ? text : null;
+  if (typeof result !== "object" || result === null || !("textStream" in result)) return null;
+  // The AI SDK leaves errors of the model out of `textStream`: the run would succeed without a reply.
+  const { fullStream } = result as { readonly fullStream?: unknown };
+  if (isAsyncIterable(fullStream)) return textOf(fullStream);
+  return isAsyncIterable(result.textStream) ? result.textStream : null;
+}
+
+/** The text of an AI SDK stream. Throws the model's error. */
+async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+  for await (const part of parts as AsyncIterable<{ type?: string; text?: unknown; error?: unknown }>) {
+    if (part.type === "error") throw part.error;
+    if (part.type === "text-delta") yield part.text;
+  }
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

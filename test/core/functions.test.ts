@@ -295,6 +295,24 @@ describe("tokens of functions", () => {
     }
   });
 
+  it("come from a stream of the AI SDK, whose errors fail the run", async () => {
+    async function* parts(error?: Error): AsyncGenerator<unknown> {
+      yield { type: "text-start", id: "1" };
+      yield { type: "text-delta", id: "1", text: "a" };
+      if (error) yield { type: "error", error };
+      yield { type: "text-delta", id: "1", text: "b" };
+    }
+    // As the AI SDK does, `textStream` says nothing of an error.
+    async function* text(): AsyncGenerator<string> {
+      yield "a";
+    }
+    const thread = new Thread();
+    await thread.run(() => ({ textStream: text(), fullStream: parts() }), modes());
+    assert.deepEqual(thread.contents, [["ai", "ab"]]);
+    const failing = thread.run(() => ({ textStream: text(), fullStream: parts(new RangeError("no model")) }), modes());
+    await assert.rejects(failing, { name: "RangeError", message: "no model" });
+  });
+
   it("are not shown twice, nor are messages that were there before", async () => {
     const thread = new Thread();
     const answer =
