@@ -389,11 +389,10 @@ export async function* drive(
 
 function streamOf(result: unknown): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
-  if (typeof result !== "object" || result === null || !("textStream" in result)) return null;
+  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
   // The AI SDK leaves errors of the model out of `textStream`: the run would succeed without a reply.
-  const { fullStream } = result as { readonly fullStream?: unknown };
-  if (isAsyncIterable(fullStream)) return textOf(fullStream);
-  return isAsyncIterable(result.textStream) ? result.textStream : null;
+  if (isAsyncIterable(streams.fullStream)) return textOf(streams.fullStream);
+  return isAsyncIterable(streams.textStream) ? streams.textStream : null;
 }
 
 /** The text of an AI SDK stream. Throws the model's error. */

@@ -22,7 +22,7 @@ Paths are relative to the mount: with \`createHandler(service, { prefix: "/agent
   \`runs:create\` with \`cancel_on_disconnect\`. With [custom authentication](../guides/auth.md) your handlers decide instead.
 - Without keys and custom authentication, no route requires a credential.
 - An \`assistant_id\` is a UUID, or a graph id, which names the default assistant of that graph.
-- [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that answer 501.
+- [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that return 501.
 
 `;
 

@@ -188,8 +188,7 @@ describe("a configuration file", () => {
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     // Disabled routes are left to the application.
-    for (const path of ["/mcp/", "/greenroom/runs"])
-      assert.equal(await (await fetch(url + path)).text(), url + path);
+    for (const path of ["/mcp/", "/greenroom/runs"]) assert.equal(await (await fetch(url + path)).text(), url + path);
     assert.equal((await fetch(`${url}/threads`, { method: "POST", body: "{}" })).status, 200);
   });
 
