@@ -395,11 +395,11 @@ function streamOf(result: unknown): AsyncIterable<unknown> | null {
   return isAsyncIterable(streams.textStream) ? streams.textStream : null;
 }
 
-/** The text of an AI SDK stream. Throws the model's error. */
+/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
 async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
-  for await (const part of parts as AsyncIterable<{ type?: string; text?: unknown; error?: unknown }>) {
-    if (part.type === "error") throw part.error;
-    if (part.type === "text-delta") yield part.text;
+  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
+    if (type === "error") throw error;
+    if (type === "text-delta") yield text ?? textDelta;
   }
 }
 

@@ -300,7 +300,8 @@ describe("tokens of functions", () => {
       yield { type: "text-start", id: "1" };
       yield { type: "text-delta", id: "1", text: "a" };
       if (error) yield { type: "error", error };
-      yield { type: "text-delta", id: "1", text: "b" };
+      // As `streamObject` names it.
+      yield { type: "text-delta", textDelta: "b" };
     }
     // As the AI SDK does, `textStream` says nothing of an error.
     async function* text(): AsyncGenerator<string> {
