@@ -390,9 +390,11 @@ export async function* drive(
 function streamOf(result: unknown): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
   const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
-  // The AI SDK leaves errors of the model out of `textStream`: the run would succeed without a reply.
-  if (isAsyncIterable(streams.fullStream)) return textOf(streams.fullStream);
-  return isAsyncIterable(streams.textStream) ? streams.textStream : null;
+  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
+  const parts = streams.fullStream;
+  if (isAsyncIterable(parts)) return textOf(parts);
+  const text = streams.textStream;
+  return isAsyncIterable(text) ? text : null;
 }
 
 /** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */

@@ -308,8 +308,21 @@ describe("tokens of functions", () => {
       yield "a";
     }
     const thread = new Thread();
-    await thread.run(() => ({ textStream: text(), fullStream: parts() }), modes());
+    const read: string[] = [];
+    // Each read of a property makes a stream, which holds what is not taken from it.
+    class TextResult {
+      get textStream(): AsyncIterable<string> {
+        read.push("textStream");
+        return text();
+      }
+      get fullStream(): AsyncIterable<unknown> {
+        read.push("fullStream");
+        return parts();
+      }
+    }
+    await thread.run(() => new TextResult(), modes());
     assert.deepEqual(thread.contents, [["ai", "ab"]]);
+    assert.deepEqual(read, ["fullStream"]);
     const failing = thread.run(() => ({ textStream: text(), fullStream: parts(new RangeError("no model")) }), modes());
     await assert.rejects(failing, { name: "RangeError", message: "no model" });
   });
