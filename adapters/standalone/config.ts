@@ -100,7 +100,7 @@ const langgraphKeys = keys({
   http: keys({
     ...anyOf("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
     ...anyOf(
-      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "webhooks"].map(
+      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "operations", "webhooks"].map(
         (group) => `disable_${group}`,
       ),
     ),

@@ -27,7 +27,7 @@ export interface FunctionJob extends Job {
 
 /**
  * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`, such as the result of `streamText` in the AI SDK.
+ * or an object with a `textStream`, such as the result of `streamText` in the AI SDK. Errors of its model fail the run.
  *
  * Yielded, or items of the iterable:
  * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
@@ -389,9 +389,20 @@ export async function* drive(
 
 function streamOf(result: unknown): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
-  const text =
-    typeof result === "object" && result !== null ? (result as { textStream?: unknown }).textStream : undefined;
+  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
+  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
+  const parts = streams.fullStream;
+  if (isAsyncIterable(parts)) return textOf(parts);
+  const text = streams.textStream;
   return isAsyncIterable(text) ? text : null;
+}
+
+/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
+async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
+    if (type === "error") throw error;
+    if (type === "text-delta") yield text ?? textDelta;
+  }
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

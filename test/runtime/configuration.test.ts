@@ -165,7 +165,13 @@ describe("a configuration file", () => {
         auth: { path: "./src/sdk-auth.ts:auth", openapi: {} },
         store: { index: { dims: 2, embed: "./src/embed.ts:model" }, ttl: { refresh_on_read: false } },
         checkpointer: { ttl: { default_ttl: 10, sweep_interval_minutes: 1 }, serde: {} },
-        http: { app: "./src/app.ts", mount_prefix: "/x", disable_mcp: true, configurable_headers: { excludes: ["*"] } },
+        http: {
+          app: "./src/app.ts",
+          mount_prefix: "/x",
+          disable_mcp: true,
+          disable_operations: true,
+          configurable_headers: { excludes: ["*"] },
+        },
         ui: {},
       },
       "langgraph.json",
@@ -181,7 +187,8 @@ describe("a configuration file", () => {
       /"without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
-    assert.equal((await fetch(`${url}/mcp/`)).status, 200);
+    // Disabled routes are left to the application.
+    for (const path of ["/mcp/", "/greenroom/runs"]) assert.equal(await (await fetch(url + path)).text(), url + path);
     assert.equal((await fetch(`${url}/threads`, { method: "POST", body: "{}" })).status, 200);
   });
 
