@@ -38,19 +38,27 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   };
 }
 
-/** Wakes the readers that wait for a change. */
+/** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
 export class Change {
-  #next: PromiseWithResolvers<void> | undefined;
+  #waiting = new Map<object, PromiseWithResolvers<void>>();
 
-  /** Resolves with the next `notify`. */
-  wait(): Promise<void> {
-    this.#next ??= Promise.withResolvers<void>();
-    return this.#next.promise;
+  /** Resolves with the next `notify`, or `wake` of this reader. */
+  wait(reader: object): Promise<void> {
+    const waiting = this.#waiting.get(reader) ?? Promise.withResolvers<void>();
+    this.#waiting.set(reader, waiting);
+    return waiting.promise;
   }
 
   notify(): void {
-    this.#next?.resolve();
-    this.#next = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = new Map();
+    for (const { resolve } of waiting.values()) resolve();
+  }
+
+  /** Wakes one reader. */
+  wake(reader: object): void {
+    this.#waiting.get(reader)?.resolve();
+    this.#waiting.delete(reader);
   }
 }
 
@@ -206,7 +214,7 @@ export class RunEvents {
   // Loaded frames, newest first, shared by all subscribers behind the ring.
   #pages: (readonly StoredFrame[])[] = [];
   #loading: Promise<unknown> | undefined;
-  /** A frame was added, the log has ended, or a subscriber has left. */
+  /** A frame was added, or the log has ended. */
   readonly #change = new Change();
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
@@ -327,13 +335,13 @@ export class RunEvents {
         if (ready.length > 0 || left) return ready;
         if (cursor < this.#lostUpTo) await load();
         else if (this.#outcome) close();
-        else await this.#change.wait();
+        else await this.#change.wait(next);
       }
     };
     const leave = (): void => {
       if (left) return;
       close();
-      this.#change.notify();
+      this.#change.wake(next);
       if (!this.#outcome) onLeave?.();
     };
     return createReader(next, leave);

@@ -1,7 +1,7 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { EventPage, Scope, StoredThreadEvent } from "../storage/mod.ts";
+import type { EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Change, createReader } from "./hub.ts";
 import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
@@ -52,6 +52,8 @@ class ThreadLog {
   #readAgain = false;
   #checkThread = false;
   #cancelPoll = (): void => {};
+  /** Reads of the thread that are under way, by the filter of their scope. */
+  readonly #finding = new Map<string, Promise<ThreadRow | null>>();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -69,6 +71,15 @@ class ThreadLog {
       this.from = newest;
     }
     this.#poll(FIRST_POLL_MS);
+  }
+
+  find(scope: Scope): Promise<ThreadRow | null> {
+    const key = JSON.stringify(scope.filter ?? null);
+    const known = this.#finding.get(key);
+    if (known) return known;
+    const found = this.#options.storage.getThread(scope, this.#thread_id).finally(() => this.#finding.delete(key));
+    this.#finding.set(key, found);
+    return found;
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
