@@ -1,4 +1,5 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+import { pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -141,9 +142,7 @@ function chunksOf(source: Source): Chunks {
       let chunk = "";
       let count = 0;
       for (const piece of unsent) {
-        let room = Math.max(0, CHUNK_SIZE - chunk.length);
-        // Never between the two halves of a surrogate pair.
-        if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
+        const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
         if (piece.length > room) {
           chunk += piece.slice(0, room);
           unsent[count] = piece.slice(room);
