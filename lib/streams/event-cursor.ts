@@ -38,6 +38,8 @@ interface EventLog {
   readonly change: Change;
   /** The thread, read once for all readers who see the same and ask at the same time. */
   find(scope: Scope): Promise<ThreadRow | null>;
+  /** From now on its runs record all events; called once for all such readers. */
+  recordAll(scope: Scope): Promise<unknown>;
 }
 
 interface CursorOptions {
@@ -122,7 +124,7 @@ export class EventCursor {
     const thread = await (this.#asked ? log.find(scope) : storage.getThread(scope, thread_id));
     this.#asked = true;
     if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
+    if (!thread.all_events) await log.recordAll(scope);
     log.exists = true;
     log.busy = thread.status === "busy";
     this.#opened = log.last;
@@ -169,14 +171,15 @@ export class EventCursor {
       this.#read_to = read_to ?? Math.max(this.#cursor, floor);
     }
     let room = BATCH_SIZE;
-    for (const stored of this.#page) {
+    for (let [stored] = this.#page; stored; [stored] = this.#page) {
       if (room <= 0) return ready;
       const event = await sent.of(thread_id, stored, this.#passes);
       if (event) ready.push(event);
       room -= event?.data.length ?? 0;
       this.#cursor = stored.seq;
+      // Events that were taken are not held: they may be large.
+      this.#page = this.#page.slice(1);
     }
-    this.#page = [];
     this.#cursor = this.#read_to;
     return ready;
   }

@@ -52,8 +52,8 @@ class ThreadLog {
   #readAgain = false;
   #checkThread = false;
   #cancelPoll = (): void => {};
-  /** Reads of the thread that are under way, by the filter of their scope. */
-  readonly #finding = new Map<string, Promise<ThreadRow | null>>();
+  /** Calls that are under way, by what they do and the filter of their scope. */
+  readonly #calls = new Map<string, Promise<unknown>>();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -74,12 +74,18 @@ class ThreadLog {
   }
 
   find(scope: Scope): Promise<ThreadRow | null> {
-    const key = JSON.stringify(scope.filter ?? null);
-    const known = this.#finding.get(key);
-    if (known) return known;
-    const found = this.#options.storage.getThread(scope, this.#thread_id).finally(() => this.#finding.delete(key));
-    this.#finding.set(key, found);
-    return found;
+    return this.#once("find", scope, () => this.#options.storage.getThread(scope, this.#thread_id));
+  }
+
+  recordAll(scope: Scope): Promise<void> {
+    return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
+  }
+
+  #once<Result>(name: string, { filter }: Scope, call: () => Promise<Result>): Promise<Result> {
+    const key = `${name} ${JSON.stringify(filter)}`;
+    const known = this.#calls.get(key) ?? call().finally(() => this.#calls.delete(key));
+    this.#calls.set(key, known);
+    return known as Promise<Result>;
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */

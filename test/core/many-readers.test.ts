@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { fromFunctions } from "../../lib/mod.ts";
-import { Change, createStreamHub } from "../../lib/streams/hub.ts";
+import { Change, createStreamHub, type Frame, type Reader } from "../../lib/streams/hub.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { subscribe } from "./event-reading.ts";
 import { faulty } from "./faulty.ts";
 
@@ -45,10 +46,71 @@ describe("many readers", () => {
       await turn();
     }
     assert.deepEqual(await Promise.all(waiting), Array(READERS).fill([]));
-    assert.equal(count() - before, 0, "readers that leave make others read");
+    assert.equal(count(), before, "readers that leave make others read");
     for (const reader of readers) reader.leave();
     await Promise.all(reads);
     await kit[Symbol.asyncDispose]();
+  });
+
+  it("share one copy of each large event, whether its text is stored or read from its state", async () => {
+    const database = faulty();
+    await using kit = await testService({
+      storage: database.storage,
+      executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const params = { assistant_id: "large", input: {} };
+    await kit.service.threads.command(thread_id, { id: 1, method: "run.start", params });
+    await until(async () => (await kit.service.threads.get(thread_id)).status === "idle");
+    for (const channels of [["messages"], ["values"]]) {
+      const readers = Array.from({ length: 5 }, () => subscribe(kit.service, thread_id, { channels, since: 1 }));
+      const before = database.calls.readEvents ?? 0;
+      const got = await Promise.all(
+        readers.map(async (reader) => {
+          for (;;) {
+            const large = (await reader.next()).find(({ data }) => data.length > 1_000_000);
+            if (large) return large;
+          }
+        }),
+      );
+      // They hold what they got; one that comes later shares it too.
+      const late = subscribe(kit.service, thread_id, { channels, since: 1 });
+      for (let large: unknown; !large; ) {
+        large = (await late.next()).find(({ data }) => data.length > 1_000_000);
+        if (large) got.push(large as never);
+      }
+      assert.equal(new Set(got).size, 1, `${channels}: copies`);
+      assert.ok((database.calls.readEvents ?? 0) - before <= 6, "readers that come together share the reads");
+      for (const reader of [...readers, late]) reader.leave();
+    }
+  });
+
+  it("of a large run that has ended share its log", async () => {
+    const database = faulty();
+    await using kit = await testService({
+      storage: database.storage,
+      executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const request = { assistant_id: "large", stream_mode: ["values"], stream_resumable: true } as const;
+    const wait = await kit.service.runs.wait(thread_id, request);
+    await wait.result;
+    const { run_id } = wait.run;
+    const before = { ...database.calls };
+    const streams: Reader<Frame>[] = [];
+    const got = new Set<Frame>();
+    while (streams.length < 5) {
+      const { frames } = await kit.service.runs.joinStream(thread_id, run_id);
+      streams.push(frames);
+      let large: Frame | undefined;
+      while (!large) large = (await frames.next()).find(({ data }) => data.length > 1_000_000);
+      got.add(large);
+    }
+    assert.equal(got.size, 1, "copies");
+    const states = (database.calls.getCheckpoint ?? 0) - (before.getCheckpoint ?? 0);
+    assert.ok(states <= 1, `${states} read the state that the run left`);
+    assert.ok((database.calls.readFrames ?? 0) - (before.readFrames ?? 0) <= 5, "each reads the frames");
+    for (const frames of streams) frames.leave();
   });
 
   it("wake by themselves when they leave", async () => {
