@@ -55,14 +55,13 @@ interface BunHandlers {
   readonly sendPings: boolean;
 }
 
-/** The `websocket` option of Bun.serve. */
-export const bunHandlers: BunHandlers = {
+/** The `websocket` option of Bun.serve. Bun buffers a message up to `maxPayloadLength` before the handler sees it. */
+export const bunHandlers = (maxPayloadLength: number): BunHandlers => ({
   open: (socket: ServerWebSocket): void => socket.data.open(socket),
   message: (socket: ServerWebSocket, data: unknown): void => socket.data.emit("message", { data }),
   close: (socket: ServerWebSocket): void => socket.data.emit("close", {}),
-  /** As Deno. The handler has a lower limit. */
-  maxPayloadLength: 64 * 1024 * 1024,
+  maxPayloadLength,
   /** Seconds without a message or a pong; Bun sends pings. */
   idleTimeout: 60,
   sendPings: true,
-};
+});
