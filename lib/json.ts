@@ -52,3 +52,8 @@ export function contains(whole: Json, part: Json): boolean {
   }
   return whole === part;
 }
+
+/** Where a piece of a text may end: at `end`, but never between the two halves of a surrogate pair. */
+export function pieceEnd(text: string, end: number): number {
+  return (text.charCodeAt(end) & 0xfc00) === 0xdc00 ? end + 1 : Math.min(end, text.length);
+}

@@ -3,6 +3,7 @@ import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import { type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import { createBudget } from "../protocol/connection.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse } from "./access.ts";
@@ -27,6 +28,8 @@ export type { HandlerHost, HostSocket } from "./route.ts";
 
 /** How many chunks streams may send in one turn of the event loop. */
 const CHUNKS_PER_TURN = 64;
+/** How much all sockets may buffer of messages that their runtime sends whole, in characters. */
+const WHOLE_MESSAGES = 64 * 1024 * 1024;
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
@@ -59,6 +62,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const createContext = contextFactory(service, read, {
     base,
     bodies: { environment, open: 0, limit: turnLimit(environment, CHUNKS_PER_TURN) },
+    sockets: { commands: turnLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,

@@ -2,6 +2,7 @@
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Environment, TurnLimit } from "../environment.ts";
+import type { Budget } from "../protocol/connection.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
@@ -94,11 +95,18 @@ export interface OpenBodies {
   readonly limit: TurnLimit;
 }
 
+/** What all WebSockets of one handler share. */
+export interface OpenSockets {
+  readonly commands: TurnLimit;
+  readonly whole: Budget;
+}
+
 /** What all requests to one handler share. */
 export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
   readonly bodies: OpenBodies;
+  readonly sockets: OpenSockets;
   readonly copyHeaders: HeaderCopy;
   readonly messages: Messages;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
@@ -168,6 +176,8 @@ export const searchParams = ({ request }: Pick<RequestContext, "request">): URLS
 export interface HostSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
+  /** Sends a part of a message; the next one continues it, up to the last. Without it a slow reader costs a large message each. */
+  sendPart?(text: string, last: boolean): void;
   close(code?: number, reason?: string): void;
   /** `message` events have `data`. */
   // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.

@@ -1,4 +1,5 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+import { type Json, pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -38,6 +39,7 @@ export function eventStream(
     at_once,
     take() {
       const pieces: string[] = [];
+      const of: Frame[] = [];
       let text = "";
       let size = 0;
       let last = false;
@@ -50,13 +52,14 @@ export function eventStream(
         } else {
           // A piece of its own, because cutting a long string copies nothing.
           pieces.push(text, frame.data);
+          of.push(frame);
           text = "";
         }
         text += "\n\n";
         size += frame.data.length;
         last = frame.event === "end" || frame.last === true;
       }
-      return { pieces: [...pieces, text], last };
+      return { pieces: [...pieces, text], last, of };
     },
     async wait() {
       ready = [...(await frames.next())].reverse();
@@ -71,6 +74,17 @@ export function eventStream(
   return new Response(body, { headers: { ...fixed, ...headers } });
 }
 
+const texts = new WeakMap<object, WeakRef<{ readonly json: string }>>();
+
+/** The text of a result. Callers that wait for the same run share it. */
+function textOf(result: Json): { readonly json: string } {
+  if (typeof result !== "object" || result === null) return { json: JSON.stringify(result) };
+  const known = texts.get(result)?.deref();
+  const text = known ?? { json: JSON.stringify(result) };
+  if (!known) texts.set(result, new WeakRef(text));
+  return text;
+}
+
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
   { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
@@ -79,16 +93,16 @@ export function waitResponse(
 ): Response {
   const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };
-  let text: string | undefined;
+  let text: { readonly json: string } | undefined;
   const body = openBody(bodies, isStillValid, {
     heartbeat: "\n",
-    take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
+    take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
-        text = JSON.stringify((await wait.result) ?? {});
+        text = textOf((await wait.result) ?? {});
       } catch (error) {
         bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
-        text = JSON.stringify({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+        text = textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
       return true;
     },
@@ -98,14 +112,21 @@ export function waitResponse(
   return new Response(body, { headers: { "content-type": "application/json", ...headers } });
 }
 
+/** `last`: nothing follows it. `of`: what holds the pieces; readers share texts that something still holds. */
+interface Taken {
+  readonly pieces: readonly string[];
+  readonly last: boolean;
+  readonly of?: unknown;
+}
+
 /** The text of an open body. */
 interface Source {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
   /** Begin with a heartbeat. */
   readonly at_once?: boolean;
-  /** Some of the text that is ready now, in pieces. `last`: nothing follows it. */
-  take(): { readonly pieces: readonly string[]; readonly last: boolean };
+  /** Some of the text that is ready now, in pieces. */
+  take(): Taken;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
   wait(): Promise<boolean>;
   /** Called when the body cannot continue. */
@@ -126,24 +147,21 @@ interface Chunks {
 }
 
 function chunksOf(source: Source): Chunks {
-  // Taken from the source, and not sent yet.
+  // Taken from the source, and what of it is not sent yet.
+  let taken: Taken = { pieces: [], last: false };
   let unsent: string[] = [];
-  let last = false;
   return {
     beat_due: source.at_once ?? false,
     next() {
       if (unsent.length === 0) {
-        const taken = source.take();
+        taken = source.take();
         unsent = [...(this.beat_due ? [source.heartbeat] : []), ...taken.pieces];
-        last = taken.last;
         this.beat_due = false;
       }
       let chunk = "";
       let count = 0;
       for (const piece of unsent) {
-        let room = Math.max(0, CHUNK_SIZE - chunk.length);
-        // Never between the two halves of a surrogate pair.
-        if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
+        const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
         if (piece.length > room) {
           chunk += piece.slice(0, room);
           unsent[count] = piece.slice(room);
@@ -155,8 +173,9 @@ function chunksOf(source: Source): Chunks {
       unsent = unsent.slice(count);
       return chunk;
     },
-    isDone: () => last && unsent.length === 0,
+    isDone: () => taken.last && unsent.length === 0,
     clear() {
+      taken = { pieces: [], last: true };
       unsent = [];
     },
   };

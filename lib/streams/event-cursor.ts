@@ -1,6 +1,13 @@
 /** A reader's position in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
+import {
+  type EventMethod,
+  type Scope,
+  type Storage,
+  type StoredThreadEvent,
+  seqOf,
+  type ThreadRow,
+} from "../storage/mod.ts";
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
@@ -29,6 +36,10 @@ interface EventLog {
   readonly deleted: boolean;
   readonly ready: Promise<void>;
   readonly change: Change;
+  /** The thread, read once for all readers who see the same and ask at the same time. */
+  find(scope: Scope): Promise<ThreadRow | null>;
+  /** From now on its runs record all events; called once for all such readers. */
+  recordAll(scope: Scope): Promise<unknown>;
 }
 
 interface CursorOptions {
@@ -53,6 +64,7 @@ export class EventCursor {
   #read_to = 0;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
+  #asked = false;
   #attached = false;
   #left = false;
   #checked = 0;
@@ -70,7 +82,7 @@ export class EventCursor {
     while (!this.#left) {
       let ready = this.#pull();
       if (ready.length === 0 && log.closed) return this.#end(log.deleted);
-      const changed = log.change.wait();
+      const changed = log.change.wait(this);
       try {
         if (ready.length === 0 && this.#attached && this.#cursor < this.#floor) ready = await this.#load();
         else if (ready.length === 0 && (this.#attached || !(await this.#attach()))) await changed;
@@ -98,19 +110,21 @@ export class EventCursor {
 
   /** The log is shared with readers who see more. */
   async #isHidden(): Promise<boolean> {
-    const { storage, environment, scope, thread_id } = this.#options;
+    const { environment, scope, log } = this.#options;
     if (!scope.filter || environment.now() - this.#checked < RECHECK_MS) return false;
     this.#checked = environment.now();
-    return (await storage.getThread(scope, thread_id)) === null;
+    return (await log.find(scope)) === null;
   }
 
   /** Waits for nothing: the thread may not exist yet. True once it does. */
   async #attach(): Promise<boolean> {
     const { storage, scope, thread_id, log } = this.#options;
     await log.ready;
-    const thread = await storage.getThread(scope, thread_id);
+    // The first read is its own: one under way may have begun before this reader, and before the thread was created.
+    const thread = await (this.#asked ? log.find(scope) : storage.getThread(scope, thread_id));
+    this.#asked = true;
     if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
+    if (!thread.all_events) await log.recordAll(scope);
     log.exists = true;
     log.busy = thread.status === "busy";
     this.#opened = log.last;
@@ -157,14 +171,15 @@ export class EventCursor {
       this.#read_to = read_to ?? Math.max(this.#cursor, floor);
     }
     let room = BATCH_SIZE;
-    for (const stored of this.#page) {
+    for (let [stored] = this.#page; stored; [stored] = this.#page) {
       if (room <= 0) return ready;
       const event = await sent.of(thread_id, stored, this.#passes);
       if (event) ready.push(event);
       room -= event?.data.length ?? 0;
       this.#cursor = stored.seq;
+      // Events that were taken are not held: they may be large.
+      this.#page = this.#page.slice(1);
     }
-    this.#page = [];
     this.#cursor = this.#read_to;
     return ready;
   }
@@ -173,7 +188,7 @@ export class EventCursor {
     if (this.#left) return;
     this.#left = true;
     this.#options.onLeave();
-    this.#options.log.change.notify();
+    this.#options.log.change.wake(this);
   }
 }
 

@@ -1,7 +1,7 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { EventPage, Scope, StoredThreadEvent } from "../storage/mod.ts";
+import type { EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Change, createReader } from "./hub.ts";
 import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
@@ -52,6 +52,8 @@ class ThreadLog {
   #readAgain = false;
   #checkThread = false;
   #cancelPoll = (): void => {};
+  /** Calls that are under way, by what they do and the filter of their scope. */
+  readonly #calls = new Map<string, Promise<unknown>>();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -69,6 +71,21 @@ class ThreadLog {
       this.from = newest;
     }
     this.#poll(FIRST_POLL_MS);
+  }
+
+  find(scope: Scope): Promise<ThreadRow | null> {
+    return this.#once("find", scope, () => this.#options.storage.getThread(scope, this.#thread_id));
+  }
+
+  recordAll(scope: Scope): Promise<void> {
+    return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
+  }
+
+  #once<Result>(name: string, { filter }: Scope, call: () => Promise<Result>): Promise<Result> {
+    const key = `${name} ${JSON.stringify(filter)}`;
+    const known = this.#calls.get(key) ?? call().finally(() => this.#calls.delete(key));
+    this.#calls.set(key, known);
+    return known as Promise<Result>;
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */

@@ -234,7 +234,7 @@ class ThreadFrames {
     } else {
       const id = frame.id === null ? null : positionIn(source.entry, frame.id);
       this.#start(source, id);
-      if (this.has("run_modes")) this.ready.push({ id, event, data });
+      if (this.has("run_modes")) this.ready.push({ id, event, data, of: frame });
     }
   }
 

@@ -1,100 +1,14 @@
 /** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemEnvironment, turnLimit } from "../../lib/environment.ts";
+import { turnLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { CommandAnswer, EventFilter, Protocol } from "../../lib/protocol/mod.ts";
-import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
+import type { CommandAnswer } from "../../lib/protocol/mod.ts";
 import type { ProtocolEvent } from "../../lib/streams/protocol.ts";
 import { until } from "../support/until.ts";
-import { event, MemoryEvents } from "./protocol-world.ts";
-
-const THREAD = "11111111-1111-4111-8111-111111111111";
-
-interface World {
-  readonly session: Session;
-  readonly events: MemoryEvents;
-  readonly sent: JsonObject[];
-  readonly closed: (readonly [code: number, reason: string])[];
-  readonly socket: { bufferedAmount: number };
-  readonly log: unknown[];
-  readonly commands: string[];
-  /** Lets the timers of at most `ms` fire. */
-  elapse(ms: number): void;
-  /** Sends a command and waits for its answer. */
-  send(method: string, params?: JsonObject): Promise<JsonObject>;
-  /** The `seq` of the events that were sent. */
-  seqs(): number[];
-}
-
-function world(options: Partial<SessionOptions> = {}, command?: Protocol["command"]): World {
-  const events = new MemoryEvents();
-  const sent: JsonObject[] = [];
-  const closed: (readonly [number, string])[] = [];
-  const log: unknown[] = [];
-  const commands: string[] = [];
-  const timers = new Map<object, { ms: number; fn: () => void }>();
-  const socket = {
-    bufferedAmount: 0,
-    send: (text: string) => void sent.push(JSON.parse(text)),
-    close: (code: number, reason: string) => void closed.push([code, reason]),
-  };
-  const protocol: Protocol = {
-    events: () => assert.fail("not used"),
-    subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
-    kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
-    async command(thread_id, sent, caller) {
-      commands.push(sent.method);
-      if (command) return await command(thread_id, sent, caller);
-      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id } };
-    },
-  };
-  const environment = {
-    ...systemEnvironment(),
-    timer(ms: number, fn: () => void) {
-      // The wait for subscriptions that come together.
-      if (ms <= 10) return systemEnvironment().timer(ms, fn);
-      const key = {};
-      timers.set(key, { ms, fn });
-      return () => void timers.delete(key);
-    },
-    log: (record: unknown) => void log.push(record),
-  };
-  const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
-    limit: turnLimit(environment, 64),
-    caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
-    async parse(text) {
-      try {
-        return JSON.parse(text);
-      } catch {
-        throw new ServiceError("bad_request", "no JSON");
-      }
-    },
-    readFilter: (params) => params as unknown as EventFilter,
-    isStillValid: async () => true,
-    ...options,
-  });
-  let ids = 0;
-  return {
-    ...{ session, events, sent, closed, socket, log, commands },
-    elapse(ms) {
-      for (const [key, timer] of [...timers]) {
-        if (timer.ms > ms || !timers.delete(key)) continue;
-        timer.fn();
-      }
-    },
-    async send(method, params) {
-      const id = ++ids;
-      session.onMessage(JSON.stringify({ id, method, params }));
-      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
-      await until(() => answer() !== undefined, `an answer to ${method}`);
-      return answer() as JsonObject;
-    },
-    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
-  };
-}
+import { event } from "./protocol-world.ts";
+import { THREAD, world } from "./session-world.ts";
 
 const subscriptionOf = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
 
@@ -167,6 +81,7 @@ describe("a session", () => {
     subscribe(103, { channels: ["messages"], since: 2 });
     subscribe(104, { channels: ["lifecycle"], since: 1 });
     subscribe(105, { channels: ["values"], since: 3 });
+    await until(() => sent.some(({ id }) => id === 105));
     events.add(event(5, "values"));
     await until(() => seqs().includes(5));
     assert.deepEqual(seqs(), [1, 2, 4, 3, 4, 5]);
@@ -348,7 +263,7 @@ describe("a session", () => {
       return seqs().length === 2;
     });
     socket.bufferedAmount = 1024 * 1024;
-    for (let beat = 0; beat < 6; beat++) elapse(5_000);
+    for (let beat = 0; beat < 7; beat++) elapse(5_000);
     assert.equal(closed[0]?.[0], 4408);
   });
 

@@ -149,6 +149,7 @@ function openSocket(
   const session = createSession({
     environment: service.environment,
     limit: handler.bodies.limit,
+    ...handler.sockets,
     protocol: service.protocol,
     socket,
     thread_id,
