@@ -5,7 +5,7 @@ import { type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse } from "./access.ts";
+import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
@@ -113,13 +113,14 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     const { pathname } = new URL(request.url);
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
-    cors.check(request, isPublic);
+    const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
+    cors.check(request, target);
     const app = options.app && inside && table.at(pathname).length === 0 ? options.app : undefined;
     const preflight = request.headers.has("access-control-request-method");
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
+    if (!app || http.enable_custom_route_auth) cors.checkCookies(request, target);
     if (app) return await custom(app, request, user);
-    cors.checkCookies(request, isPublic);
     if (!middleware || !inside) return await serve(request, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {

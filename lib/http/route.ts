@@ -16,7 +16,7 @@ export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
  * Who may call a route. `open`: everybody. `account`: the handler checks the permissions of the caller's API key. Otherwise what
  * the request is for, which may depend on it.
  */
-export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url">) => Use);
+export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url" | "headers">) => Use);
 
 /** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
 export interface PublicHeaders {

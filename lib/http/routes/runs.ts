@@ -5,6 +5,7 @@ import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
+import { isScripted } from "../access.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
@@ -182,16 +183,17 @@ async function authorizeJoin(
   return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
 }
 
-/** A HEAD request disconnects at once and must change nothing. */
+/** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
 const joinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
-  context: RequestContext,
+  { request }: RequestContext,
   options: Options,
-): Options => (context.request.method === "HEAD" ? { ...options, cancel_on_disconnect: false } : options);
+): Options =>
+  request.method === "HEAD" || !isScripted(request) ? { ...options, cancel_on_disconnect: false } : options;
 
 /** A request with `cancel_on_disconnect` may cancel the run. */
-function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
-  if (method === "HEAD") return "read";
-  const values = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
+function joinUse(request: Pick<Request, "method" | "url" | "headers">): Use {
+  if (request.method === "HEAD" || !isScripted(request)) return "read";
+  const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
