@@ -1,6 +1,7 @@
 /** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
+import type { Principal } from "../auth/principal.ts";
 import { type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
@@ -290,7 +291,10 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
-        return await access.authorize({ ...principal, user }, event, value);
+        const ask = async (now: Principal) => await access.authorize({ ...now, user }, event, value);
+        const answer = await ask(principal);
+        if (!user && !principal.again) return answer;
+        return { ...answer, again: async () => (await ask((await principal.again?.()) ?? principal)).visibility };
       },
     };
   };

@@ -1,8 +1,8 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
+import { type Permission, watchPermission } from "../auth/permission.ts";
 import { type Environment, pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
@@ -38,16 +38,14 @@ export interface SessionOptions {
   readonly socket: SessionSocket;
   readonly thread_id: string;
   readonly caller: CommandCaller;
-  /** What the caller can see; it holds for all subscriptions. */
-  readonly visibility: Visibility;
+  /** What the caller can see; it holds for all subscriptions, and the socket closes when it changes. */
+  readonly permission: Permission;
   /** The longest message, in bytes. */
   readonly max_bytes: number;
   /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
   parse(text: string): Promise<unknown>;
   /** The filter in the params of a subscription, whose channels are checked. Errors: invalid. */
   readFilter(params: JsonObject): EventFilter;
-  /** Whether the caller's credential is still valid. */
-  isStillValid(): Promise<boolean>;
   /** Part of every log record. */
   readonly ids: Readonly<Record<string, string>>;
 }
@@ -65,6 +63,8 @@ const CLOSE = {
   unsupported_data: 1003,
   too_large: 1009,
   unauthenticated: 4401,
+  forbidden: 4403,
+  not_found: 4404,
   too_slow: 4408,
   too_many: 4429,
   internal: 4500,
@@ -88,14 +88,16 @@ const MAX_WAITING = 100;
 
 const NO_JSON = "Protocol commands must be valid JSON.";
 const NO_COMMAND = "Protocol commands must include an integer id and string method.";
-const NOT_VALID = "The credential is not valid any more";
+const NOT_VALID = "The credential, or its permission, is not valid any more";
 
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, socket, thread_id, visibility, limit } = options;
+  const { environment, protocol, socket, thread_id, permission, limit } = options;
+  const { visibility } = permission;
   const connection = createConnection(options, () => {
     stopHeartbeat();
+    stopWatching();
     subscriptions.close();
   });
   const subscriptions = createSubscriptions({
@@ -111,6 +113,9 @@ export function createSession(options: SessionOptions): Session {
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
+  const stopWatching = watchPermission(environment, permission, ({ code }) =>
+    connection.close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, NOT_VALID),
+  );
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -179,7 +184,7 @@ function createConnection(options: SessionOptions, onEnd: () => void): Connectio
   };
 }
 
-/** Closes the socket of a client that does not read, or whose credential is not valid any more. The result stops it. */
+/** Closes the socket of a client that does not read. The result stops it. */
 function startHeartbeat(options: SessionOptions, connection: Connection): () => void {
   const { environment, socket } = options;
   let stalled = 0;
@@ -190,13 +195,6 @@ function startHeartbeat(options: SessionOptions, connection: Connection): () => 
       stalled = isStalled(socket) ? stalled + 1 : 0;
       if (stalled === STALLED_BEATS) return connection.close(CLOSE.too_slow, "The client does not read");
       beat();
-      options.isStillValid().then(
-        (valid) => {
-          if (!valid) connection.close(CLOSE.unauthenticated, NOT_VALID);
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
     });
   }
 
@@ -240,7 +238,7 @@ function createCommandHandler(
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
-  const { environment, protocol, thread_id, caller } = options;
+  const { environment, protocol, thread_id, caller, permission } = options;
   const answer = (value: CommandAnswer): void => connection.send(JSON.stringify(value));
 
   /** Answers before the first event: clients drop what comes earlier. */
@@ -268,8 +266,10 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    if (method === "subscription.subscribe") subscribe(id, params);
-    else if (method === "subscription.unsubscribe") {
+    if (method === "subscription.subscribe") {
+      if (permission.again) await permission.again();
+      subscribe(id, params);
+    } else if (method === "subscription.unsubscribe") {
       answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
     } else answer(await protocol.command(thread_id, { id, method, params }, caller));
   }

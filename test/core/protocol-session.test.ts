@@ -62,7 +62,7 @@ function world(options: Partial<SessionOptions> = {}, command?: Protocol["comman
     log: (record: unknown) => void log.push(record),
   };
   const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
+    ...{ environment, protocol, socket, thread_id: THREAD, permission: { visibility: {} }, max_bytes: 1_000, ids: {} },
     limit: turnLimit(environment, 64),
     caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
     async parse(text) {
@@ -73,7 +73,6 @@ function world(options: Partial<SessionOptions> = {}, command?: Protocol["comman
       }
     },
     readFilter: (params) => params as unknown as EventFilter,
-    isStillValid: async () => true,
     ...options,
   });
   let ids = 0;
@@ -325,10 +324,32 @@ describe("a session", () => {
     command.session.onMessage('{"id":1,"method":"run.start"}');
     await until(() => command.closed.length === 1);
     assert.equal(command.closed[0]?.[0], 4401);
-    const idle = world({ isStillValid: async () => false });
-    idle.elapse(5_000);
-    await until(() => idle.closed.length === 1);
-    assert.equal(idle.closed[0]?.[0], 4401);
+    for (const [code, closed] of [
+      ["unauthenticated", 4401],
+      ["forbidden", 4403],
+      ["not_found", 4404],
+    ] as const) {
+      const again = async (): Promise<never> => {
+        throw new ServiceError(code, "lost");
+      };
+      const idle = world({ permission: { visibility: {}, again } });
+      idle.elapse(2_000);
+      await until(() => idle.closed.length === 1);
+      assert.equal(idle.closed[0]?.[0], closed);
+    }
+    const narrowed = world({ permission: { visibility: {}, again: async () => ({ filter: [] }) } });
+    narrowed.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(narrowed.closed, [], "it sees the same");
+    const again = async () => ({ filter: [{ key: "owner", equals: "ann" }] });
+    const other = world({ permission: { visibility: {}, again } });
+    other.elapse(2_000);
+    await until(() => other.closed.length === 1);
+    assert.equal(other.closed[0]?.[0], 4403);
+    const failing = world({ permission: { visibility: {}, again: () => Promise.reject(new Error("no storage")) } });
+    failing.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(failing.closed, [], "a storage failure says nothing");
   });
 
   it("waits for room in the socket, and closes one that is never read", async () => {

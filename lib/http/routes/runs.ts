@@ -1,5 +1,6 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
+import type { Permission } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
@@ -176,11 +177,13 @@ async function authorizeJoin(
   thread_id: string | null,
   run_id: string,
   cancels = false,
-): Promise<Visibility> {
-  const { visibility } = await context.authorize({ thread_id, run_id });
-  if (!cancels) return visibility;
+): Promise<{ readonly visibility: Visibility; readonly permission: Permission }> {
+  const permission = await context.authorize({ thread_id, run_id });
+  const { visibility } = permission;
+  if (!cancels) return { visibility, permission };
   const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
+  const stops = await context.authorize(cancel, "threads:update");
+  return { visibility: intersection(visibility, stops.visibility), permission };
 }
 
 /** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
@@ -204,10 +207,10 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const { stream_mode: modes, ...rest } = query;
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
-  const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
+  const { visibility, permission } = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
   const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
-  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
+  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` }, { permission });
 }
 
 const newRun = {
@@ -293,8 +296,10 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const options = joinOptions(context, context.query());
       const [thread_id, run_id] = [threadId(context), runId(context)];
-      const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-      return waitResponse(context, await context.service.runs.join(thread_id, run_id, options, visibility), {});
+      const cancels = options.cancel_on_disconnect;
+      const { visibility, permission } = await authorizeJoin(context, thread_id, run_id, cancels);
+      const wait = await context.service.runs.join(thread_id, run_id, options, visibility);
+      return waitResponse(context, wait, {}, permission);
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),
