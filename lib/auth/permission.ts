@@ -26,9 +26,9 @@ function isRefusal(error: unknown): error is ServiceError {
 const filterOf = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
 
 /** Null while the caller can see what it saw when the stream opened. */
-async function refusalOf(again: () => Promise<Visibility>, opened: Visibility): Promise<ServiceError | null> {
+export async function refusalOf({ visibility, again }: Permission): Promise<ServiceError | null> {
   try {
-    if (filterOf(await again()) === filterOf(opened)) return null;
+    if (!again || filterOf(await again()) === filterOf(visibility)) return null;
     return new ServiceError("forbidden", "The caller's permission has changed. Open the stream again");
   } catch (error) {
     return isRefusal(error) ? error : null;
@@ -38,23 +38,23 @@ async function refusalOf(again: () => Promise<Visibility>, opened: Visibility): 
 /** Calls `lost` once when the permission is refused or has changed. The result stops the checks. */
 export function watchPermission(
   environment: Pick<Environment, "timer">,
-  { visibility, again }: Permission,
+  permission: Permission,
   lost: (refusal: ServiceError) => void,
 ): () => void {
   let stopped = false;
   let cancel = (): void => {};
 
-  function wait(ask: () => Promise<Visibility>): void {
+  function wait(): void {
     cancel = environment.timer(RECHECK_MS, () => {
-      void refusalOf(ask, visibility).then((refusal) => {
+      void refusalOf(permission).then((refusal) => {
         if (stopped) return;
         if (refusal) lost(refusal);
-        else wait(ask);
+        else wait();
       });
     });
   }
 
-  if (again) wait(again);
+  if (permission.again) wait();
   return () => {
     stopped = true;
     cancel();

@@ -89,7 +89,7 @@ export function waitResponse(
   { handler: { bodies }, principal, request_id }: RequestContext,
   wait: RunWait,
   headers: HeaderValues,
-  permission = permissionOf(principal),
+  permission: Permission = permissionOf(principal),
 ): Response {
   const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };

@@ -1,5 +1,5 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
-import { type Permission, watchPermission } from "../auth/permission.ts";
+import { type Permission, refusalOf, watchPermission } from "../auth/permission.ts";
 import { type Environment, pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
@@ -113,9 +113,7 @@ export function createSession(options: SessionOptions): Session {
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
-  const stopWatching = watchPermission(environment, permission, ({ code }) =>
-    connection.close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, NOT_VALID),
-  );
+  const stopWatching = watchPermission(environment, permission, connection.refuse);
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -131,6 +129,8 @@ interface Connection {
   log(message: string, error: unknown): void;
   send(text: string): void;
   close(code: number, reason: string): void;
+  /** Closes after the permission was lost. */
+  refuse(refusal: ServiceError): void;
   /** Closes after an error of the server. */
   fail(message: string, error: unknown, reason: string): void;
   /** The socket has closed. */
@@ -179,6 +179,7 @@ function createConnection(options: SessionOptions, onEnd: () => void): Connectio
       }
     },
     close,
+    refuse: ({ code }) => close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, NOT_VALID),
     fail,
     end,
   };
@@ -266,10 +267,10 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    if (method === "subscription.subscribe") {
-      if (permission.again) await permission.again();
-      subscribe(id, params);
-    } else if (method === "subscription.unsubscribe") {
+    const refusal = permission.again && (await refusalOf(permission));
+    if (refusal) connection.refuse(refusal);
+    else if (method === "subscription.subscribe") subscribe(id, params);
+    else if (method === "subscription.unsubscribe") {
       answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
     } else answer(await protocol.command(thread_id, { id, method, params }, caller));
   }
@@ -300,9 +301,7 @@ function createCommandHandler(
     try {
       await execute(command);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === "unauthenticated") {
-        return connection.close(CLOSE.unauthenticated, NOT_VALID);
-      }
+      if (error instanceof ServiceError && error.code === "unauthenticated") return connection.refuse(error);
       answer(failure(command.id, error));
     }
   }

@@ -1,6 +1,7 @@
 /** Streams that are open while their caller loses the permission to read: they end, and what is said from then on never arrives. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AuthOptions } from "../../lib/auth/principal.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Permission } from "../../lib/storage/identity.ts";
@@ -8,7 +9,7 @@ import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { advanceUntil, clockedService } from "../core/faulty.ts";
 import { owning } from "../http/custom-world.ts";
 import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
-import { type Headers, KINDS, type Place, Rooms, runningPlace } from "./open-streams.ts";
+import { CALLS, called, type Headers, KINDS, type Place, Rooms, runningPlace } from "./open-streams.ts";
 
 /** How long a stream may stay open without permission, on the test's clock. */
 const LIMIT_MS = 3_000;
@@ -76,7 +77,7 @@ function shared(auth: AuthOptions): TestServiceOptions {
 const bearer = (name: string): Headers => ({ authorization: `Bearer ${name}` });
 
 /** Users see their own threads, and root sees all. `refused`: who may read no more. */
-function custom(refused: ReadonlySet<string>): TestServiceOptions {
+function owned(refused: ReadonlySet<string>): TestServiceOptions {
   return {
     auth: {
       custom: {
@@ -123,7 +124,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     }, 4401),
   "key expired": () =>
     byKey(async ({ service: { accounts } }, clock) => {
-      const expires_at = clock.now() + 62_300;
+      const expires_at = clock.now() + 61_100;
       const reader = await accounts.createKey({ kind: "sk", expires_at });
       const neighbour = await accounts.createKey({ kind: "sk" });
       return {
@@ -167,7 +168,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     code: 4404,
   }),
   "re-owned": () => ({
-    options: () => custom(new Set()),
+    options: () => owned(new Set()),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
       return { ...scene, lose: (place) => send("PATCH", place, { metadata: { owner: "bob" } }) };
@@ -177,7 +178,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
   "refused by the handler": () => {
     const refused = new Set<string>();
     return {
-      options: () => custom(refused),
+      options: () => owned(refused),
       scene: async (at) => {
         const { send: _, ...scene } = await byUsers(at);
         return { ...scene, lose: async () => refused.add("ann") };
@@ -186,7 +187,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     };
   },
   deleted: () => ({
-    options: () => custom(new Set()),
+    options: () => owned(new Set()),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
       return { ...scene, apart: true, lose: (place) => send("DELETE", place) };
@@ -235,3 +236,125 @@ for (const [cause, make] of Object.entries(CAUSES)) {
     }
   });
 }
+
+/** A service with API keys, whose reads of one verb are counted. */
+async function counted(clock: TestClock, rooms: Rooms, verb: "findKey" | "getThread") {
+  const storage = nodeSqlite(":memory:");
+  let calls = 0;
+  const counting = <Verbs extends object>(verbs: Verbs): Verbs =>
+    new Proxy(verbs, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name, target);
+        if (typeof value !== "function") return name === "identity" ? counting(value as object) : value;
+        return (...args: unknown[]) => {
+          if (name === verb) calls++;
+          return value.apply(target, args);
+        };
+      },
+    });
+  const custom = verb === "getThread" ? owned(new Set()) : { auth: { mode: "api_key" as const } };
+  const service = await clockedService(clock, {
+    storage: counting(storage),
+    agents: { agent: rooms.agent },
+    environment: clock,
+    ...custom,
+  });
+  return { service, calls: () => calls };
+}
+
+describe("streams without end", () => {
+  for (const [kind, call] of Object.entries(CALLS)) {
+    it(`${kind} breaks off when the key is revoked`, async () => {
+      const clock = testClock();
+      const rooms = new Rooms();
+      await using at = await clockedService(clock, {
+        agents: { agent: rooms.agent },
+        environment: clock,
+        auth: { mode: "api_key" },
+      });
+      const { accounts } = at.service;
+      const { key, row } = await accounts.createKey({ kind: "sk" });
+      const { thread_id, run_id } = await runningPlace(at, keyOf(key));
+      const joins = kind === "a run that is joined";
+      if (!joins) {
+        rooms.say(thread_id, "bye");
+        await at.service.runs.join(thread_id, run_id).then(({ result }) => result);
+      }
+      const mine = await called(at, keyOf(key), call(thread_id, run_id));
+      await accounts.revokeKey(row.id);
+      await advanceUntil(clock, mine.ended, STEP_MS, LIMIT_MS / STEP_MS);
+      rooms.say(thread_id, "after");
+      rooms.say(thread_id, "bye");
+      await advanceUntil(clock, async () => (await at.service.threads.get(thread_id)).status === "idle", STEP_MS);
+      assert.doesNotMatch(mine.text(), /after/);
+    });
+  }
+
+  it("answer no command once the key is revoked, and close", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    await using at = await clockedService(clock, {
+      agents: { agent: rooms.agent },
+      environment: clock,
+      auth: { mode: "api_key" },
+    });
+    const { accounts } = at.service;
+    const { key, row } = await accounts.createKey({ kind: "sk" });
+    const place = await runningPlace(at, keyOf(key));
+    for (const method of ["state.get", "agent.getTree", "run.start", "subscription.subscribe"]) {
+      const fresh = await accounts.createKey({ kind: "sk" });
+      const socket = await (KINDS["a WebSocket"] as (typeof KINDS)[string])(at, keyOf(fresh.key), place);
+      await advanceUntil(clock, () => socket.text().includes('"id":1'), STEP_MS);
+      await accounts.revokeKey(fresh.row.id);
+      // The lookup that opened the socket may be shared for a moment.
+      await clock.advance(500);
+      socket.command(method);
+      await advanceUntil(clock, socket.ended, STEP_MS);
+      assert.equal(socket.code(), 4401, method);
+      assert.doesNotMatch(socket.text(), /"id":2/, method);
+      await socket.close();
+    }
+    await accounts.revokeKey(row.id);
+  });
+
+  it("of one key share the lookups, and what is said costs none", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "findKey");
+    await using _ = at;
+    const { key } = await at.service.accounts.createKey({ kind: "sk" });
+    const place = await runningPlace(at, keyOf(key));
+    const kinds = Object.values(KINDS);
+    const streams = await Promise.all(
+      Array.from({ length: 25 }, (_, i) => kinds[i % kinds.length]?.(at, keyOf(key), place)),
+    );
+    const before = calls();
+    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
+    const idle = calls() - before;
+    assert.ok(idle >= 4 && idle <= 20, `${idle} lookups in 10 s for 25 streams`);
+    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
+    const said = calls();
+    await advanceUntil(clock, () => streams.every((one) => one?.text().includes("word 99.")), 10);
+    assert.ok(calls() - said <= 2, `${calls() - said} lookups for 100 words`);
+    await Promise.all(streams.map((one) => one?.close()));
+  });
+
+  it("of one user and thread share the looks at the thread, and what is said costs none", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "getThread");
+    await using _ = at;
+    const place = await runningPlace(at, bearer("ann"));
+    const open = KINDS["a v1 run stream"] as (typeof KINDS)[string];
+    const streams = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
+    const before = calls();
+    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
+    const idle = calls() - before;
+    assert.ok(idle >= 4 && idle <= 20, `${idle} reads in 10 s for 25 streams`);
+    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
+    const said = calls();
+    await advanceUntil(clock, () => streams.every((one) => one.text().includes("word 99.")), 10);
+    assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
+    await Promise.all(streams.map((one) => one.close()));
+  });
+});

@@ -121,6 +121,26 @@ async function socketOf({ service }: TestService, headers: Headers, { thread_id 
   };
 }
 
+const posting = (headers: Headers, body: object): RequestInit => ({
+  method: "POST",
+  headers: { ...headers, ...json },
+  body: JSON.stringify(body),
+});
+
+const runIn = (room: string): object => ({ assistant_id: "agent", input: { room }, stream_mode: ["values"] });
+
+/** The ways to read what a run says when it ends, or while it says it, by the call that makes or joins it. */
+export const CALLS: Readonly<Record<string, (thread_id: string, run_id: string) => readonly [string, object | null]>> =
+  {
+    "a run that is made and streamed": (thread_id) => [`/threads/${thread_id}/runs/stream`, runIn(thread_id)],
+    "a run that is made and waited for": (thread_id) => [`/threads/${thread_id}/runs/wait`, runIn(thread_id)],
+    "a run that is joined": (thread_id, run_id) => [`/threads/${thread_id}/runs/${run_id}/join`, null],
+  };
+
+export async function called({ fetch }: TestService, headers: Headers, [path, body]: readonly [string, object | null]) {
+  return await reading(await fetch(url(path), body ? posting(headers, body) : { headers }));
+}
+
 /** The ways to read what a run says while it says it. */
 export const KINDS: Readonly<Record<string, Open>> = {
   "a v1 run stream": async ({ fetch }, headers, { thread_id, run_id }) =>
@@ -130,29 +150,24 @@ export const KINDS: Readonly<Record<string, Open>> = {
   "a v1 thread stream": async ({ fetch }, headers, { thread_id }) =>
     await reading(await fetch(url(`/threads/${thread_id}/stream`), { headers: { ...headers, "last-event-id": "-" } })),
   "v2 server-sent events": async ({ fetch }, headers, { thread_id }) =>
-    await reading(
-      await fetch(url(`/threads/${thread_id}/stream/events`), {
-        method: "POST",
-        headers: { ...headers, ...json },
-        body: JSON.stringify(CHANNELS),
-      }),
-    ),
+    await reading(await fetch(url(`/threads/${thread_id}/stream/events`), posting(headers, CHANNELS))),
   "a WebSocket": socketOf,
 };
 
-/** A run that waits on a thread of the caller, in a room with the name of the thread. */
-export async function runningPlace({ fetch }: TestService, headers: Headers): Promise<Place> {
-  const post = async (path: string, body: object): Promise<JsonObject> => {
-    const response = await fetch(url(path), {
-      method: "POST",
-      headers: { ...headers, ...json },
-      body: JSON.stringify(body),
-    });
-    assert.equal(response.status, 200, path);
-    return (await response.json()) as JsonObject;
-  };
-  const { thread_id } = (await post("/threads", {})) as { thread_id: string };
-  const run = { assistant_id: "agent", input: { room: thread_id }, stream_mode: ["values"] };
-  const { run_id } = (await post(`/threads/${thread_id}/runs`, run)) as { run_id: string };
+export async function post({ fetch }: TestService, headers: Headers, path: string, body: object): Promise<JsonObject> {
+  const response = await fetch(url(path), posting(headers, body));
+  assert.equal(response.status, 200, path);
+  return (await response.json()) as JsonObject;
+}
+
+/** A run that waits on the thread, in a room with the name of the thread. */
+export async function runOn(at: TestService, headers: Headers, thread_id: string): Promise<Place> {
+  const { run_id } = (await post(at, headers, `/threads/${thread_id}/runs`, runIn(thread_id))) as { run_id: string };
   return { thread_id, run_id };
+}
+
+/** The same on a new thread of the caller. */
+export async function runningPlace(at: TestService, headers: Headers, more: object = {}): Promise<Place> {
+  const { thread_id } = (await post(at, headers, "/threads", more)) as { thread_id: string };
+  return await runOn(at, headers, thread_id);
 }

@@ -108,13 +108,10 @@ const commandCaller = (
   },
 });
 
-/** The caller of a WebSocket: each command is permitted as a request of its own. */
-const callerOfSocket = (
-  context: RequestContext,
-  { visibility, again = async () => visibility }: Permission,
-): CommandCaller => ({
+/** The caller of a WebSocket, whose permission to read the session asks for before each command. */
+const callerOfSocket = (context: RequestContext, { visibility }: Permission): CommandCaller => ({
   ...commandCaller(context, runsOfSocket(context)),
-  read: again,
+  read: async () => visibility,
 });
 
 /**
