@@ -52,6 +52,13 @@ export interface RunWait {
   leave(): void;
 }
 
+interface RunJoin {
+  /** Interrupt the run when the caller leaves. */
+  readonly cancel_on_disconnect?: boolean;
+  /** Asked when the caller leaves: may it still cancel the run? Default: yes. */
+  readonly mayCancel?: () => Promise<boolean>;
+}
+
 interface RunCancel {
   /** Default `interrupt`: the run ends as `interrupted` and its steps are kept. `rollback`: the run and its steps are deleted. */
   readonly action?: StopAction;
@@ -95,12 +102,7 @@ export interface Runs {
   /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
   cancelMany(target: StopTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
   /** Errors: not_found. */
-  join(
-    thread_id: string,
-    run_id: string,
-    options?: { readonly cancel_on_disconnect?: boolean },
-    visibility?: Visibility,
-  ): Promise<RunWait>;
+  join(thread_id: string, run_id: string, options?: RunJoin, visibility?: Visibility): Promise<RunWait>;
   /**
    * Frames after `after`, or all that are kept if it is absent or no id of this run; then live ones. Missing frames are reported by
    * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
@@ -108,7 +110,7 @@ export interface Runs {
   joinStream(
     thread_id: string | null,
     run_id: string,
-    options?: {
+    options?: RunJoin & {
       readonly after?: number;
       /** Show only these of the run's modes. */
       readonly modes?: readonly StreamMode[];
@@ -117,7 +119,6 @@ export interface Runs {
        * `tools:…` segment, are left out.
        */
       readonly namespaces?: readonly string[];
-      readonly cancel_on_disconnect?: boolean;
     },
     visibility?: Visibility,
   ): Promise<RunStream>;
@@ -146,17 +147,27 @@ export function createRuns(options: RunOptions): RunDirectory {
     return run;
   }
 
-  const leave = (run: RunRow, cancel: boolean, visibility?: Visibility) => (): void => {
-    if (!cancel) return;
-    stops.stop(run, "interrupt", false, visibility).catch((error: unknown) => {
-      const { run_id, thread_id } = run;
-      environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
-    });
-  };
+  const leave =
+    (run: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
+    (): void => {
+      if (!cancel) return;
+      const stop = async (): Promise<void> => {
+        if (await mayCancel()) await stops.stop(run, "interrupt", false, visibility);
+      };
+      stop().catch((error: unknown) => {
+        const { run_id, thread_id } = run;
+        environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
+      });
+    };
 
-  async function wait(run: RunRow, cancel: boolean, created = false, visibility?: Visibility): Promise<RunWait> {
+  async function wait(
+    run: RunRow,
+    { cancel_on_disconnect = false, mayCancel }: RunJoin,
+    created: boolean,
+    visibility?: Visibility,
+  ): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
-    const onLeave = leave(run, cancel && !runEvents.outcome, visibility);
+    const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
     const seen = withVisibility(scope, visibility);
     if (!seen.filter) return { run: toRun(run), result, leave: onLeave };
     const left = Promise.withResolvers<readonly Json[]>();
@@ -205,7 +216,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
-      return await wait(run, request.on_disconnect === "cancel", true, origin.threads);
+      return await wait(run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true, origin.threads);
     },
     async get(thread_id, run_id, visibility) {
       return toRun(await find(thread_id, run_id, visibility));
@@ -234,12 +245,18 @@ export function createRuns(options: RunOptions): RunDirectory {
     async cancelMany(target, action = "interrupt", visibility) {
       await stops.stopMany(target, action, visibility);
     },
-    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, visibility) {
-      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect, false, visibility);
+    async join(thread_id, run_id, options = {}, visibility) {
+      return await wait(await find(thread_id, run_id, visibility), options, false, visibility);
     },
-    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
+    async joinStream(
+      thread_id,
+      run_id,
+      { after = 0, cancel_on_disconnect = false, mayCancel, ...shown } = {},
+      visibility,
+    ) {
       const run = await find(thread_id, run_id, visibility);
-      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
+      const onLeave = leave(run, cancel_on_disconnect, visibility, mayCancel);
+      const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
       const seen = withVisibility(scope, visibility);
       return { run: toRun(run), frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, shown)) };
     },

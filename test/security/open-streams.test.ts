@@ -357,4 +357,56 @@ describe("streams without end", () => {
     assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
     await Promise.all(streams.map((one) => one.close()));
   });
+
+  it("of a thread that its reader does not see cost nothing while others read it", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "getThread");
+    await using _ = at;
+    const place = await runningPlace(at, bearer("bob"));
+    const open = KINDS["v2 server-sent events"] as (typeof KINDS)[string];
+    const bobs = await open(at, bearer("bob"), place);
+    const strangers = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
+    rooms.say(place.thread_id, "before");
+    await advanceUntil(clock, () => bobs.text().includes("before"), 10);
+    const before = calls();
+    for (let i = 0; i < 20; i++) {
+      rooms.say(place.thread_id, `word ${i}.`);
+      await advanceUntil(clock, () => bobs.text().includes(`word ${i}.`), 5);
+    }
+    assert.ok(calls() - before < 60, `${calls() - before} reads for 20 words`);
+    await Promise.all([bobs, ...strangers].map((one) => one.close()));
+  });
+
+  for (const kind of ["join", "stream"]) {
+    it(`stop no run when their caller may not stop it any more: ${kind}`, async () => {
+      const clock = testClock();
+      const rooms = new Rooms();
+      await using at = await clockedService(clock, {
+        agents: { agent: rooms.agent },
+        environment: clock,
+        auth: { mode: "api_key" },
+      });
+      const { grant, reader, neighbour } = await withUser(at);
+      const place = await runningPlace(at, neighbour);
+      const { thread_id, run_id } = place;
+      const path = `/threads/${thread_id}/runs/${run_id}/${kind}?cancel_on_disconnect=1`;
+      // One stream ends by itself, the other is left by its reader.
+      const [ended, left] = [await called(at, reader, [path, null]), await called(at, reader, [path, null])];
+      await clock.advance(500);
+      await grant(["runs:read"]);
+      await left.close();
+      await advanceUntil(clock, ended.ended, STEP_MS);
+      await clock.advance(1_000);
+      assert.equal((await at.service.runs.get(thread_id, run_id)).status, "running");
+      await grant(READER);
+      const mine = await called(at, reader, [path, null]);
+      await mine.close();
+      await advanceUntil(
+        clock,
+        async () => (await at.service.runs.get(thread_id, run_id)).status === "interrupted",
+        STEP_MS,
+      );
+    });
+  }
 });

@@ -137,7 +137,11 @@ export const CALLS: Readonly<Record<string, (thread_id: string, run_id: string) 
     "a run that is joined": (thread_id, run_id) => [`/threads/${thread_id}/runs/${run_id}/join`, null],
   };
 
-export async function called({ fetch }: TestService, headers: Headers, [path, body]: readonly [string, object | null]) {
+export async function called(
+  { fetch }: TestService,
+  headers: Headers,
+  [path, body]: readonly [string, object | null],
+): Promise<OpenStream> {
   return await reading(await fetch(url(path), body ? posting(headers, body) : { headers }));
 }
 

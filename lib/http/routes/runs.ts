@@ -1,6 +1,6 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
-import type { Permission } from "../../auth/permission.ts";
+import { type Permission, refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
@@ -171,19 +171,29 @@ async function authorized(
   return { thread_id, run_id, visibility: (await context.authorize({ thread_id, run_id })).visibility };
 }
 
-/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it. */
+interface Joining {
+  readonly visibility: Visibility;
+  readonly permission: Permission;
+  readonly cancel: { readonly mayCancel?: () => Promise<boolean> };
+}
+
+/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it, when the caller leaves too. */
 async function authorizeJoin(
   context: RequestContext,
   thread_id: string | null,
   run_id: string,
   cancels = false,
-): Promise<{ readonly visibility: Visibility; readonly permission: Permission }> {
+): Promise<Joining> {
   const permission = await context.authorize({ thread_id, run_id });
   const { visibility } = permission;
-  if (!cancels) return { visibility, permission };
-  const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  const stops = await context.authorize(cancel, "threads:update");
-  return { visibility: intersection(visibility, stops.visibility), permission };
+  if (!cancels) return { visibility, permission, cancel: {} };
+  const value = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
+  const stops = await context.authorize(value, "threads:update");
+  return {
+    visibility: intersection(visibility, stops.visibility),
+    permission,
+    cancel: stops.again ? { mayCancel: async () => (await refusalOf(stops)) === null } : {},
+  };
 }
 
 /** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
@@ -207,8 +217,10 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const { stream_mode: modes, ...rest } = query;
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
-  const { visibility, permission } = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-  const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
+  const joining = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
+  const { visibility, permission, cancel } = joining;
+  const shown = { after, modes, ...options, ...cancel };
+  const { frames } = await context.service.runs.joinStream(thread_id, run_id, shown, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
   return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` }, { permission });
 }
@@ -297,8 +309,8 @@ export const RUN_ROUTES: readonly Route[] = [
       const options = joinOptions(context, context.query());
       const [thread_id, run_id] = [threadId(context), runId(context)];
       const cancels = options.cancel_on_disconnect;
-      const { visibility, permission } = await authorizeJoin(context, thread_id, run_id, cancels);
-      const wait = await context.service.runs.join(thread_id, run_id, options, visibility);
+      const { visibility, permission, cancel } = await authorizeJoin(context, thread_id, run_id, cancels);
+      const wait = await context.service.runs.join(thread_id, run_id, { ...options, ...cancel }, visibility);
       return waitResponse(context, wait, {}, permission);
     },
   }),
