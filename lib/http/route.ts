@@ -1,11 +1,11 @@
 /** One row of the route table, and the context that its handler gets for a request. */
 import type { AuthEvent } from "../auth/custom.ts";
+import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Environment, TurnLimit } from "../environment.ts";
 import type { Budget } from "../protocol/connection.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { OpenApi, RouteGroup } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -17,7 +17,7 @@ export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
  * Who may call a route. `open`: everybody. `account`: the handler checks the permissions of the caller's API key. Otherwise what
  * the request is for, which may depend on it.
  */
-export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url">) => Use);
+export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url" | "headers">) => Use);
 
 /** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
 export interface PublicHeaders {
@@ -144,12 +144,9 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   turn(): Promise<void>;
   /**
    * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
-   * the caller may see. Default event: the first of the route. Errors: forbidden, unavailable, internal.
+   * the caller may see, also later. Default event: the first of the route. Errors: forbidden, unavailable, internal.
    */
-  authorize<Value extends object>(
-    value: Value,
-    event?: AuthEvent,
-  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
+  authorize<Value extends object>(value: Value, event?: AuthEvent): Promise<Permission & { readonly value: Value }>;
 }
 
 /** Lets other requests run between reading a large body and using it. */

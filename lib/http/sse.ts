@@ -1,4 +1,7 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+import { type Permission, watchPermission } from "../auth/permission.ts";
+import type { Principal } from "../auth/principal.ts";
+import { ServiceError } from "../errors.ts";
 import { type Json, pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
@@ -18,22 +21,32 @@ function headOf({ id, event }: Frame): string {
   return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
 }
 
+/** What a stream without a permission of its own needs: that of its request. */
+const permissionOf = ({ threads, again }: Principal): Permission => ({
+  visibility: threads,
+  ...(again ? { again: async () => (await again()).threads } : {}),
+});
+
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
  * `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
+ * `permission`: what the route was permitted. Default: what the request was.
  */
 export function eventStream(
-  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
+  { handler: { bodies }, principal, request_id }: RequestContext,
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
-  { at_once = false }: { readonly at_once?: boolean } = {},
+  {
+    at_once = false,
+    permission = permissionOf(principal),
+  }: { readonly at_once?: boolean; readonly permission?: Permission } = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  const body = openBody(bodies, isStillValid, {
+  const body = openBody(bodies, permission, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     at_once,
@@ -87,20 +100,23 @@ function textOf(result: Json): { readonly json: string } {
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
-  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
+  { handler: { bodies }, principal, request_id }: RequestContext,
   wait: RunWait,
   headers: HeaderValues,
+  permission: Permission = permissionOf(principal),
 ): Response {
   const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };
   let text: { readonly json: string } | undefined;
-  const body = openBody(bodies, isStillValid, {
+  const body = openBody(bodies, permission, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
         text = textOf((await wait.result) ?? {});
       } catch (error) {
+        // Hidden from the caller meanwhile: the body breaks off, as that of a stream.
+        if (error instanceof ServiceError && error.code === "not_found") return false;
         bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
         text = textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
@@ -185,11 +201,7 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(
-  bodies: OpenBodies,
-  isStillValid: () => Promise<boolean>,
-  source: Source,
-): ReadableStream<Uint8Array> {
+function openBody(bodies: OpenBodies, permission: Permission, source: Source): ReadableStream<Uint8Array> {
   const chunks = chunksOf(source);
   let pulled = false;
   let waiting = false;
@@ -198,6 +210,7 @@ function openBody(
   let deferred = false;
   let cancelTimer: (() => void) | undefined;
   let cancelFirst: (() => void) | undefined;
+  let stopWatching: (() => void) | undefined;
   bodies.open++;
 
   function close(): void {
@@ -206,6 +219,7 @@ function openBody(
     chunks.clear();
     cancelTimer?.();
     cancelFirst?.();
+    stopWatching?.();
   }
 
   function leave(): void {
@@ -279,13 +293,6 @@ function openBody(
       chunks.beat_due = true;
       beat(controller);
       answer(controller);
-      isStillValid().then(
-        (good) => {
-          if (!good && !closed) fail(controller);
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
     });
   }
 
@@ -296,6 +303,9 @@ function openBody(
         missed = 0;
         if (!cancelTimer) {
           beat(controller);
+          stopWatching = watchPermission(bodies.environment, permission, () => {
+            if (!closed) fail(controller);
+          });
           cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
             chunks.beat_due = true;
             answer(controller);

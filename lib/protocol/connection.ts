@@ -1,5 +1,6 @@
 /** The connection of a WebSocket: sends one message after another as the client takes them, and closes one that takes nothing. */
 import { type Environment, pause, type TurnLimit } from "../environment.ts";
+import type { ServiceError } from "../errors.ts";
 import { pieceEnd } from "../json.ts";
 
 /** What a session needs of a socket. */
@@ -20,8 +21,6 @@ export interface ConnectionOptions {
   readonly whole: Budget;
   readonly socket: SessionSocket;
   readonly thread_id: string;
-  /** Whether the caller's credential is still valid. */
-  isStillValid(): Promise<boolean>;
   /** Part of every log record. */
   readonly ids: Readonly<Record<string, string>>;
 }
@@ -32,12 +31,14 @@ export const CLOSE = {
   unsupported_data: 1003,
   too_large: 1009,
   unauthenticated: 4401,
+  forbidden: 4403,
+  not_found: 4404,
   too_slow: 4408,
   too_many: 4429,
   internal: 4500,
 } as const;
 
-export const NOT_VALID = "The credential is not valid any more";
+const NOT_VALID = "The credential, or its permission, is not valid any more";
 
 const BEAT_MS = 5_000;
 /** A client that takes nothing during this many heartbeats is disconnected. */
@@ -92,6 +93,8 @@ export interface Connection {
   /** Sends a message after those before it, when the client has room. Resolves to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   close(code: number, reason: string): void;
+  /** Closes after the permission was lost. */
+  refuse(refusal: ServiceError): void;
   /** Closes after an error of the server. */
   fail(message: string, error: unknown, reason: string): void;
   /** The socket has closed. */
@@ -182,12 +185,13 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
       return delivered;
     },
     close,
+    refuse: ({ code }) => close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, NOT_VALID),
     fail,
     end,
   };
 }
 
-/** Closes the socket of a client that does not read, or whose credential is not valid any more. The result stops it. */
+/** Closes the socket of a client that does not read. The result stops it. */
 export function startHeartbeat(options: ConnectionOptions, connection: Connection): () => void {
   const { environment, socket } = options;
   let stalled = 0;
@@ -200,13 +204,6 @@ export function startHeartbeat(options: ConnectionOptions, connection: Connectio
       sent = connection.sent;
       if (stalled === STALLED_BEATS) return connection.close(CLOSE.too_slow, "The client does not read");
       beat();
-      options.isStillValid().then(
-        (valid) => {
-          if (!valid) connection.close(CLOSE.unauthenticated, NOT_VALID);
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
     });
   }
 

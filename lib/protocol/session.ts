@@ -1,8 +1,8 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
+import { type Permission, refusalOf, watchPermission } from "../auth/permission.ts";
 import { pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
@@ -20,14 +20,7 @@ import {
   invalid,
   readCommand,
 } from "./commands.ts";
-import {
-  CLOSE,
-  type Connection,
-  type ConnectionOptions,
-  createConnection,
-  NOT_VALID,
-  startHeartbeat,
-} from "./connection.ts";
+import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
 import type { Protocol } from "./mod.ts";
 
 export interface SessionOptions extends ConnectionOptions {
@@ -35,8 +28,8 @@ export interface SessionOptions extends ConnectionOptions {
   readonly commands: TurnLimit;
   readonly protocol: Protocol;
   readonly caller: CommandCaller;
-  /** What the caller can see; it holds for all subscriptions. */
-  readonly visibility: Visibility;
+  /** What the caller can see; it holds for all subscriptions, and the socket closes when it changes. */
+  readonly permission: Permission;
   /** The longest message, in bytes. */
   readonly max_bytes: number;
   /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
@@ -66,9 +59,11 @@ const NO_COMMAND = "Protocol commands must include an integer id and string meth
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, thread_id, visibility } = options;
+  const { environment, protocol, thread_id, permission } = options;
+  const { visibility } = permission;
   const connection = createConnection(options, () => {
     stopHeartbeat();
+    stopWatching();
     subscriptions.close();
   });
   const subscriptions = createSubscriptions({
@@ -79,6 +74,7 @@ export function createSession(options: SessionOptions): Session {
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
+  const stopWatching = watchPermission(environment, permission, connection.refuse);
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -124,7 +120,7 @@ function createCommandHandler(
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
-  const { environment, protocol, thread_id, caller } = options;
+  const { environment, protocol, thread_id, caller, permission } = options;
   /** The next command waits until the client has room for its answer. */
   const answer = (value: CommandAnswer): Promise<unknown> => connection.send(JSON.stringify(value));
 
@@ -153,7 +149,9 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    if (method === "subscription.subscribe") await subscribe(id, params);
+    const refusal = permission.again && (await refusalOf(permission));
+    if (refusal) connection.refuse(refusal);
+    else if (method === "subscription.subscribe") await subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
       await answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
     } else await answer(await protocol.command(thread_id, { id, method, params }, caller));
@@ -189,9 +187,7 @@ function createCommandHandler(
     try {
       await execute(command);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === "unauthenticated") {
-        return connection.close(CLOSE.unauthenticated, NOT_VALID);
-      }
+      if (error instanceof ServiceError && error.code === "unauthenticated") return connection.refuse(error);
       await answer(failure(command.id, error));
     }
   }

@@ -145,6 +145,12 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       }
       return outcome;
     },
+    async updateThread(scope, thread_id, next, now) {
+      const updated = await storage.updateThread(scope, thread_id, next, now);
+      // Its metadata decides who sees it.
+      if (updated) publish("thread", thread_id);
+      return updated;
+    },
     async deleteThread(scope, thread_id) {
       const deleted = await storage.deleteThread(scope, thread_id);
       if (deleted) {

@@ -11,6 +11,7 @@ import {
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
+import type { Sight, Sights } from "./sight.ts";
 
 /** The size limit of one batch, in characters. */
 const BATCH_SIZE = 64 * 1024;
@@ -22,9 +23,6 @@ const REPLAYED_TURNS = 10;
 export const beginningOf = (last: number): number =>
   Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
-/** How long events go on for a reader from whom the thread was hidden. */
-const RECHECK_MS = 1_000;
-
 /** The newest events of a thread, as its readers use them. */
 interface EventLog {
   readonly from: number;
@@ -33,7 +31,8 @@ interface EventLog {
   exists: boolean;
   busy: boolean;
   readonly closed: boolean;
-  readonly deleted: boolean;
+  readonly deletions: number;
+  readonly changes: number;
   readonly ready: Promise<void>;
   readonly change: Change;
   /** The thread, read once for all readers who see the same and ask at the same time. */
@@ -45,6 +44,7 @@ interface EventLog {
 interface CursorOptions {
   readonly storage: Storage;
   readonly environment: Environment;
+  readonly sights: Sights;
   readonly scope: Scope;
   readonly thread_id: string;
   readonly filter: EventFilter;
@@ -67,7 +67,13 @@ export class EventCursor {
   #asked = false;
   #attached = false;
   #left = false;
-  #checked = 0;
+  /** The log is shared with readers who see more. */
+  #sight: Sight | undefined;
+  #hidden = false;
+  /** The changes of the thread when it looked for it. */
+  #looked = -1;
+  /** The deletions of the thread before this reader saw it. */
+  #deletions = 0;
 
   constructor(options: CursorOptions) {
     const { filter } = options;
@@ -80,21 +86,27 @@ export class EventCursor {
   async next(): Promise<readonly SentEvent[]> {
     const { log } = this.#options;
     while (!this.#left) {
+      if (this.#isGone) return this.#end(true);
       let ready = this.#pull();
-      if (ready.length === 0 && log.closed) return this.#end(log.deleted);
+      if (ready.length === 0 && log.closed) return this.#end(false);
       const changed = log.change.wait(this);
       try {
         if (ready.length === 0 && this.#attached && this.#cursor < this.#floor) ready = await this.#load();
         else if (ready.length === 0 && (this.#attached || !(await this.#attach()))) await changed;
-        if (ready.length > 0 && (await this.#isHidden())) return this.#end(true);
+        if (ready.length > 0) await this.#sight?.holds();
       } catch (error) {
         const expected = this.#left || log.closed;
         this.leave();
         if (!expected) throw error;
       }
-      if (ready.length > 0 && !this.#left) return ready;
+      if (ready.length > 0 && !this.#left && !this.#isGone) return ready;
     }
     return [];
+  }
+
+  /** The thread that it saw was hidden from it, or deleted. */
+  get #isGone(): boolean {
+    return this.#hidden || (this.#attached && this.#deletions !== this.#options.log.deletions);
   }
 
   /** `gone`: the thread was deleted or hidden. Clients wait for the ends of its runs, which nothing else tells them. */
@@ -108,18 +120,14 @@ export class EventCursor {
     return [{ ...end, last: true }];
   }
 
-  /** The log is shared with readers who see more. */
-  async #isHidden(): Promise<boolean> {
-    const { environment, scope, log } = this.#options;
-    if (!scope.filter || environment.now() - this.#checked < RECHECK_MS) return false;
-    this.#checked = environment.now();
-    return (await log.find(scope)) === null;
-  }
-
   /** Waits for nothing: the thread may not exist yet. True once it does. */
   async #attach(): Promise<boolean> {
-    const { storage, scope, thread_id, log } = this.#options;
+    const { storage, scope, thread_id, log, sights } = this.#options;
     await log.ready;
+    const { deletions, changes } = log;
+    // Events of others are no reason to look again.
+    if (changes === this.#looked) return false;
+    this.#looked = changes;
     // The first read is its own: one under way may have begun before this reader, and before the thread was created.
     const thread = await (this.#asked ? log.find(scope) : storage.getThread(scope, thread_id));
     this.#asked = true;
@@ -130,6 +138,12 @@ export class EventCursor {
     this.#opened = log.last;
     this.#cursor ||= beginningOf(log.last);
     this.#attached = true;
+    this.#deletions = deletions;
+    if (this.#left) return true;
+    this.#sight = sights.open(scope, thread_id, () => {
+      this.#hidden = true;
+      log.change.wake(this);
+    });
     return true;
   }
 
@@ -187,6 +201,7 @@ export class EventCursor {
   leave(): void {
     if (this.#left) return;
     this.#left = true;
+    this.#sight?.close();
     this.#options.onLeave();
     this.#options.log.change.wake(this);
   }

@@ -1,7 +1,7 @@
 /** One copy of each large text for all readers that hold it. */
 
 /** Smaller texts are not worth the bookkeeping, in characters. */
-export const LARGE = 64 * 1024;
+export const LARGE: number = 64 * 1024;
 
 /** Holds nothing itself: an item lives as long as a reader has it, and a text as long as its item. */
 export class SharedTexts<Item extends { readonly data: string }> {

@@ -6,10 +6,12 @@ import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Change, createReader } from "./hub.ts";
 import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
 import { type SentEventOptions, SentEvents, sentOf } from "./sent-events.ts";
+import type { Sights } from "./sight.ts";
 
 interface ThreadEventOptions extends SentEventOptions {
   readonly scope: Scope;
   readonly bus: Bus;
+  readonly sights: Sights;
 }
 
 /** The size of a log in memory, in characters. */
@@ -35,9 +37,12 @@ class ThreadLog {
   exists = false;
   /** It had runs that wait or execute when it was last read. */
   busy = false;
-  /** The thread was deleted, or the service stops: readers end. */
+  /** The service stops: readers end. */
   closed = false;
-  deleted = false;
+  /** How often the thread was deleted. It ends those who saw the thread, and nobody else: others must not learn that it existed. */
+  deletions = 0;
+  /** How often the thread may have appeared or changed: those who do not see it look again. */
+  changes = 0;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
   /** Readers may find something new, or have to end. */
@@ -74,10 +79,11 @@ class ThreadLog {
   }
 
   find(scope: Scope): Promise<ThreadRow | null> {
-    return this.#once("find", scope, () => this.#options.storage.getThread(scope, this.#thread_id));
+    // A read that began before the last change says nothing about the thread after it.
+    return this.#once(`find ${this.changes}`, scope, () => this.#options.storage.getThread(scope, this.#thread_id));
   }
 
-  recordAll(scope: Scope): Promise<void> {
+  recordAll(scope: Scope): Promise<unknown> {
     return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
   }
 
@@ -102,6 +108,7 @@ class ThreadLog {
   /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
   read(deletable = false): Promise<void> {
     this.#checkThread ||= deletable;
+    if (deletable) this.changes++;
     this.#readAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = undefined;
@@ -119,10 +126,7 @@ class ThreadLog {
         this.#checkThread = false;
         const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
         if (thread) this.busy = thread.status === "busy";
-        if (thread === null) {
-          this.deleted = true;
-          this.close();
-        }
+        if (thread === null) this.#forget();
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
@@ -141,6 +145,17 @@ class ThreadLog {
     }
     this.#early.clear();
     this.change.notify();
+  }
+
+  /** The thread was deleted. Another one may get its id, whose events begin again. */
+  #forget(): void {
+    this.deletions++;
+    this.exists = false;
+    this.events = [];
+    this.from = 0;
+    this.last = 0;
+    this.#size = 0;
+    this.#early.clear();
   }
 
   close(): void {
@@ -203,7 +218,7 @@ interface OpenLog {
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage, environment, bus } = options;
+  const { storage, environment, bus, sights } = options;
   const sent = new SentEvents(options);
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<() => void>>();
@@ -240,7 +255,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const log = enter(thread_id);
       if (closed) log.close();
       const onLeave = (): void => leave(thread_id, log);
-      const cursor = new EventCursor({ storage, environment, scope, thread_id, filter, log, sent, onLeave });
+      const cursor = new EventCursor({ storage, environment, sights, scope, thread_id, filter, log, sent, onLeave });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),

@@ -240,10 +240,32 @@ describe("a session", () => {
     command.session.onMessage('{"id":1,"method":"run.start"}');
     await until(() => command.closed.length === 1);
     assert.equal(command.closed[0]?.[0], 4401);
-    const idle = world({ isStillValid: async () => false });
-    idle.elapse(5_000);
-    await until(() => idle.closed.length === 1);
-    assert.equal(idle.closed[0]?.[0], 4401);
+    for (const [code, closed] of [
+      ["unauthenticated", 4401],
+      ["forbidden", 4403],
+      ["not_found", 4404],
+    ] as const) {
+      const again = async (): Promise<never> => {
+        throw new ServiceError(code, "lost");
+      };
+      const idle = world({ permission: { visibility: {}, again } });
+      idle.elapse(2_000);
+      await until(() => idle.closed.length === 1);
+      assert.equal(idle.closed[0]?.[0], closed);
+    }
+    const narrowed = world({ permission: { visibility: {}, again: async () => ({ filter: [] }) } });
+    narrowed.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(narrowed.closed, [], "it sees the same");
+    const again = async () => ({ filter: [{ key: "owner", equals: "ann" }] });
+    const other = world({ permission: { visibility: {}, again } });
+    other.elapse(2_000);
+    await until(() => other.closed.length === 1);
+    assert.equal(other.closed[0]?.[0], 4403);
+    const failing = world({ permission: { visibility: {}, again: () => Promise.reject(new Error("no storage")) } });
+    failing.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(failing.closed, [], "a storage failure says nothing");
   });
 
   it("waits for room in the socket, and closes one that is never read", async () => {

@@ -61,7 +61,7 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
     log: (record: unknown) => void log.push(record),
   };
   const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
+    ...{ environment, protocol, socket, thread_id: THREAD, permission: { visibility: {} }, max_bytes: 1_000, ids: {} },
     limit: turnLimit(environment, 64),
     commands: turnLimit(environment, 1),
     whole: createBudget(1024 * 1024),
@@ -74,7 +74,6 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
       }
     },
     readFilter: (params) => params as unknown as EventFilter,
-    isStillValid: async () => true,
     ...options,
   });
   let ids = 0;

@@ -434,10 +434,11 @@ export const THREAD_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
       const after = readThreadEventId(context.request.headers);
-      const { visibility } = await context.authorize({ thread_id });
+      const permission = await context.authorize({ thread_id });
       const options = { modes: [...stream_mode, ...stream_modes], after };
-      const frames = await context.service.threads.stream(thread_id, options, visibility);
-      return eventStream(context, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
+      const frames = await context.service.threads.stream(thread_id, options, permission.visibility);
+      const headers = { location: `/threads/${thread_id}/stream` };
+      return eventStream(context, frames, { thread_id }, headers, { permission });
     },
   }),
 ];

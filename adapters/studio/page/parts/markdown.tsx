@@ -16,9 +16,7 @@ const ALLOWED = {
     /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);|blob:|[^a-z]|[a-z+.-]+(?:[^a-z+.\-:]|$))/i,
 };
 
-const isOwnImage = (source: string): boolean =>
-  /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source) ||
-  URL.parse(source, location.href)?.origin === location.origin;
+const isInlineImage = (source: string): boolean => /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source);
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
@@ -26,8 +24,8 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("rel", "noopener noreferrer");
   }
   const source = node.tagName === "IMG" ? (node.getAttribute("src") ?? "") : null;
-  // A picture of another host would tell that host who reads.
-  if (source !== null && !isOwnImage(source)) {
+  // A picture of another host would tell that host who reads; an address of this one may do something.
+  if (source !== null && !isInlineImage(source)) {
     const link = node.ownerDocument.createElement("span");
     link.textContent = `[image: ${node.getAttribute("alt") || source}]`;
     node.replaceWith(link);
