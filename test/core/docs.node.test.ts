@@ -107,7 +107,7 @@ describe("versions in README and docs", () => {
 describe("limits in docs", () => {
   const numberOf = (file: string, pattern: RegExp): number => Number(pattern.exec(read(file))?.[1]);
   it("have the codes with which a WebSocket is closed", () => {
-    const [, list = ""] = /const CLOSE = \{([^}]*)\}/.exec(read("lib/protocol/session.ts")) ?? [];
+    const [, list = ""] = /const CLOSE = \{([^}]*)\}/.exec(read("lib/protocol/connection.ts")) ?? [];
     const codes = matches(list, /(\d{4})/g);
     assert.ok(codes.length > 5);
     const page = read("docs/reference/event-protocol.md");
