@@ -17,6 +17,8 @@ export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
   readonly strict_resume: boolean;
+  /** The head of the thread that `command.resume` is for. Once the thread has another one, the answer is the run's input instead. */
+  readonly resume_at: string | null;
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
@@ -32,11 +34,12 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const { input, command, strict_resume, from, interrupt_before, interrupt_after, all_events } = request;
+  const { input, command, strict_resume, resume_at, from, interrupt_before, interrupt_after, all_events } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
     ...(strict_resume ? { strict_resume } : {}),
+    ...(resume_at === null ? {} : { resume_at }),
     config: request.config as unknown as JsonObject,
     context: request.context,
     stream_mode: [...request.stream_mode],
@@ -54,7 +57,7 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default = "input" | "command" | "strict_resume" | "all_events" | "interrupt_before" | "interrupt_after";
+type Default = "input" | "command" | "strict_resume" | "resume_at" | "all_events" | "interrupt_before" | "interrupt_after";
 
 interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
@@ -67,6 +70,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
     input: stored.input,
     command: stored.command ?? null,
     strict_resume: stored.strict_resume ?? false,
+    resume_at: stored.resume_at ?? null,
     from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
     config: stored.config,
     context: stored.context,

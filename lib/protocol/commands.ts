@@ -198,16 +198,22 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     if (!thread && origin.threads?.filter && (await findThread(threads, thread_id))) throw missing(thread_id);
     const { input, ...rest } = request;
     // A fork is a new turn, whatever waits at the head. The state of an idle thread is not read: it may be large.
-    const answers =
+    const open =
       thread &&
       thread.status !== "idle" &&
       input !== null &&
       input !== undefined &&
       !isFork(request) &&
       (await pendingInterrupts(threads, thread));
-    const resumed: RunCreate =
-      answers && answers.length > 0 ? { ...rest, command: { resume: input as Json } } : request;
-    const { run, applied_through_seq } = await create(thread_id, resumed, origin);
+    // Another client may answer first: the thread has another head then, and the message is a new turn.
+    const { run, applied_through_seq } =
+      open && open.length > 0 && thread.head !== null
+        ? await create(
+            thread_id,
+            { ...rest, command: { resume: input as Json }, strict_resume: true },
+            { ...origin, resume_at: thread.head },
+          )
+        : await create(thread_id, request, origin);
     return { result: { run_id: run.run_id }, applied_through_seq };
   }
 

@@ -88,6 +88,8 @@ export interface RunOrigin {
   readonly cron_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
   readonly records_all?: boolean;
+  /** `command.resume` answers what waits at this head of the thread. If the thread moves on before the run starts, it is the run's input. */
+  readonly resume_at?: string;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -258,6 +260,7 @@ function jobRequest(
     input: command ? undefined : (request.input ?? undefined),
     command,
     strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
+    resume_at: origin.resume_at ?? null,
     from,
     config: {
       ...assistantConfig,

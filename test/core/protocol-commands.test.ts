@@ -160,6 +160,26 @@ describe("commands", () => {
     });
   });
 
+  it("run.start is a new turn if another client answers before its run starts", async () => {
+    await world(async ({ service, events, jobs, run, send, settled }) => {
+      const thread_id = newThread();
+      await run(thread_id);
+      const interrupt_id = await interruptId(service, thread_id);
+      const { lastSeq } = events;
+      events.lastSeq = async () => {
+        events.lastSeq = lastSeq;
+        resultOf(await send(thread_id, "input.respond", { interrupt_id, response: "first" }));
+        await settled(thread_id);
+        return 0;
+      };
+      await run(thread_id, { input: { text: "late" } });
+      const job = jobs.at(-1);
+      assert.deepEqual([job?.command, job?.input, job?.strict_resume], [null, { text: "late" }, false]);
+      const { text, answer } = (await service.threads.state(thread_id)).values as JsonObject;
+      assert.deepEqual([text, answer], ["late", "first"]);
+    });
+  });
+
   it("run.start takes a serialized Command as a command", async () => {
     await world(async ({ service, jobs, run }) => {
       const thread_id = newThread();
