@@ -192,7 +192,8 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const outcome = await storage.deleteRun(withVisibility(scope, visibility), run.thread_id, run.run_id);
+      const visible = withVisibility(scope, visibility);
+      const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
       const runEvents = hub.find(run.run_id);

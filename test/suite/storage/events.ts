@@ -1,6 +1,6 @@
 /** Tests of thread events: what saves store, what stopped runs leave, and what a reader gets. */
 import assert from "node:assert/strict";
-import type { EventMethod, Lease, Storage, ThreadEvent } from "../../../lib/storage/mod.ts";
+import { type EventMethod, FIRST_FRAME, type Lease, type Storage, type ThreadEvent } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -117,8 +117,32 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const events = [event(TURN + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle");
-      await storage.deleteRun(here, "t", "r1");
-      assert.equal(await shown(storage), "");
+    });
+
+    test("of a run that is deleted are deleted, but for its end", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_FRAME)] }, 1200);
+      const events = [event(TURN + FIRST_FRAME + 1), event(TURN + END, "lifecycle")];
+      await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
+      assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
+      assert.equal(await shown(storage), "1.end r1 lifecycle");
+      for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
+      const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
+      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_FRAME)] }, 3200);
+      assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
+      await storage.requeueRun(here, second, 1300);
+      for (const id of ["r2", "r3"]) assert.equal(await storage.deleteRun(here, "t", id, 9_200), "deleted");
+      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
+      const kept = await storage.readEvents(here, "t", { after: 0 });
+      const interrupted = '{"event":"interrupted"}';
+      assert.deepEqual(
+        kept.events.map(({ data, timestamp }) => [data, timestamp]),
+        [9_000, 9_200, 9_200].map((at) => [interrupted, at]),
+      );
+      assert.equal(await storage.deleteRun(here, "t", "r3", 9_300), "not_found");
+      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
     });
 
     test("of a run that is rolled back are replaced by its end", async (storage) => {
