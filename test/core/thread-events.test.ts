@@ -314,10 +314,13 @@ describe("the events of a thread", () => {
 
   it("end with an interrupted run when the thread is deleted under it, or hidden from the reader", async () => {
     const gate = Promise.withResolvers<void>();
+    const last = Promise.withResolvers<void>();
     const waiting: AgentFunction = async function* () {
       yield "Hel";
       await gate.promise;
       yield "lo";
+      await last.promise;
+      yield "!";
     };
     const clock = testClock();
     await using kit = await testService({ executor: fromFunctions({ waiting }), environment: clock });
@@ -348,9 +351,37 @@ describe("the events of a thread", () => {
     await until(() => clock.advance(50).then(hers.ended), "the reader of the hidden thread ends");
     assert.deepEqual(outline(hers.events.slice(before)), ["interrupted"]);
     assert.equal(hers.events.length, before + 1);
+    last.resolve();
     await until(() => clock.advance(50).then(() => all.events.some(isRootEnd)));
     assert.deepEqual(outline(all.events), ["running", "completed"]);
+    const end = hers.events.at(-1);
+    assert.ok(!all.events.some(({ event_id }) => event_id === end?.event_id), `${end?.event_id} is another event`);
     await all.close();
+  });
+
+  it("of a thread that is made again have new ids, and come after those of the thread before", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    for (let n = 1; n <= 3; n++) await finished(service, thread_id, ask("talker"));
+    await live.ends(3);
+    const since = live.events.at(-1)?.seq ?? 0;
+    await service.threads.delete(thread_id);
+    await until(live.ended, "the reader of the deleted thread ends");
+    // A client that has not heard of it goes on where it was.
+    const again = reading(service, thread_id, { ...ALL, since });
+    const params = { assistant_id: "talker", input: {} };
+    await service.threads.command(thread_id, { id: 1, method: "run.start", params });
+    await again.ends();
+    assert.deepEqual(outline(again.events), ["running", "completed"]);
+    assertRising([...live.events, ...again.events]);
+    const ids = new Set(live.events.map(({ event_id }) => event_id));
+    assert.deepEqual(
+      again.events.filter(({ event_id }) => ids.has(event_id)),
+      [],
+    );
+    assert.deepEqual(await keptOf(service, thread_id, { ...ALL, since }), again.events);
+    await again.close();
   });
 
   it("are all recorded of a run that makes the thread which a reader waits for", async () => {
