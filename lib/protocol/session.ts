@@ -7,6 +7,7 @@ import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
   type EventFilter,
+  type KeptEvents,
   type Passes,
   problemOfChannels,
   type SentEvent,
@@ -101,6 +102,7 @@ export function createSession(options: SessionOptions): Session {
   const subscriptions = createSubscriptions({
     subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
+    count: (filters) => protocol.count(thread_id, filters, visibility),
     async send(text) {
       while (!connection.closed && isStalled(socket)) await pause(environment, ROOM_POLL_MS);
       await limit.room(Math.ceil(text.length / CHUNK_SIZE));
@@ -240,10 +242,9 @@ function createCommandHandler(
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
-  const { environment, protocol, thread_id, caller } = options;
+  const { environment, protocol, thread_id, visibility, caller } = options;
   const answer = (value: CommandAnswer): void => connection.send(JSON.stringify(value));
 
-  /** Answers before the first event: clients drop what comes earlier. */
   function subscribe(id: number, params: JsonObject): void {
     const problem = problemOfChannels(params.channels);
     if (problem) throw invalid(`subscription.subscribe ${problem}`);
@@ -257,8 +258,10 @@ function createCommandHandler(
       throw invalid(`The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`);
     }
     const subscription_id = environment.uuid();
-    answer({ type: "success", id, result: { subscription_id }, meta: { thread_id } });
-    subscriptions.add(subscription_id, filter);
+    subscriptions.add(subscription_id, filter, (replayed_events, applied_through_seq) => {
+      const result = { subscription_id, replayed_events };
+      answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+    });
   }
 
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
@@ -270,7 +273,9 @@ function createCommandHandler(
   async function execute({ id, method, params = {} }: Command): Promise<void> {
     if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
-      answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
+      const result = unsubscribe(params);
+      const { last: applied_through_seq } = await protocol.count(thread_id, [], visibility);
+      answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
     } else answer(await protocol.command(thread_id, { id, method, params }, caller));
   }
 
@@ -314,6 +319,9 @@ interface Subscription {
   readonly id: string;
   readonly filter: EventFilter;
   readonly passes: Passes;
+  /** Answers the subscription. */
+  readonly answer: (replayed: number, last: number) => void;
+  answered: boolean;
   /** True once it was sent what was kept up to the socket's position. */
   replayed: boolean;
 }
@@ -321,6 +329,7 @@ interface Subscription {
 interface SubscriptionOptions {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   /** Waits a moment for subscriptions that the client sends together. */
@@ -346,6 +355,17 @@ function createSubscriptions(options: SubscriptionOptions) {
   function update(): void {
     version++;
     leave();
+  }
+
+  /** Answers come before the first event: clients drop what comes earlier. */
+  async function answer(fresh: readonly Subscription[]): Promise<void> {
+    const waiting = fresh.filter(({ answered }) => !answered);
+    if (waiting.length === 0) return;
+    const { counts, last } = await options.count(waiting.map(({ filter }) => filter));
+    for (const [at, subscription] of waiting.entries()) {
+      subscription.answered = true;
+      subscription.answer(counts[at] as number, last);
+    }
   }
 
   /** Sends what new subscriptions missed. */
@@ -387,8 +407,8 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    add(id: string, filter: EventFilter): void {
-      active.set(id, { id, filter, passes: compileFilter(filter), replayed: false });
+    add(id: string, filter: EventFilter, answer: Subscription["answer"]): void {
+      active.set(id, { id, filter, passes: compileFilter(filter), answer, answered: false, replayed: false });
       update();
     },
     /** False if there is none. */
@@ -408,7 +428,8 @@ function createSubscriptions(options: SubscriptionOptions) {
         const since = version;
         const fresh = [...active.values()].filter(({ replayed }) => !replayed);
         if (fresh.length > 0) {
-          await options.gather();
+          await answer(fresh);
+          if (version === since) await options.gather();
           if (version !== since) continue;
           for (const subscription of fresh) subscription.replayed = true;
           if (position === null) position = firstOf(fresh);

@@ -351,13 +351,16 @@ describe("commands", () => {
   });
 
   it("state.get gives values and checkpoint", async () => {
-    await world(async ({ service, run, send }) => {
+    await world(async ({ service, events, run, send }) => {
       const thread_id = newThread();
       assert.equal(errorOf(await send(thread_id, "state.get", { namespace: [] }))[0], "no_such_run");
       await run(thread_id, { assistant_id: "echo" });
       const { checkpoint } = await service.threads.state(thread_id);
       const expected = { id: checkpoint?.checkpoint_id, ns: "" };
-      const all = resultOf(await send(thread_id, "state.get", { namespace: [] }));
+      events.add(event(77, "values"));
+      const answer = await send(thread_id, "state.get", { namespace: [] });
+      assert.deepEqual(answer.meta, { thread_id, applied_through_seq: 77 });
+      const all = resultOf(answer);
       assert.deepEqual(all, { values: { text: "hi", seen: "hi" }, checkpoint: expected });
       const some = resultOf(await send(thread_id, "state.get", { namespace: [], keys: ["seen", "toString"] }));
       assert.deepEqual(some, { values: { seen: "hi" }, checkpoint: expected });
