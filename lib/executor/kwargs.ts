@@ -256,6 +256,22 @@ export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject
   return isMap ? resume : null;
 }
 
+/**
+ * Answers as the AG-UI bridge of LangGraph sends several of them: `{"__agui_resume_map__": {<interrupt id>: {status, payload}}}`. The
+ * map of answers for it, and any other value as it is. A cancelled interrupt gets what the bridge sends for a single one.
+ */
+export function withoutBridge(resume: Json): Json {
+  const { __agui_resume_map__: sent = null, ...rest } = isObject(resume) ? resume : {};
+  const ids = isObject(sent) ? Object.keys(sent) : [];
+  if (!isObject(sent) || Object.keys(rest).length > 0 || ids.length === 0 || !ids.every(isInterruptId)) return resume;
+  return Object.fromEntries(
+    Object.entries(sent).map(([interrupt_id, answer]): [string, Json] => {
+      const { status, payload = null } = isObject(answer) ? answer : {};
+      return [interrupt_id, status === "cancelled" ? { __agui_cancelled__: true, interrupt_id } : payload];
+    }),
+  );
+}
+
 /** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
 class UnknownInterruptError extends ResumeRefused {
   // The name that clients of the API know.

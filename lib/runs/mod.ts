@@ -40,7 +40,10 @@ export interface RunStream {
   readonly frames: Reader<Frame>;
 }
 
-/** A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed run. */
+/**
+ * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`; with the links of its
+ * `feedback_keys` in `__feedback__`. Never rejects for a failed run.
+ */
 export interface RunWait {
   readonly run: Run;
   readonly result: Promise<Json>;

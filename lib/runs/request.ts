@@ -3,7 +3,7 @@ import { refuseTwoValues } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
-import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
+import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
@@ -137,6 +137,13 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   if (checkpointOf(request)) {
     throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
   }
+}
+
+/** The request with its answers as the graph takes them. */
+export function withAnswers(request: RunCreate): RunCreate {
+  const { command } = request;
+  if (command?.resume === undefined) return request;
+  return { ...request, command: { ...command, resume: withoutBridge(command.resume) } };
 }
 
 /** A hundred years, in seconds: all databases and clients can represent such a time. */

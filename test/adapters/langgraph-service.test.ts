@@ -41,6 +41,37 @@ describe("a LangGraph graph in a service", () => {
     assert.deepEqual((await threads.state(thread_id)).next, ["second"]);
   });
 
+  it("takes several answers as the bridge of AG-UI sends them", async () => {
+    const asks = (name: string) => () => ({ log: [`${name} ${JSON.stringify(interrupt(name))}`] });
+    const graph = new StateGraph(Log)
+      .addNode("first", asks("first"))
+      .addNode("second", asks("second"))
+      .addEdge(START, "first")
+      .addEdge(START, "second")
+      .compile();
+    await using kit = await testService({ executor: langgraph({ graph }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
+    const { interrupts } = await threads.state(thread_id);
+    const idOf = (name: string): string => String(interrupts.find(({ value }) => value === name)?.id);
+    const sent = {
+      [idOf("first")]: { status: "resolved", payload: { approved: true } },
+      [idOf("second")]: { status: "cancelled" },
+    };
+    const command = { resume: { __agui_resume_map__: sent } };
+    const { result } = await runs.wait(thread_id, { assistant_id: "graph", command });
+    const { log } = (await result) as { log: string[] };
+    assert.deepEqual(log, [
+      'first {"approved":true}',
+      `second {"__agui_cancelled__":true,"interrupt_id":"${idOf("second")}"}`,
+    ]);
+    // A graph that asks once, and gives several ids of its own, reads the map itself.
+    await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
+    const own = { resume: { __agui_resume_map__: { mine: { status: "resolved", payload: 1 } } } };
+    await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: own }), { code: "invalid" });
+  });
+
   it("goes on after a shut-down with what had not finished, and its readers see every frame once", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-langgraph-"));
     const alive = setInterval(() => {}, 60_000);
