@@ -5,6 +5,7 @@ import {
   type AuthUser,
   type CheckpointRef,
   type Command,
+  type Job,
   ResumeRefused,
   type RunConfig,
   type Send,
@@ -57,7 +58,14 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default = "input" | "command" | "strict_resume" | "resume_at" | "all_events" | "interrupt_before" | "interrupt_after";
+type Default =
+  | "input"
+  | "command"
+  | "strict_resume"
+  | "resume_at"
+  | "all_events"
+  | "interrupt_before"
+  | "interrupt_after";
 
 interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
@@ -115,7 +123,7 @@ export function withoutSecrets<Value extends Json>(value: Value): Value {
 }
 
 /**
- * Names that end in key, token, secret, password and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
+ * Names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
  * `langgraph_auth_user`, and headers with credentials.
  */
 function isSecret(name: string): boolean {
@@ -125,7 +133,7 @@ function isSecret(name: string): boolean {
   if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
   // An option of runs, and words that only end in "key".
   if (/^feedbackkeys$|(?:mon|don|tur|hoc|joc|whis)keys?$/.test(plain)) return false;
-  return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain);
+  return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?|jwts?|bearer)$/.test(plain);
 }
 
 /** Whether a header, by its name in lower case, carries a credential. `x-auth-scheme` only names a scheme. */
@@ -155,6 +163,23 @@ const headersIn = (configurable: JsonObject): JsonObject =>
       ),
     ),
   );
+
+/** Longer texts are left out of the metadata of checkpoints: each checkpoint would store them. */
+const LONGEST_SCALAR = 1_000;
+
+/**
+ * What the checkpoints of a run say of it: its metadata, and the scalars in `config.configurable`, as checkpointers of LangGraph do,
+ * without credentials.
+ */
+export function checkpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
+  const scalars = Object.entries(withoutSecrets(config.configurable as JsonObject)).filter(
+    ([name, value]) =>
+      !name.startsWith("__") &&
+      !name.startsWith("checkpoint_") &&
+      (typeof value === "string" ? value.length <= LONGEST_SCALAR : ["number", "boolean"].includes(typeof value)),
+  );
+  return { ...Object.fromEntries(scalars), ...metadata };
+}
 
 /** Members that the server or LangGraph adds to a configuration. */
 export const isAdded = (name: string): boolean =>

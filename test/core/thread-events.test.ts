@@ -331,7 +331,10 @@ describe("the events of a thread", () => {
       kept.map(({ length }) => length),
     );
     assert.equal(last, live.events.at(-1)?.seq);
-    assert.deepEqual(await protocol.count(crypto.randomUUID(), filters, EVERYTHING), { counts: [0, 0, 0, 0, 0], last: 0 });
+    assert.deepEqual(await protocol.count(crypto.randomUUID(), filters, EVERYTHING), {
+      counts: [0, 0, 0, 0, 0],
+      last: 0,
+    });
     await live.close();
   });
 
