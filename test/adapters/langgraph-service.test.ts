@@ -101,7 +101,7 @@ describe("a LangGraph graph in a service", () => {
     await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
     const { interrupts } = await threads.state(thread_id);
     const idOf = (name: string): string => String(interrupts.find(({ value }) => value === name)?.id);
-    const sent = {
+    const sent: JsonObject = {
       [idOf("first")]: { status: "resolved", payload: { approved: true } },
       [idOf("second")]: { status: "cancelled" },
     };
