@@ -1,5 +1,6 @@
 /** One attempt of a run on a compiled graph. */
 import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib/executor/contract.ts";
+import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
 import { type Callbacks, oneHandler, runParents } from "./callbacks.ts";
@@ -39,7 +40,7 @@ export async function* execute(
   const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : job.checkpoints);
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
-    { threads, serde: inMemory ? inMemoryValues : stored, metadata: job.metadata },
+    { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
     {
       run_id: job.run_id,
       spent: answers.spent,

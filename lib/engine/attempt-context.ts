@@ -129,7 +129,7 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const request = mirrored(readKwargs(run.kwargs));
+  const request = inTime(mirrored(readKwargs(run.kwargs)), thread.head);
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
@@ -223,6 +223,13 @@ export function createContext(
   return context;
 }
 
+/** An answer that came too late is the input of a new turn: another run has answered, and `head` is what it left. */
+function inTime(request: JobRequest, head: string | null): JobRequest {
+  const { resume_at, command } = request;
+  if (resume_at === null || resume_at === head) return request;
+  return { ...request, input: command?.resume, command: null, strict_resume: false };
+}
+
 /** An executor that ignores its signal must not hold its slot for ever. */
 function abandonLater(
   environment: Environment,
@@ -289,7 +296,7 @@ function describeJob(
   { store }: AttemptOptions,
   { protocol_events }: GraphInfo,
   { run, resumed }: ClaimedRun,
-  { stream_mode, resumable: _resumable, all_events: _all, ...request }: JobRequest,
+  { stream_mode, resumable: _resumable, all_events: _all, resume_at: _resume_at, ...request }: JobRequest,
   events: NonNullable<Job["events"]>,
   checkpoints: JobCheckpoints,
 ): Job {

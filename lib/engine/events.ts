@@ -348,8 +348,7 @@ function createEventDeriver(all: boolean, stored: boolean): (event: ExecutorEven
           data: { node, values },
         }));
       case "custom": {
-        const named =
-          isObject(data) && Object.keys(data).length === 2 && typeof data.name === "string" && "payload" in data;
+        const named = isObject(data) && typeof data.name === "string";
         return [{ method: "custom", namespace, data: named ? data : { payload: data } }];
       }
       case "tasks":

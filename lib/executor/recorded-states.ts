@@ -20,6 +20,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
+import { checkpointMetadata } from "./kwargs.ts";
 import { applyUpdates } from "./messages.ts";
 
 /** The names that graphs reserve for their entry and their exit. */
@@ -327,7 +328,7 @@ class Recorder {
     const source = event.source ?? "loop";
     const step = stepAfter(previous);
     const checkpoint_id = checkpointId(environment, above);
-    const checkpoint = checkpointOf(event, checkpoint_id, { ...job.metadata, source, step }, this.stored);
+    const checkpoint = checkpointOf(event, checkpoint_id, { ...checkpointMetadata(job), source, step }, this.stored);
     const shows = event.shows?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
     this.newest = checkpoint;
     if (this.onlyLast) this.last = checkpoint;

@@ -7,6 +7,7 @@ import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
   type EventFilter,
+  type KeptEvents,
   type Passes,
   problemOfChannels,
   type SentEvent,
@@ -69,6 +70,7 @@ export function createSession(options: SessionOptions): Session {
   const subscriptions = createSubscriptions({
     subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
+    count: (filters) => protocol.count(thread_id, filters, visibility),
     send: connection.send,
     gather: () => pause(environment, GATHER_MS),
   });
@@ -124,8 +126,7 @@ function createCommandHandler(
   /** The next command waits until the client has room for its answer. */
   const answer = (value: CommandAnswer): Promise<unknown> => connection.send(JSON.stringify(value));
 
-  /** Answers before the first event: clients drop what comes earlier. */
-  async function subscribe(id: number, params: JsonObject): Promise<void> {
+  function subscribe(id: number, params: JsonObject): void {
     const problem = problemOfChannels(params.channels);
     if (problem) throw invalid(`subscription.subscribe ${problem}`);
     if (subscriptions.size >= MAX_SUBSCRIPTIONS) {
@@ -138,8 +139,11 @@ function createCommandHandler(
       throw invalid(`The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`);
     }
     const subscription_id = environment.uuid();
-    await answer({ type: "success", id, result: { subscription_id }, meta: { thread_id } });
-    if (!connection.closed) subscriptions.add(subscription_id, filter);
+    // Other commands do not wait for the replay of another subscription, behind which this answer comes.
+    subscriptions.add(subscription_id, filter, (replayed_events, applied_through_seq) => {
+      const result = { subscription_id, replayed_events };
+      void answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+    });
   }
 
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
@@ -151,9 +155,11 @@ function createCommandHandler(
   async function execute({ id, method, params = {} }: Command): Promise<void> {
     const refusal = permission.again && (await refusalOf(permission));
     if (refusal) connection.refuse(refusal);
-    else if (method === "subscription.subscribe") await subscribe(id, params);
+    else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
-      await answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
+      const result = unsubscribe(params);
+      const { last: applied_through_seq } = await protocol.count(thread_id, [], permission.visibility);
+      await answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
     } else await answer(await protocol.command(thread_id, { id, method, params }, caller));
   }
 
@@ -199,6 +205,9 @@ interface Subscription {
   readonly id: string;
   readonly filter: EventFilter;
   readonly passes: Passes;
+  /** Answers the subscription. */
+  readonly answer: (replayed: number, last: number) => void;
+  answered: boolean;
   /** True once it was sent what was kept up to the socket's position. */
   replayed: boolean;
 }
@@ -206,6 +215,7 @@ interface Subscription {
 interface SubscriptionOptions {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   /** Waits a moment for subscriptions that the client sends together. */
@@ -231,6 +241,17 @@ function createSubscriptions(options: SubscriptionOptions) {
   function update(): void {
     version++;
     leave();
+  }
+
+  /** Answers come before the first event: clients drop what comes earlier. */
+  async function answer(fresh: readonly Subscription[]): Promise<void> {
+    const waiting = fresh.filter(({ answered }) => !answered);
+    if (waiting.length === 0) return;
+    const { counts, last } = await options.count(waiting.map(({ filter }) => filter));
+    for (const [at, subscription] of waiting.entries()) {
+      subscription.answered = true;
+      subscription.answer(counts[at] as number, last);
+    }
   }
 
   /** Sends what new subscriptions missed. */
@@ -272,8 +293,8 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    add(id: string, filter: EventFilter): void {
-      active.set(id, { id, filter, passes: compileFilter(filter), replayed: false });
+    add(id: string, filter: EventFilter, answer: Subscription["answer"]): void {
+      active.set(id, { id, filter, passes: compileFilter(filter), answer, answered: false, replayed: false });
       update();
     },
     /** False if there is none. */
@@ -293,7 +314,8 @@ function createSubscriptions(options: SubscriptionOptions) {
         const since = version;
         const fresh = [...active.values()].filter(({ replayed }) => !replayed);
         if (fresh.length > 0) {
-          await options.gather();
+          await answer(fresh);
+          if (version === since) await options.gather();
           if (version !== since) continue;
           for (const subscription of fresh) subscription.replayed = true;
           if (position === null) position = firstOf(fresh);

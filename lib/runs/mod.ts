@@ -42,8 +42,9 @@ export interface RunStream {
 }
 
 /**
- * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed
- * run; rejects with not_found if the thread is hidden from the caller meanwhile.
+ * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`; with the links of its
+ * `feedback_keys` in `__feedback__`. Never rejects for a failed run; rejects with not_found if the thread is hidden from the caller
+ * meanwhile.
  */
 export interface RunWait {
   readonly run: Run;
@@ -232,7 +233,8 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const outcome = await storage.deleteRun(withVisibility(scope, visibility), run.thread_id, run.run_id);
+      const visible = withVisibility(scope, visibility);
+      const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw missing(run_id);
       const runEvents = hub.find(run.run_id);

@@ -3,7 +3,7 @@ import { refuseTwoValues } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
-import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
+import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
@@ -88,6 +88,8 @@ export interface RunOrigin {
   readonly cron_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
   readonly records_all?: boolean;
+  /** `command.resume` answers what waits at this head of the thread. If the thread moves on before the run starts, it is the run's input. */
+  readonly resume_at?: string;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -135,6 +137,13 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   if (checkpointOf(request)) {
     throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
   }
+}
+
+/** The request with its answers as the graph takes them. */
+export function withAnswers(request: RunCreate): RunCreate {
+  const { command } = request;
+  if (command?.resume === undefined) return request;
+  return { ...request, command: { ...command, resume: withoutBridge(command.resume) } };
 }
 
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
@@ -258,6 +267,7 @@ function jobRequest(
     input: command ? undefined : (request.input ?? undefined),
     command,
     strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
+    resume_at: origin.resume_at ?? null,
     from,
     config: {
       ...assistantConfig,

@@ -136,8 +136,8 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", scope.deployment);
       return stopped;
     },
-    async deleteRun(scope, thread_id, run_id) {
-      const outcome = await storage.deleteRun(scope, thread_id, run_id);
+    async deleteRun(scope, thread_id, run_id, now) {
+      const outcome = await storage.deleteRun(scope, thread_id, run_id, now);
       if (outcome === "deleted") {
         publish("run", run_id);
         publish("thread", thread_id);

@@ -114,9 +114,10 @@ export class EventCursor {
     const { log, environment } = this.#options;
     this.leave();
     if (!gone || !log.busy) return [];
-    // An id without a run: it is the end of all of them.
+    // Its id names no run, because it is the end of all of them, and is no other event's.
     const place = { seq: this.#cursor + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
-    const end = sentOf({ ...place, timestamp: environment.now(), data: null }, '{"event":"interrupted"}');
+    const event = { ...place, timestamp: environment.now(), data: null };
+    const end = sentOf(event, '{"event":"interrupted"}', `gone:${environment.uuid()}`);
     return [{ ...end, last: true }];
   }
 

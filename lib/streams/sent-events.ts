@@ -17,10 +17,12 @@ export interface SentEventOptions {
   ): Promise<Json | undefined>;
 }
 
+const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
+  method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+
 /** The event as it is sent. `data`: as JSON. */
-export function sentOf(event: StoredThreadEvent, data: string): SentEvent {
-  const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = run_id && method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
+  const { seq, method, namespace, timestamp, node, name } = event;
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
   const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;

@@ -1,7 +1,7 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
+import type { EventMethod, EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Change, createReader } from "./hub.ts";
 import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
@@ -238,6 +238,20 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     return open.log;
   }
 
+  async function* storedAfter(
+    scope: Scope,
+    thread_id: string,
+    from: number,
+    methods: ReadonlySet<EventMethod>,
+  ): AsyncGenerator<StoredThreadEvent> {
+    let after: number | null = from;
+    while (after !== null && methods.size > 0) {
+      const page: EventPage = await sent.page(scope, thread_id, { after, methods });
+      yield* page.events;
+      after = page.more ? page.read_to : null;
+    }
+  }
+
   function leave(thread_id: string, log: ThreadLog): void {
     sent.leave();
     if (--log.readers > 0) return;
@@ -264,21 +278,33 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
 
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
-      const methods = methodsOf(filter);
       sent.enter();
       try {
-        let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
-        while (after !== null && methods.size > 0) {
-          const page: EventPage = await sent.page(scope, thread_id, { after, methods });
-          for (const stored of page.events) {
-            const event = await sent.of(thread_id, stored, passes);
-            if (event) yield event;
-          }
-          after = page.more ? page.read_to : null;
+        const after = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
+        for await (const stored of storedAfter(scope, thread_id, after, methodsOf(filter))) {
+          const event = await sent.of(thread_id, stored, passes);
+          if (event) yield event;
         }
       } finally {
         sent.leave();
       }
+    },
+
+    async count(scope, thread_id, filters) {
+      const last = await storage.lastEvent(scope, thread_id);
+      const all = filters.map((filter) => ({
+        passes: compileFilter(filter),
+        since: filter.since || beginningOf(last),
+        count: 0,
+      }));
+      const after = Math.min(last, ...all.map(({ since }) => since));
+      const methods = new Set(filters.flatMap((filter) => [...methodsOf(filter)]));
+      if (after < last) {
+        for await (const { seq, method, namespace, name } of storedAfter(scope, thread_id, after, methods)) {
+          for (const one of all) if (seq > one.since && one.passes(method, namespace, name)) one.count++;
+        }
+      }
+      return { counts: all.map(({ count }) => count), last };
     },
 
     lastSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),

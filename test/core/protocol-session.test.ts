@@ -12,6 +12,8 @@ import { THREAD, world } from "./session-world.ts";
 
 const subscriptionOf = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
 
+const meta = (applied_through_seq: number): JsonObject => ({ thread_id: THREAD, applied_through_seq });
+
 describe("a session", () => {
   it("answers a subscription before its first event, replays, and goes on live", async () => {
     const { events, sent, send, seqs, session } = world();
@@ -27,6 +29,20 @@ describe("a session", () => {
     assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").data));
     session.onClose();
     await until(() => events.open === 0);
+  });
+
+  it("says how many events it replays, and which is the last one", async () => {
+    const { events, send, seqs, sent } = world();
+    const none = await send("subscription.subscribe", { channels: ["values"] });
+    assert.deepEqual([(none.result as JsonObject).replayed_events, none.meta], [0, meta(0)]);
+    events.add(event(1, "values"), event(2, "messages"), event(3, "values"), event(4, "messages"));
+    await until(() => seqs().length === 2);
+    const some = await send("subscription.subscribe", { channels: ["messages", "values"], since: 1 });
+    assert.deepEqual([(some.result as JsonObject).replayed_events, some.meta], [3, meta(4)]);
+    await until(() => seqs().length === 5);
+    assert.ok(sent.indexOf(some) < sent.findIndex(({ seq }) => seq === 2), "the answer comes first");
+    const left = await send("subscription.unsubscribe", { subscription_id: subscriptionOf(some) });
+    assert.deepEqual(left.meta, meta(4));
   });
 
   it("honours since, namespaces and depth", async () => {

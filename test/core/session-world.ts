@@ -43,6 +43,7 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
     events: () => assert.fail("not used"),
     subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
     kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
+    count: (thread_id, filters, visibility) => events.count(visibility, thread_id, filters),
     async command(thread_id, sent, caller) {
       commands.push(sent.method);
       if (command) return await command(thread_id, sent, caller);

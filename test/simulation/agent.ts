@@ -1,7 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
 import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordedParts, recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";
@@ -48,7 +48,9 @@ export function bare(message: Json): string {
 }
 
 export function scriptOf(input: Json | undefined, command: JsonObject | null): Script {
-  return (command?.resume ?? input) as unknown as Script;
+  const given = (command?.resume ?? input) as unknown as Script | Readonly<Record<string, Script>>;
+  // An answer may be in a map by interrupt id.
+  return "tag" in given ? (given as Script) : (Object.values(given)[0] as Script);
 }
 
 export function agentExecutor(world: World, process: Process): Executor {
@@ -81,6 +83,9 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const script = scriptOf(job.input, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
   const messages = messagesIn(head);
+  const isLate = job.strict_resume && !job.resumed && questionsIn(head).length === 0;
+  // As graphs do it: an answer by id is refused where nothing waits, any other is ignored.
+  if (isLate && !("tag" in (job.command?.resume as JsonObject))) throw new Error(`${script.tag} is too late`);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.
@@ -104,6 +109,7 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     yield { type: "state", values, next, tasks, shows, ...(saved && { checkpoint: saved }) };
   }
 
+  if (isLate) return yield* state([], null);
   // Where an earlier attempt had come to its question, only its last word is missing.
   if (done > 0 && script.steps[done - 1]?.end === "ask") return yield* state([name], `${script.tag}?`);
   if (done >= script.steps.length) return yield* state([], null);
@@ -140,6 +146,9 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
     });
   });
 }
+
+const questionsIn = (stored: StoredCheckpoint | null): readonly unknown[] =>
+  ((stored && recordedParts(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts);
 
 function messagesIn(stored: StoredCheckpoint | null): Json[] {
   const value = stored?.values.find(({ channel }) => channel === "messages");

@@ -251,7 +251,7 @@ function checkEvents(world: World, run: RunNote, texts: readonly string[]): void
       world.violation("I6", `event ${n} of claim ${claim} of ${run.tag} follows event ${(shown.get(claim) ?? 0) - 1}`);
     shown.set(claim, n + 1);
   }
-  if (run.state.status !== "success" || !run.lastExecution) return;
+  if (run.state.status !== "success" || !run.lastExecution || !run.shows) return;
   const kept = shown.get(run.state.claims) ?? 0;
   if (kept !== run.lastExecution.shown)
     world.violation("I6", `${run.tag} has shown ${run.lastExecution.shown} events, and ${kept} are kept`);

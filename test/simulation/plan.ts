@@ -96,6 +96,8 @@ export interface Plan {
   readonly token_ttl_ms: number;
   /** Traces of other servers come in, and the machines sleep for hours: usage is summed by the hour. */
   readonly hours: boolean;
+  /** Clients also speak the event protocol: messages and answers to a thread that waits come at the same time. */
+  readonly talks: boolean;
 }
 
 /** Longer than a seed's work and the wait after it. */
@@ -146,5 +148,6 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     feedback: dice.pick([0, 0.3, 0.8]),
     token_ttl_ms: dice.pick([2_000, 10_800_000]),
     hours: dice.chance(0.15),
+    talks: new Dice(seed, "talks").chance(0.3),
   };
 }

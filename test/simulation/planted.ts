@@ -78,6 +78,30 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "recordRoot(",
   },
   {
+    name: "an answer that comes too late stays an answer",
+    file: "lib/engine/attempt-context.ts",
+    find: "if (resume_at === null || resume_at === head) return request;",
+    replace: "if (resume_at !== head || head !== null) return request;",
+  },
+  {
+    name: "a run that is deleted while it waits has no end",
+    file: "adapters/sql/runs/mod.ts",
+    find: "        ...endPending(key, filter),\n",
+    replace: "",
+  },
+  {
+    name: "a run that is deleted takes its end along",
+    file: "adapters/sql/runs/events.ts",
+    find: '65536\n    and ${frameOf("first_seq")} < 4294967295`',
+    replace: "65536`",
+  },
+  {
+    name: "a thread that is made again begins with the first turn",
+    file: "adapters/sql/runs/create-statements.ts",
+    find: "${firstTurn(p)} + case when",
+    replace: "case when",
+  },
+  {
     name: "an end is told twice",
     file: "lib/streams/run-subscription.ts",
     find: 'runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',

@@ -343,12 +343,12 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
       const r4 = await stateless(storage, assistant, "r4");
       await storage.requeueRun(here, r4.lease, 1300);
-      assert.equal(await storage.deleteRun(here, "thread-r4", "r4"), "deleted");
+      assert.equal(await storage.deleteRun(here, "thread-r4", "r4", 9_000), "deleted");
       assert.equal(await there("r4"), false);
       await stateless(storage, assistant, "r5");
       await storage.stopRuns(here, { status: "all" }, "interrupt", 2000);
       assert.equal(await there("r5"), true);
-      assert.equal(await storage.deleteRun(here, "thread-r5", "r5"), "running");
+      assert.equal(await storage.deleteRun(here, "thread-r5", "r5", 9_000), "running");
       assert.equal(await there("r5"), true);
     });
 
