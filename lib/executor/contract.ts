@@ -175,7 +175,17 @@ export type ExecutorEvent =
       readonly checkpoint_id?: string;
     }
   /** Tokens and cost. They are summed over the attempt and stored with the run's trace. */
-  | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
+  | ({ readonly type: "usage" } & Spending);
+
+/** What a call of a model has used. */
+export interface Spending {
+  readonly tokens_in?: number;
+  readonly tokens_out?: number;
+  /** Default: the cost of the tokens by the price of `model` in `usage.prices`. */
+  readonly cost_usd?: number;
+  /** The name of the model. */
+  readonly model?: string;
+}
 
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
