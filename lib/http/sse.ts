@@ -20,6 +20,7 @@ function headOf({ id, event }: Frame): string {
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * `closes`: it closes then too. Clients of events reconnect after any end, and proxies such as Vite's pass on no failure.
  * `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
  */
@@ -28,7 +29,7 @@ export function eventStream(
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
-  { at_once = false }: { readonly at_once?: boolean } = {},
+  { at_once = false, closes = false }: { readonly at_once?: boolean; readonly closes?: boolean } = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
@@ -36,6 +37,7 @@ export function eventStream(
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     at_once,
+    closes,
     take() {
       const pieces: string[] = [];
       let text = "";
@@ -104,6 +106,8 @@ interface Source {
   readonly heartbeat: string;
   /** Begin with a heartbeat. */
   readonly at_once?: boolean;
+  /** The body closes normally where it would fail. */
+  readonly closes?: boolean;
   /** Some of the text that is ready now, in pieces. `last`: nothing follows it. */
   take(): { readonly pieces: readonly string[]; readonly last: boolean };
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
@@ -195,9 +199,11 @@ function openBody(
   }
 
   /** Ends the body with an error, so that the client sees it is incomplete. */
-  function fail(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function fail(controller: ReadableStreamDefaultController<Uint8Array>, { isStalled = false } = {}): void {
     leave();
-    controller.error(new Error("The body ended before it was complete"));
+    // A body that closes waits for its reader.
+    if (source.closes && !isStalled) controller.close();
+    else controller.error(new Error("The body ended before it was complete"));
   }
 
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
@@ -254,7 +260,7 @@ function openBody(
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
       if (!pulled && ++missed === STALLED_BEATS) {
-        fail(controller);
+        fail(controller, { isStalled: true });
         return;
       }
       chunks.beat_due = true;

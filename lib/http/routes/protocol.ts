@@ -70,7 +70,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const filter = await context.body();
       const { visibility } = await context.authorize({ thread_id });
       const reader = context.service.protocol.subscribe(thread_id, filter, visibility);
-      return eventStream(context, reader, { thread_id }, {}, { at_once: true });
+      return eventStream(context, reader, { thread_id }, {}, { at_once: true, closes: true });
     },
   }),
   route("get", EVENTS, {
