@@ -19,18 +19,20 @@ export type * from "./store-handle.ts";
  * Stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
  * an executor may report complete messages before the next state, by an event of mode `messages` with a list of them.
  */
-export type StreamMode =
-  | "values"
-  | "messages"
-  | "messages-tuple"
-  | "updates"
-  | "events"
-  | "tasks"
-  | "checkpoints"
-  | "debug"
-  | "custom"
-  | "tools"
-  | "lifecycle";
+export const STREAM_MODES = [
+  "values",
+  "messages",
+  "messages-tuple",
+  "updates",
+  "events",
+  "tasks",
+  "checkpoints",
+  "debug",
+  "custom",
+  "tools",
+  "lifecycle",
+] as const;
+export type StreamMode = (typeof STREAM_MODES)[number];
 
 /** A `goto` to one node with an input for it. */
 export interface Send {

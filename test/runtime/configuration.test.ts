@@ -492,6 +492,10 @@ describe("the log of the stand-alone server", () => {
       textLine({ level: "warn", message: "a lease was not renewed", run_id: "r", tries: 2, gone: undefined }, now),
       "03:04:05.678 warn a lease was not renewed run_id=r tries=2",
     );
+    assert.equal(
+      textLine({ level: "warn", message: "webhook delivery failed", status: 500, error: "bad_status" }, now),
+      "03:04:05.678 warn webhook delivery failed status=500 error=bad_status",
+    );
     const error = Object.assign(new Error("no"), { stack: "Error: no\u001b[2J\n    at x" });
     assert.equal(
       textLine({ level: "error", message: "failed", thread_id: "a\r\nb", error }, now),
