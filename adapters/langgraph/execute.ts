@@ -10,6 +10,7 @@ import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
 import { type Graph, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { isMessage } from "./json.ts";
+import { ModelUsage } from "./model-usage.ts";
 import { NodeTracker } from "./node-tracker.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
@@ -58,6 +59,7 @@ export async function* execute(
   let chunks: AsyncIterator<unknown> | undefined;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
+  const usage = new ModelUsage();
   const wire = chunkWire();
   const frames = new StreamFrames(job, wire);
   const subgraphs = needsSubgraphs(job);
@@ -68,6 +70,7 @@ export async function* execute(
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.callbacks] : [];
     const callbacks = [
       ...(parents ? [parents.callbacks] : []),
+      usage.callbacks,
       ...frames.callbacks,
       ...callers,
       ...(protocol?.callbacks ?? []),
@@ -95,6 +98,7 @@ export async function* execute(
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);
+      for (const one of usage.take()) yield one;
       const isState = shown?.mode === "values" && !isInterrupt(shown);
       if (shown?.mode === "values" && !isState) interrupted = true;
       const isRoot = isState && shown.namespace.length === 0;
@@ -116,6 +120,7 @@ export async function* execute(
       for (const one of protocol?.take(shown) ?? []) yield one;
     }
     ended = true;
+    yield* usage.take();
     if (saver.failure !== undefined) throw saver.failure;
     const state =
       interrupted || saver.interrupted || values === undefined || saver.head === null
@@ -129,6 +134,7 @@ export async function* execute(
     yield inMemory ? unstored : state;
   } catch (error) {
     const cause = saver.failure ?? error;
+    yield* usage.take();
     if (!signal.aborted) yield* frames.fail(cause);
     const needed = frames.growingMessages || (protocol?.needsState ?? false);
     const kept = needed && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
@@ -233,7 +239,7 @@ function streamOptions(
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
-    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
+    callbacks: [oneHandler(callbacks)],
   } as StreamOptions;
 }
 

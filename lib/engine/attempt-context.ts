@@ -27,7 +27,7 @@ import type {
 } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
-import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder } from "./events.ts";
+import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder, type Prices } from "./events.ts";
 import { type Heartbeat, startHeartbeat } from "./leases.ts";
 import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
 
@@ -46,6 +46,7 @@ export interface AttemptOptions {
   readonly lease_ms: number;
   /** The time limit of an attempt, unless its graph sets one. */
   readonly run_timeout_ms: number;
+  readonly prices: Prices;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
   /** The end of a run is stored. */
@@ -193,6 +194,7 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     progress,
     recorder,
+    prices: options.prices,
     isStopped: () => state.reason !== null,
   });
   const heartbeat = startHeartbeat({

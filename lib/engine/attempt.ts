@@ -100,7 +100,19 @@ async function run(context: AttemptContext): Promise<void> {
   }
   heartbeat.stop();
   detach();
+  if (isLost() || state.reason === "shutting_down") await addUsage(context);
   if (isLost()) await releaseThread(context).catch(() => {});
+}
+
+/** Stores what an attempt has used that does not end its run. Once: the verb is not idempotent. */
+async function addUsage({ options, claimed, mapper }: AttemptContext): Promise<void> {
+  const usage = mapper.usage();
+  const { run_id } = claimed.run;
+  try {
+    if (usage) await options.storage.addTraceUsage(run_id, usage);
+  } catch (error) {
+    options.environment.log({ level: "warn", message: "the usage of an attempt was not stored", run_id, error });
+  }
 }
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */

@@ -1,5 +1,5 @@
 /** One call of a hosted function: what it gets, and what becomes of what it emits, yields and returns. */
-import type { ExecutorEvent, Interrupt, Job, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
+import type { ExecutorEvent, Interrupt, Job, Spending, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
@@ -17,7 +17,7 @@ export interface FunctionJob extends Job {
   /** Sends JSON data to subscribers of stream mode `custom` at once, even while the function awaits something else. */
   emit(data: unknown): void;
   /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
-  spend(usage: { readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number }): void;
+  spend(usage: Spending): void;
   /**
    * Pauses the run for an answer: `yield job.interrupt(value)`, or return it. The run ends and the thread is interrupted.
    * The run that resumes it calls the function again from its start, with the answer in `command.resume` and the stored state.
@@ -289,7 +289,7 @@ export function task(id: string, name: string, outcome: Partial<Task> = {}): Tas
 
 type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "usage"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 

@@ -30,6 +30,7 @@ const permissionOf = ({ threads, again }: Principal): Permission => ({
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * `closes`: it closes then too. Clients of events reconnect after any end, and proxies such as Vite's pass on no failure.
  * `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
  * `permission`: what the route was permitted. Default: what the request was.
@@ -41,8 +42,9 @@ export function eventStream(
   headers: HeaderValues,
   {
     at_once = false,
+    closes = false,
     permission = permissionOf(principal),
-  }: { readonly at_once?: boolean; readonly permission?: Permission } = {},
+  }: { readonly at_once?: boolean; readonly closes?: boolean; readonly permission?: Permission } = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
@@ -50,6 +52,7 @@ export function eventStream(
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     at_once,
+    closes,
     take() {
       const pieces: string[] = [];
       const of: Frame[] = [];
@@ -141,6 +144,8 @@ interface Source {
   readonly heartbeat: string;
   /** Begin with a heartbeat. */
   readonly at_once?: boolean;
+  /** The body closes normally where it would fail. */
+  readonly closes?: boolean;
   /** Some of the text that is ready now, in pieces. */
   take(): Taken;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
@@ -228,9 +233,11 @@ function openBody(bodies: OpenBodies, permission: Permission, source: Source): R
   }
 
   /** Ends the body with an error, so that the client sees it is incomplete. */
-  function fail(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function fail(controller: ReadableStreamDefaultController<Uint8Array>, { isStalled = false } = {}): void {
     leave();
-    controller.error(new Error("The body ended before it was complete"));
+    // A body that closes waits for its reader.
+    if (source.closes && !isStalled) controller.close();
+    else controller.error(new Error("The body ended before it was complete"));
   }
 
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
@@ -287,7 +294,7 @@ function openBody(bodies: OpenBodies, permission: Permission, source: Source): R
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
       if (!pulled && ++missed === STALLED_BEATS) {
-        fail(controller);
+        fail(controller, { isStalled: true });
         return;
       }
       chunks.beat_due = true;

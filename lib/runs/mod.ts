@@ -14,7 +14,7 @@ import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPrep
 import type { RunCreate, RunOrigin } from "./request.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
-export type { RunCreate, RunOrigin } from "./request.ts";
+export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {

@@ -2,7 +2,14 @@
 import { refuseTwoValues } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
+import {
+  type AuthUser,
+  type CheckpointRef,
+  type RunConfig,
+  type Send,
+  STREAM_MODES,
+  type StreamMode,
+} from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
@@ -120,12 +127,28 @@ const REQUEST_KEYS = Object.keys({
   feedback_keys: true,
 } satisfies Record<keyof RunCreate, true>);
 
+/** The members with few values. */
+export const CHOICES = {
+  stream_mode: STREAM_MODES,
+  multitask_strategy: ["reject", "enqueue", "interrupt", "rollback"],
+  if_not_exists: ["reject", "create"],
+  on_disconnect: ["continue", "cancel"],
+  durability: ["sync", "async", "exit"],
+} as const;
+
 /** Validates what needs no lookup. Errors: invalid, bad_request. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
   const unknown = unknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
   if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
+  for (const [key, choices] of Object.entries(CHOICES) as [keyof typeof CHOICES, readonly unknown[]][]) {
+    const value: unknown = request[key] ?? undefined;
+    const isList = key === "stream_mode" && Array.isArray(value);
+    if (value === undefined || (isList ? value : [value]).every((one) => choices.includes(one))) continue;
+    const list = key === "stream_mode" ? ", or a list of these" : "";
+    throw new ServiceError("invalid", `${key}: must be one of ${choices.join(", ")}${list}`);
+  }
   const wait = request.after_seconds ?? 0;
   if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);

@@ -117,6 +117,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const worker = createWorker({
     ...shared,
     ...workerSettings,
+    prices: usageSettings.prices,
     worker: environment.uuid().slice(0, 8),
     hub,
     events,
