@@ -158,6 +158,8 @@ export class FileWatch {
     // The frame before the old end is still there, so nothing before the new ones was cut off.
     if (!(grown && this.#bytes > 0 && this.#saltsAt(this.#bytes - this.#frame) === this.#salts)) {
       const salts = this.#readHeader();
+      // A commit without changes leaves an empty log empty.
+      if (salts === null && bytes < HEADER_BYTES) return this.#checkLength(bytes);
       if (salts === null) throw this.#damage();
       if (salts === this.#salts) {
         if (bytes < this.#bytes || (grown && !this.#isWhole(bytes))) throw this.#damage();

@@ -119,7 +119,13 @@ for (const [name, open] of Object.entries(openers)) {
       ["that was started anew", restartedLog],
     ] as readonly (readonly [string, (driver: SqlDriver) => Promise<unknown>])[]) {
       for (const [when, cut] of [
-        ["between two commits", async (driver, next) => void (halve(`${path}-wal`), await driver.batch([next]))],
+        [
+          "between two commits",
+          async (driver, next) => {
+            halve(`${path}-wal`);
+            await driver.batch([next]);
+          },
+        ],
         ["in the middle of a commit", async (driver, next) => driver.batch([next, statement("select 'cut now'")])],
       ] as readonly (readonly [string, (driver: SqlDriver, next: SqlStatement) => Promise<unknown>])[]) {
         for (const size of [10, 20_000, 400_000]) {
@@ -155,7 +161,13 @@ for (const [name, open] of Object.entries(openers)) {
     for (const [what, damage] of [
       ["with its log cut", () => halve(`${path}-wal`)],
       ["with its log emptied", () => truncateSync(`${path}-wal`, 0)],
-      ["with its log replaced", () => (renameSync(`${path}-wal`, `${path}-old`), cpSync(`${path}-old`, `${path}-wal`))],
+      [
+        "with its log replaced",
+        () => {
+          renameSync(`${path}-wal`, `${path}-old`);
+          cpSync(`${path}-old`, `${path}-wal`);
+        },
+      ],
       ["deleted", () => rmSync(path)],
     ] as const) {
       it(`${what} under a server that writes nothing: a look at the files finds it`, async () => {
@@ -211,6 +223,20 @@ for (const [name, open] of Object.entries(openers)) {
       assert.deepEqual(await driver.read(count), [{ n: 9 }]);
       await driver.close();
       assert.deepEqual(await opened().read(count), [{ n: 9 }]);
+    });
+
+    it("with a log that is empty still: commits without changes are acknowledged", async () => {
+      const first = opened();
+      await first.batch([table]);
+      await first.close();
+      const driver = opened();
+      await driver.batch([statement("update item set body = ''")]);
+      const other = new DatabaseSync(path);
+      await driver.batch([item]);
+      other.exec("pragma wal_checkpoint(truncate)");
+      other.close();
+      await driver.batch([statement("delete from item where body = ''")]);
+      await sqlStorage(driver).check?.();
     });
 
     it("that are damaged are not read either", async () => {

@@ -229,7 +229,7 @@ describe("serve", () => {
     await using server = await serving(createHandler(kit.service));
     for (const host of ["a b", "a:b:c", "[::1", "a:99999", "%zz", "<x>"]) {
       const answer = await raw(server.port, `GET /ok HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
-      assert.match(answer, /^HTTP\/1\.1 400 [^]*"detail":/, host);
+      assert.match(answer, /^HTTP\/1\.1 400 .*"detail":/s, host);
     }
     assert.match(
       await raw(server.port, "GET /ok HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n\r\n"),
