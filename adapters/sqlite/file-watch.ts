@@ -59,6 +59,7 @@ export class FileWatch {
   #salts = 0n;
   #bytes = 0;
   #frame = 0;
+  #markStart: string;
   #fileBytes = 0;
   #lost: DatabaseUnavailable | undefined;
   #damaged = false;
@@ -69,6 +70,7 @@ export class FileWatch {
     this.#file = realpathSync(path);
     this.#inode = inodeOf(this.#file) ?? "";
     this.#ask = ask;
+    this.#markStart = `{"inode":"${this.#inode}",`;
     // What a killed process has left in the log counts as well.
     this.#log = openLog(`${this.#file}-wal`);
     const salts = this.#log === undefined ? null : this.#readHeader();
@@ -126,8 +128,8 @@ export class FileWatch {
     const found = this.explain(error);
     if (found !== error) return found;
     const at = this.#log === undefined ? 0 : fstatSync(this.#log).size;
-    const code = problemOfRoom(`${this.#file}.room`, at, bytes);
-    return code === undefined ? error : new Error(`database or disk is full (${code})`, { cause: error });
+    const problem = problemOfRoom(`${this.#file}.room`, at, bytes);
+    return problem === undefined ? error : new Error(`database or disk is full (${problem})`, { cause: error });
   }
 
   /** After SQLite has closed its files. A log that it took away needs no mark. */
@@ -159,7 +161,10 @@ export class FileWatch {
     if (!(grown && this.#bytes > 0 && this.#saltsAt(this.#bytes - this.#frame) === this.#salts)) {
       const salts = this.#readHeader();
       // A commit without changes leaves an empty log empty.
-      if (salts === null && bytes < HEADER_BYTES) return this.#checkLength(bytes);
+      if (salts === null && bytes < HEADER_BYTES) {
+        this.#checkLength(bytes);
+        return;
+      }
       if (salts === null) throw this.#damage();
       if (salts === this.#salts) {
         if (bytes < this.#bytes || (grown && !this.#isWhole(bytes))) throw this.#damage();
@@ -173,6 +178,7 @@ export class FileWatch {
   /** After `readHeader`. */
   #setLog(salts: bigint, bytes: number): void {
     this.#salts = salts;
+    this.#markStart = `${JSON.stringify({ inode: this.#inode, salts: saltsOf(salts) }).slice(0, -1)},`;
     this.#bytes = bytes;
     this.#frame = FRAME_HEADER_BYTES + this.#fields.getUint32(8);
   }
@@ -200,8 +206,8 @@ export class FileWatch {
 
   /** A commit that is in the log counts, whether or not its mark can be written. */
   #writeMark(more: Pick<Mark, "damaged">): void {
-    const mark: Mark = { inode: this.#inode, salts: saltsOf(this.#salts), bytes: this.#bytes, ...more };
-    const text = JSON.stringify(mark);
+    // By hand: it is written at most commits.
+    const text = `${this.#markStart}"bytes":${this.#bytes}${more.damaged ? ',"damaged":true' : ""}}`;
     try {
       this.#mark ??= openSync(markOf(this.#file), "w");
       const encoded = encoder.encode(text);
@@ -232,23 +238,25 @@ const encoder = new TextEncoder();
 
 /** Why no more can be written behind this place of a file; undefined where it can. */
 function problemOfRoom(path: string, place: number, bytes: number): string | undefined {
+  const room = new Uint8Array(Math.max(bytes, 64 * 1024));
   try {
     const file = openSync(path, "w");
     try {
-      writeSync(file, new Uint8Array(Math.max(bytes, 64 * 1024)), 0, Math.max(bytes, 64 * 1024), place);
+      for (let done = 0; done < room.length; ) done += writeSync(file, room, done, room.length - done, place + done);
     } finally {
       closeSync(file);
     }
   } catch (error) {
-    const { code } = error as { readonly code?: string };
-    if (code !== undefined && NO_ROOM.has(code)) return code;
+    const { message } = error as Error;
+    if (NO_ROOM.test(message)) return message;
   } finally {
     rmSync(path, { force: true });
   }
   return undefined;
 }
 
-const NO_ROOM: ReadonlySet<string> = new Set(["EFBIG", "ENOSPC", "EDQUOT"]);
+/** Deno gives the system's words alone. */
+const NO_ROOM = /EFBIG|ENOSPC|EDQUOT|file too large|no space left|quota exceeded/i;
 
 /** Throws an Error when the log of the database at `path` holds less than its mark says. To be called before SQLite opens it. */
 export function checkLogWhole(path: string): void {
