@@ -58,7 +58,7 @@ const FILES_LOST =
   "The files of the database were damaged, deleted or replaced while the server used them: stop it and restore a backup";
 
 /** True for errors of an unreachable database. A retry may succeed once the database is back. */
-export function isOutage(error: unknown): error is ServiceError {
+export function isOutage(error: unknown): boolean {
   return error instanceof ServiceError && (error.code === "storage_unavailable" || error.code === "outcome_unknown");
 }
 

@@ -12,6 +12,7 @@ import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
+import { openingVerbs } from "./openings.ts";
 import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
@@ -66,6 +67,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...runVerbs(pipe),
     ...eventVerbs(pipe),
     ...checkpointVerbs(pipe),
+    ...openingVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
     ...deliveryVerbs(pipe, executes),

@@ -86,7 +86,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
       if (logged.size === 0) {
         since = environment.now();
         left_out = 0;
-        reason = error.message;
+        reason = (error as Error).message;
         probeLater();
       }
       logged.add(message);

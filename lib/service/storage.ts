@@ -119,7 +119,9 @@ export function createWriteProbe(storage: Storage, environment: Environment): ()
       return { ok: true };
     } catch (error) {
       environment.log({ level: "error", message: "the storage takes no writes", error });
-      const detail = isOutage(error) ? error.message : (storage.failure?.() ?? "The storage takes no writes");
+      const detail = isOutage(error)
+        ? (error as Error).message
+        : (storage.failure?.() ?? "The storage takes no writes");
       return { ok: false, detail };
     }
   }
