@@ -151,6 +151,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     paced,
     async firstMessage(row) {
       const { thread_id, head, running } = row;
+      if (running !== null) await caughtUp(running);
       const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
       const opening = await storage.readOpening(scope, thread_id, at, "messages");
       if (!opening) return null;
