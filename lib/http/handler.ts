@@ -115,6 +115,8 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
+    // Bun and Deno pass on what they make of a malformed header.
+    if (!URL.canParse(request.url)) throw new ServiceError("bad_request", "The Host header is malformed");
     const { pathname } = new URL(request.url);
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;

@@ -117,7 +117,7 @@ interface ThreadOptions {
 }
 
 /** Threads, with the methods that other modules of the service use. */
-export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current"> {
+export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current" | "firstMessage" | "paced"> {
   /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
   expire(limit: number): Promise<number>;
 }
@@ -125,7 +125,7 @@ export interface ThreadDirectory extends Threads, Pick<States, "visible" | "curr
 export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, environment, hub, worker, states } = options;
   const changes = createChanges({ storage, scope, environment, states });
-  const { visible, shown, current } = states;
+  const { visible, shown, current, firstMessage, paced } = states;
 
   async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
     return withState(row, await current(row), include);
@@ -137,6 +137,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   return {
     visible,
     current,
+    firstMessage,
+    paced,
     ...createSearches(storage, scope, states),
     async create(request = {}, visibility) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
