@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place } from "../../frame/router.ts";
+import { humanRequest } from "../../parts/approval.tsx";
 import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
@@ -209,7 +210,9 @@ export function Chat(props: ChatProps): VNode {
   });
   const lastHuman = messages?.findLast(({ type }) => type === "human");
   const stop = (): void => attempt("Stop", () => source.stop());
-  useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: !!lastHuman && !running });
+  // An approval that waits has the key.
+  const canEdit = !!lastHuman && !running && !interrupts.some(({ value: asked }) => humanRequest(asked));
+  useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: canEdit });
   useKey("Escape", "Stop the run", stop, { when: running, inFields: true });
   const isEmpty = phase === "idle" && !messages?.length && !hasValues(values);
 
