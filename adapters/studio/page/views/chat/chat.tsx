@@ -53,8 +53,10 @@ function useFollowing(changes: readonly unknown[]) {
 }
 
 /** Versions of the shown messages, read when the conversation rests. */
-function useForks(thread_id: string, version: number, checkpoint_id: string | null, resting: boolean) {
-  const history = useHistory(thread_id, version);
+function useForks(thread_id: string, state: ChatState) {
+  const history = useHistory(thread_id, state);
+  const { checkpoint_id } = state;
+  const resting = state.phase !== "running";
   const [forks, setForks] = useState<ReadonlyMap<string, Fork>>(new Map());
   useEffect(() => {
     if (!history.data || !resting) return;
@@ -195,13 +197,13 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
 export function Chat(props: ChatProps): VNode {
   const { thread_id, source, assistant_id, schema } = props;
   const state = source.state.value;
-  const { phase, messages, interrupts, values, error, nested, version, checkpoint_id } = state;
+  const { phase, messages, interrupts, values, error, nested, checkpoint_id } = state;
   const running = phase === "running";
   const hasMessages = messages !== null || takesMessages(schema);
   const [chosen, setMode] = useState<InputMode | null>(null);
   const mode = chosen ?? (hasMessages ? "message" : "input");
   const [editing, setEditing] = useState<string | null>(null);
-  const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
+  const { history, forks } = useForks(thread_id, state);
   const { newest, turns } = useTurnRuns(thread_id, state, history);
   const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
   const { send, actions } = useTurns(props, history, (id = null) => {
