@@ -44,6 +44,10 @@ const functions: Readonly<Record<string, AgentFunction>> = {
       yield job.interrupt({ question: "Tea or coffee?", answers: ["tea", "coffee"] });
     yield says(`Brewed: ${job.command?.resume}`);
   },
+  async *spender({ spend }) {
+    spend({ tokens_in: 1200, tokens_out: 34, cost_usd: 0.25 });
+    yield says("Spent");
+  },
   /** Asks what the message says. */
   async *asks(job) {
     if (job.command?.resume === undefined) yield job.interrupt(JSON.parse(String(job.messages.at(-1)?.content)));

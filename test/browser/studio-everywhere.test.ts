@@ -37,13 +37,15 @@ describe("the studio everywhere", () => {
                   .first()
                   .evaluate((one) => one.setAttribute("open", ""));
               for (const problem of await visit.accessibility()) found.push(`${path} ${problem}`);
-              // Also within a pane.
-              const isWide = await page.evaluate(() =>
-                [document.documentElement, ...document.querySelectorAll(".scroll")].some(
-                  ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth,
-                ),
+              // Also within a box that could be scrolled: who looks does not see what is cut.
+              const wide = await page.evaluate(() =>
+                [document.documentElement, ...document.querySelectorAll("body *")]
+                  .filter(
+                    (one) => one.scrollWidth > one.clientWidth && /auto|scroll/.test(getComputedStyle(one).overflowX),
+                  )
+                  .map(({ tagName, className }) => `${tagName}.${className}`),
               );
-              if (isWide) found.push(`${path} scrolls sideways`);
+              for (const box of wide) found.push(`${path} ${box} scrolls sideways`);
               await visit.atRest();
               for (const problem of await album.take(page, `${name}-${index + 1}`)) found.push(`${path} ${problem}`);
             }

@@ -25,6 +25,7 @@ import {
 import { Bubble, editPlace, type MessageActions, Subagent } from "./message.tsx";
 import { type Message, withResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
+import { useToolTimes } from "./tool-times.ts";
 import { type TurnRuns, useTurnRuns } from "./turns.ts";
 
 interface ChatProps {
@@ -140,6 +141,7 @@ interface MessagesProps {
   readonly state: ChatState;
   readonly forks: ReadonlyMap<string, Fork>;
   readonly turns: ReadonlyMap<string, TurnRuns>;
+  readonly times: ReadonlyMap<string, number>;
   readonly canChange: boolean;
   readonly editing: string | null;
   readonly setEditing: (id: string | null) => void;
@@ -147,7 +149,7 @@ interface MessagesProps {
 }
 
 /** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
-function Messages({ state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+function Messages({ state, forks, turns, times, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
@@ -179,7 +181,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
           key={message.id ?? index}
           message={message}
           results={results}
-          times={state.times}
+          times={times}
           nested={nested}
           fork={forks.get(message.id ?? "")}
           turn={turns.get(message.id ?? "")}
@@ -205,6 +207,7 @@ export function Chat(props: ChatProps): VNode {
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, state);
   const { newest, turns } = useTurnRuns(thread_id, state, history);
+  const times = useToolTimes(thread_id, state, newest);
   const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
   const { send, actions } = useTurns(props, history, (id = null) => {
     isAtEnd.current = true;
@@ -230,6 +233,7 @@ export function Chat(props: ChatProps): VNode {
             state={state}
             forks={forks}
             turns={turns}
+            times={times}
             canChange={!running && history !== undefined}
             editing={editing}
             setEditing={setEditing}

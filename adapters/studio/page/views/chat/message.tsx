@@ -316,7 +316,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         ))}
         <footer>
           {fork && actions ? <Branches fork={fork} branch={actions.branch} /> : null}
-          {actions ? (
+          {actions && !editing ? (
             <span class="message-actions">
               <button type="button" class="quiet" onClick={() => void copy(text, "Copied message")}>
                 Copy
