@@ -208,13 +208,14 @@ export const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
   ttl_ms: ttl?.ttl_ms ?? null,
 });
 
-function sought({ deployment, filter }: Scope, { metadata, values, ids, status }: ThreadQuery): Sought {
+function sought({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Sought {
   const where: RawBuilder<unknown>[] = [];
   if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
   if (status === "busy") where.push(busy);
   // Written out, as in the condition of the index that serves the waiting threads.
   else if (status === "interrupted") where.push(sql`threads.status = 'interrupted' and not ${busy}`);
   else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
+  if (waiting) where.push(sql`threads.interrupts <> '{}'`);
   const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
   where.push(...named);
   return { kind: "thread", deployment, metadata, filter, where, named: ids !== undefined || named.length > 0 };

@@ -25,6 +25,8 @@ export interface ThreadSummary {
   /** `metadata.title`, or else the text of the first message; null without both. */
   readonly title: string | null;
   readonly status: ThreadStatus;
+  /** It has open interrupts. A stopped thread can be `interrupted` without. */
+  readonly waiting: boolean;
   readonly graph_id: string | null;
   readonly assistant_id: string | null;
   readonly created_at: string;
@@ -46,7 +48,7 @@ export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" |
   }[];
 }
 
-/** `total`: the number of threads whose status is `interrupted`. */
+/** `total`: the number of threads with open interrupts. */
 export interface Inbox extends Listing<InboxThread> {
   readonly total: number;
 }
@@ -135,11 +137,10 @@ export function threadOperations(options: OperationOptions): ThreadOperations {
       const metadata = await metadataOf(query);
       if (!metadata) return { items: [], total: 0, next: null };
       const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
-      const asked = { metadata, status: "interrupted", ...page } as const;
+      const asked = { metadata, status: "interrupted", waiting: true, ...page } as const;
       const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), asked);
-      const waiting = rows.filter(({ interrupts }) => Object.keys(interrupts).length > 0);
       const now = environment.now();
-      const items = await Promise.all(waiting.map(async (row) => inboxThread(row, await readable(row, shownOf), now)));
+      const items = await Promise.all(rows.map(async (row) => inboxThread(row, await readable(row, shownOf), now)));
       return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };
     },
   };
@@ -151,6 +152,7 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
     thread_id: row.thread_id,
     title,
     status: row.status,
+    waiting: row.status === "interrupted" && Object.keys(row.interrupts).length > 0,
     graph_id: row.graph_id,
     assistant_id: typeof assistant_id === "string" ? assistant_id : null,
     created_at: isoTime(row.created_at),
