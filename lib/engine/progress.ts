@@ -57,8 +57,8 @@ export interface ProgressWriter {
   flush(): Promise<void>;
   /** Something that subscribers may have seen is not stored yet. */
   isBehind(): boolean;
-  /** Stops automatic saves; resolves when no save is under way. */
-  close(): Promise<void>;
+  /** Refuses saves from now on, after a last one if `saving`; resolves when none is under way. What was not saved is for `rest`. */
+  close(saving?: boolean): Promise<void>;
   /** Takes what was not saved, for the batch that ends the run. Call `shown` once that is committed. */
   rest(): { readonly progress: Progress; shown(): void };
 }
@@ -97,9 +97,9 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     cancelTimer = null;
   }
 
-  /** Saves run one at a time. */
+  /** Saves run one at a time. Once closed, a save would race with the batch that ends the run, and lose what it has taken. */
   function save(all: boolean): Promise<void> {
-    if (failed) return Promise.resolve();
+    if (closed || failed) return Promise.resolve();
     if (saving) return saving.then(() => (isDirty(all) && !isLost() ? save(all) : undefined));
     stopTimer();
     const progress = take(all);
@@ -130,7 +130,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     save: () => save(true),
     flush: () => save(false),
     isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty()),
-    async close() {
+    async close(last = false) {
+      if (last) await save(true);
       closed = true;
       stopTimer();
       while (saving) await saving;
