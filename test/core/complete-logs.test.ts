@@ -58,3 +58,47 @@ describe("a thread that is read while its run ends", () => {
     await live.close();
   });
 });
+
+describe("a run that waits for its next attempt and has stored nothing", () => {
+  const start: ExecutorEvent = {
+    ...{ type: "event", method: "messages", namespace: ["a:1"], node: "a" },
+    data: { event: "message-start", id: "m", role: "ai", run_id: "m" },
+  };
+  const ask = { assistant_id: "g", input: {} };
+
+  for (const way of ["it is cancelled", "a newer run interrupts it"]) {
+    it(`closes the message that its attempt has left open when ${way}`, async () => {
+      const shared = faulty();
+      const executor: Executor = {
+        graphs: () => [{ graph_id: "g", protocol_events: true }, { graph_id: "other" }],
+        async *execute({ graph_id, attempt }, signal) {
+          if (graph_id === "g" && attempt === 1) yield start;
+          await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        },
+      };
+      const one = await testService({ storage: shared.share().storage, executor });
+      const { thread_id } = await one.service.threads.create();
+      const early = reading(one.service, thread_id);
+      const { run_id } = await one.service.runs.create(thread_id, ask);
+      await until(() => early.events.some(({ method }) => method === "messages"));
+      await early.close();
+      await one.service.stop(0);
+      // This process leaves the run in the queue, the next one does not.
+      const worker = { concurrency: 0 };
+      await using two = await testService({ storage: shared.share().storage, executor, worker });
+      const { runs } = two.service;
+      if (way === "it is cancelled") await runs.cancel(thread_id, run_id);
+      else await runs.create(thread_id, { ...ask, assistant_id: "other", multitask_strategy: "interrupt" });
+      await using three = await testService({ storage: shared.storage, executor });
+      const live = reading(three.service, thread_id);
+      await live.ends();
+      assert.equal((await runs.get(thread_id, run_id)).status, "interrupted");
+      const told = live.events
+        .map(({ params }) => params.data as { event: string; message?: string })
+        .map(({ event, message }) => (message === undefined ? event : `${event}: ${message}`));
+      const ended = ["running", "message-start", "error: The run was stopped", "interrupted"];
+      assert.deepEqual(told.slice(0, ended.length), ended);
+      await live.close();
+    });
+  }
+});

@@ -239,10 +239,10 @@ export const PLANTED: readonly PlantedFault[] = [
       'const head = status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));',
   },
   {
-    name: "the end of a run that nobody executed has the id of its last frame",
+    name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "then ${lastFrame} + 1 else",
-    replace: "then ${lastFrame} else",
+    find: "1 + case when feedback is null then 0 else 1 end",
+    replace: "1",
   },
   {
     name: "a shut-down leaves its runs to their leases",
