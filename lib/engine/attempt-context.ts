@@ -171,6 +171,8 @@ export function createContext(
     now: () => environment.now(),
     retry,
     onDirty: () => progress.saveSoon(),
+    onHold: () => progress.holdCut(),
+    onRelease: (held) => progress.cut(held),
     save: () => progress.save(),
   });
   const progress = createProgressWriter({
@@ -193,7 +195,8 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     progress,
     recorder,
-    isStopped: () => state.reason !== null,
+    // What was put before the stop is kept, so what belongs to it is shown.
+    isStopped: () => state.reason !== null && (isLost() || !checkpoints.isHeld()),
   });
   const heartbeat = startHeartbeat({
     ...options,

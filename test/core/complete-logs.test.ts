@@ -1,6 +1,6 @@
 /** What is stored of a run is complete: its frames and its thread events up to the end, and one end for each message. */
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { recordStates } from "../../lib/executor/recorded-states.ts";
 import type { Executor } from "../../lib/mod.ts";
@@ -8,6 +8,13 @@ import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { ALL, finalState, keptOf, outline, reading, tokensOf } from "./event-reading.ts";
 import { faulty } from "./faulty.ts";
+
+// The services' own timers keep no process alive.
+let alive: ReturnType<typeof setInterval>;
+before(() => {
+  alive = setInterval(() => {}, 1_000);
+});
+after(() => clearInterval(alive));
 
 const acting = (execute: (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>): Executor => ({
   graphs: () => [{ graph_id: "g" }],

@@ -46,7 +46,8 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
   const unclaimed = (p: Of): RawBuilder<unknown> => sql`run_id in (${which(p, pending)}) and claims = 0`;
   const endPending = endRuns<Of & End>({
     runs: unclaimed,
-    threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unclaimed(p)})`,
+    threads: (p) =>
+      sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unclaimed(p)})`,
   });
   const events = stoppedEvents<Of>((p) => sql`select run_id from runs where ${unclaimed(p)}`, false);
   // Runs that are still pending here were claimed before.
