@@ -156,6 +156,7 @@ export function createContext(
     }
     if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
     state.reason = why;
+    checkpoints.stop();
     state.abort.abort(why);
     return true;
   }
@@ -195,8 +196,7 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     progress,
     recorder,
-    // What was put before the stop is kept, so what belongs to it is shown.
-    isStopped: () => state.reason !== null && (isLost() || !checkpoints.isHeld()),
+    isStopped: () => isLost() || checkpoints.isStopped(),
   });
   const heartbeat = startHeartbeat({
     ...options,

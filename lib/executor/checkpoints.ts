@@ -45,7 +45,9 @@ export interface JobCheckpoints extends CheckpointHandle {
   hold(): () => void;
   /** The executor has settled: what was held is not held any more. */
   settle(): void;
-  isHeld(): boolean;
+  /** The job must stop. What was put before is kept, so what belongs to it is still shown: `isStopped` is true after that. */
+  stop(): void;
+  isStopped(): boolean;
   /** Takes what was put since the last call and is not held; the caller must store it. */
   take(): Progress;
   /** There is something to take; `held`: or something that is held. */
@@ -174,7 +176,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       unsaved.settle();
       options.onRelease?.(false);
     },
-    isHeld: () => unsaved.isHeld(),
+    stop: () => unsaved.stop(),
+    isStopped: () => unsaved.isStopped(),
     take() {
       const progress = unsaved.take();
       const names = new Set([...newest].map(([ns, id]) => key(ns, id)));

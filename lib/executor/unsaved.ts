@@ -16,6 +16,8 @@ export class Unsaved {
   /** Of holds, which are released in their order. */
   #last = 0;
   #released = 0;
+  /** The newest hold when the job was stopped. */
+  #stopped: number | null = null;
   #waiting: { readonly hold: number; readonly resolve: () => void }[] = [];
 
   addCheckpoint(item: SavedCheckpoint): void {
@@ -45,6 +47,15 @@ export class Unsaved {
   /** The executor has settled, so nothing more is shown: nothing is held from now on. */
   settle(): void {
     this.release(Number.POSITIVE_INFINITY);
+  }
+
+  stop(): void {
+    this.#stopped ??= this.#last;
+  }
+
+  /** The job was stopped, and what was put before that is not held. */
+  isStopped(): boolean {
+    return this.#stopped !== null && this.#stopped <= this.#released;
   }
 
   isHeld(): boolean {

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
 
 export type { PlantedFault } from "./planted-platform.ts";
@@ -293,6 +294,7 @@ export const PLANTED: readonly PlantedFault[] = [
     find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
     replace: "if (slots.free() <= claims.waitingHere()) return null;",
   },
+  ...LOGS,
   ...PLATFORM,
 ];
 
