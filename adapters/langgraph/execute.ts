@@ -1,4 +1,5 @@
 /** One attempt of a run on a compiled graph. */
+import type { Environment } from "../../lib/environment.ts";
 import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib/executor/contract.ts";
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
@@ -12,6 +13,7 @@ import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts"
 import { isMessage } from "./json.ts";
 import { ModelUsage } from "./model-usage.ts";
 import { NodeTracker } from "./node-tracker.ts";
+import { Pace } from "./pace.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
@@ -30,6 +32,7 @@ export async function* execute(
   { source, serde }: Host,
   job: Job,
   signal: AbortSignal,
+  environment: Pick<Environment, "defer">,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
   const { configurable } = job.config;
   const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
@@ -38,7 +41,8 @@ export async function* execute(
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
-  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : job.checkpoints);
+  const pace = new Pace(job.checkpoints, environment);
+  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle(job.checkpoints));
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
@@ -56,7 +60,6 @@ export async function* execute(
   let shownValues: Json | undefined;
   let interrupted = false;
   let ended = false;
-  let chunks: AsyncIterator<unknown> | undefined;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
   const usage = new ModelUsage();
@@ -91,9 +94,9 @@ export async function* execute(
     const stream = events
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
-    chunks = stream[Symbol.asyncIterator]();
+    pace.read(stream);
     while (true) {
-      const next = await chunks.next();
+      const next = await pace.next();
       if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
@@ -144,20 +147,12 @@ export async function* execute(
   } finally {
     if (!ended) {
       stop.abort(new Error("The execution ended"));
-      await drain(chunks);
+      // So that a stopped graph writes nothing later.
+      await pace.close();
     }
     saver.close();
     // The run must not continue elsewhere while one of its nodes is still active.
     if (signal.aborted) await tracker.idle();
-  }
-}
-
-/** Waits for the end of a stopped graph, so that it writes nothing later. */
-async function drain(chunks: AsyncIterator<unknown> | undefined): Promise<void> {
-  try {
-    while (chunks && !(await chunks.next()).done);
-  } catch {
-    // It was stopped, so its outcome does not matter.
   }
 }
 

@@ -157,6 +157,7 @@ export function createContext(
     }
     if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
     state.reason = why;
+    checkpoints.stop();
     state.abort.abort(why);
     return true;
   }
@@ -172,6 +173,8 @@ export function createContext(
     now: () => environment.now(),
     retry,
     onDirty: () => progress.saveSoon(),
+    onHold: () => progress.holdCut(),
+    onRelease: (held) => progress.cut(held),
     save: () => progress.save(),
   });
   const progress = createProgressWriter({
@@ -195,7 +198,7 @@ export function createContext(
     progress,
     recorder,
     prices: options.prices,
-    isStopped: () => state.reason !== null,
+    isStopped: () => isLost() || checkpoints.isStopped(),
   });
   const heartbeat = startHeartbeat({
     ...options,

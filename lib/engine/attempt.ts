@@ -91,7 +91,7 @@ async function run(context: AttemptContext): Promise<void> {
     state.done.resolve();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
-    await progress.close();
+    await progress.close(state.reason === "shutting_down");
     // An abandoned executor must not write any more.
     checkpoints.lose();
     if (!isLost()) await (state.reason === "shutting_down" ? requeueRun(context) : finishRun(context, failure));
@@ -261,10 +261,8 @@ function stopExecutor(
 
 /** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
 async function requeueRun(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, progress, retry } = context;
+  const { options, claimed, state, retry } = context;
   const { storage, scope, environment } = options;
-  await progress.save();
-  if (context.isLost()) return;
   state.phase = "ending";
   if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop("lease_lost");
 }

@@ -387,6 +387,11 @@ export interface CheckpointHandle extends CheckpointReader {
     task_id: string,
     writes: readonly PendingWrite[],
   ): Promise<void>;
+  /**
+   * Opens a hold, and gives what releases it. What is put after that is stored in one save with all that the executor has shown when it
+   * releases the hold. For executors that put at another time than they show. With durability `sync`, writes wait for the release.
+   */
+  hold?(): () => void;
 }
 
 /**

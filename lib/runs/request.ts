@@ -128,13 +128,19 @@ const REQUEST_KEYS = Object.keys({
 } satisfies Record<keyof RunCreate, true>);
 
 /** The members with few values. */
-export const CHOICES = {
+export const CHOICES: {
+  readonly stream_mode: typeof STREAM_MODES;
+  readonly multitask_strategy: readonly ["reject", "enqueue", "interrupt", "rollback"];
+  readonly if_not_exists: readonly ["reject", "create"];
+  readonly on_disconnect: readonly ["continue", "cancel"];
+  readonly durability: readonly ["sync", "async", "exit"];
+} = {
   stream_mode: STREAM_MODES,
   multitask_strategy: ["reject", "enqueue", "interrupt", "rollback"],
   if_not_exists: ["reject", "create"],
   on_disconnect: ["continue", "cancel"],
   durability: ["sync", "async", "exit"],
-} as const;
+};
 
 /** Validates what needs no lookup. Errors: invalid, bad_request. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {

@@ -59,6 +59,10 @@ export interface Plan {
   readonly remote: boolean;
   /** Processes wake each other, by signals that may be lost, late or doubled. Every run's frames are stored then. */
   readonly signals: boolean;
+  /** Executors with checkpoints of their own put them up to so long before they show them, as LangGraph does; they show messages too. */
+  readonly lag_ms: number;
+  /** How many readers poll threads whose runs execute. */
+  readonly pollers: number;
   readonly nodes: number;
   readonly threads: number;
   readonly clients: number;
@@ -123,6 +127,8 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     remote,
     // Dice of its own: all else is decided as it was before there were signals.
     signals: mode === "leases" && new Dice(seed, "signals").chance(0.5),
+    lag_ms: new Dice(seed, "lag").pick([0, 0, 4, 30]),
+    pollers: new Dice(seed, "pollers").pick([0, 0, 0, 1, 4]),
     nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),
     threads: dice.between(1, 4),
     clients: Math.max(1, Math.ceil(dice.between(2, 5) / share)),

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
 
 export type { PlantedFault } from "./planted-platform.ts";
@@ -263,10 +264,10 @@ export const PLANTED: readonly PlantedFault[] = [
       'const head = status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));',
   },
   {
-    name: "the end of a run that nobody executed has the id of its last frame",
+    name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "then ${lastFrame} + 1 else",
-    replace: "then ${lastFrame} else",
+    find: "1 + case when feedback is null then 0 else 1 end",
+    replace: "1",
   },
   {
     name: "a shut-down leaves its runs to their leases",
@@ -317,6 +318,7 @@ export const PLANTED: readonly PlantedFault[] = [
     find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
     replace: "if (slots.free() <= claims.waitingHere()) return null;",
   },
+  ...LOGS,
   ...PLATFORM,
 ];
 

@@ -135,7 +135,7 @@ const takes = (allow: Allowed): Record<MultitaskStrategy, (args: ExistingThread)
     () => sql`true`,
     (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
   ),
-  interrupt: takeThread(allow, () => sql`r.saved = 1`, hasRoomWithout),
+  interrupt: takeThread(allow, () => sql`r.claims > 0`, hasRoomWithout),
   rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
 });
 
