@@ -86,13 +86,21 @@ function isPlain(value: object): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** A factory that was given as an agent would fail each run with a riddle: this says what to write. */
+const FACTORY =
+  'The function returns a LangGraph.js graph: it is a factory. Write { graph: factory }, or "factory": true in greenroom.json';
+
+/** The end of the code of a function whose last word is a new graph. No agent returns what `compile()` does. */
+const RETURNS_GRAPH =
+  /(?:\breturn\b|=>)[^;]*?(?:\.compile|\bcreate(?:React)?Agent)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;?\s*\}?$/;
+
+/** Nothing is called at start to find a factory that was given as an agent: its code shows it then, or its first result. */
 function checked(agent: AgentFunction): AgentFunction {
+  const isGenerator = /Generator/.test(Object.prototype.toString.call(agent));
+  if (!isGenerator && RETURNS_GRAPH.test(Function.prototype.toString.call(agent))) throw new TypeError(FACTORY);
   const refuseGraph = (result: unknown): unknown => {
-    if (typeof result !== "object" || result === null || !("lg_is_pregel" in result)) return result;
-    throw new TypeError(
-      'The function returns a LangGraph.js graph: it is a factory. Write { graph: factory }, or "factory": true in greenroom.json',
-    );
+    if (typeof result !== "object" || result === null) return result;
+    if ("lg_is_pregel" in result || ("compile" in result && "addNode" in result)) throw new TypeError(FACTORY);
+    return result;
   };
   return (job) => {
     const result = agent(job);

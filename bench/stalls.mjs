@@ -1,12 +1,12 @@
 /**
  * How long can one request keep the others waiting? Starts a server in a process of its own, sends it one request shape after the
  * other, each as large as the limit on bodies lets it be, and asks `/ok` all the while. Ends with 1 when an answer of `/ok` took
- * longer than the limit, or when a request was answered with a 5xx.
+ * longer than the limit, when the server's memory grew by more than 200 MiB beyond the data, or when a request was answered with a 5xx.
  *
- *   node bench/stalls.mjs [--runtime node|bun|deno] [--only text] [--tries 3] [--limit 100]
+ *   node bench/stalls.mjs [--runtime node|bun|deno] [--only text] [--tries 3] [--limit 100] [--memory 200]
  */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +14,7 @@ import process from "node:process";
 import { parseArgs } from "node:util";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { shapes } from "./stalls/shapes.mjs";
+import { streams } from "./stalls/streams.mjs";
 
 /** One request; resolves with its status and the length of its answer, which is not kept unless it is asked for. */
 function ask(agent, port, method, path, body, keep = false, headers = {}) {
@@ -76,6 +77,30 @@ function serve(runtime, folder) {
   });
 }
 
+const MB = 1024 * 1024;
+
+/** The memory of a process, in bytes; 0 where the system does not tell. */
+function memoryOf(pid) {
+  try {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
+  } catch {
+    return 0;
+  }
+}
+
+/** Watches the memory of a process; the result stops, and gives by how much it grew at most. */
+function watchMemory(pid) {
+  const before = memoryOf(pid);
+  let most = before;
+  const timer = setInterval(() => {
+    most = Math.max(most, memoryOf(pid));
+  }, 20);
+  return () => {
+    clearInterval(timer);
+    return most - before;
+  };
+}
+
 async function main() {
   const { values } = parseArgs({
     options: {
@@ -83,6 +108,7 @@ async function main() {
       only: { type: "string", default: "" },
       tries: { type: "string", default: "3" },
       limit: { type: "string", default: "100" },
+      memory: { type: "string", default: "200" },
     },
   });
   const [limit, tries] = [Number(values.limit), Number(values.tries)];
@@ -90,6 +116,7 @@ async function main() {
   const { child, port } = await serve(values.runtime, folder);
   const agent = new http.Agent({ keepAlive: true });
   const client = {
+    port,
     ask: (method, path, body, headers) => ask(agent, port, method, path, body, false, headers),
     async json(method, path, body) {
       const answer = await ask(agent, port, method, path, body && Buffer.from(JSON.stringify(body)), true);
@@ -108,29 +135,34 @@ async function main() {
   let failed = 0;
   try {
     await rest(500);
-    for (const { name, prepare } of shapes.filter((shape) => shape.name.includes(values.only))) {
+    const wanted = [...streams, ...shapes].filter((shape) => shape.name.includes(values.only));
+    for (const { name, prepare, data = 0, once = false } of wanted) {
       const measured = [];
+      const grown = [];
       let answer;
       // What else the machine does only adds: the best try is what the request costs.
-      while (measured.length < tries && !(Math.min(...measured) <= limit)) {
+      while (measured.length < (once ? 1 : tries) && !(Math.min(...measured) <= limit)) {
         const send = await prepare(client);
         await rest(700);
         await worstSince();
+        const grew = watchMemory(child.pid);
         const started = performance.now();
         answer = await send();
         const took = performance.now() - started;
         // What goes on behind the answer, as a run does.
         await rest(600);
         measured.push((await worstSince()).worst);
+        grown.push((grew() - data) / MB);
         answer = { ...answer, took };
       }
       const least = Math.min(...measured);
       worst = Math.max(worst, least);
-      const over = least > limit || answer.status >= 500;
+      const growth = Math.max(0, Math.min(...grown));
+      const over = least > limit || growth > Number(values.memory) || answer.status >= 500;
       if (over) failed++;
       const note = answer.status >= 400 ? ` ${answer.text.slice(0, 90)}` : "";
       console.log(
-        `${over ? "✖" : " "} ${least.toFixed(0).padStart(6)} ms  ${String(answer.status)} in ${answer.took.toFixed(0)} ms  ${name}${note}`,
+        `${over ? "✖" : " "} ${least.toFixed(0).padStart(6)} ms ${growth.toFixed(0).padStart(5)} MiB  ${String(answer.status)} in ${answer.took.toFixed(0)} ms  ${name}${note}`,
       );
     }
   } finally {
@@ -140,7 +172,9 @@ async function main() {
     await new Promise((resolve) => child.once("exit", resolve));
     rmSync(folder, { recursive: true, force: true });
   }
-  console.log(`worst answer of /ok: ${worst.toFixed(0)} ms, limit ${limit} ms; ${failed} shapes over it or failed`);
+  console.log(
+    `worst answer of /ok: ${worst.toFixed(0)} ms, limit ${limit} ms and ${values.memory} MiB; ${failed} shapes over it or failed`,
+  );
   process.exit(failed > 0 ? 1 : 0);
 }
 

@@ -1,5 +1,5 @@
-// Testing an agent with the stock SDK, without a socket and without a file, after npm run build: npx bun test, npx node
-// --test, or npx deno test -A, which also wants @types/node, and then examples/agent.test.ts.
+// Tests an agent with the stock SDK, without a socket and without a file. After npm run build: npx bun test, npx node --test
+// (Node 24 or newer, for `await using`) or npx deno test -A (also needs @types/node), and then examples/agent.test.ts.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";

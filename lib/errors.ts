@@ -39,16 +39,23 @@ export function nullIfNotFound(error: unknown): null {
   throw error;
 }
 
-/** The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect. */
+/**
+ * The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect.
+ * `lost`: its files are damaged or gone.
+ */
 export function storageLost({
   unknown = false,
+  lost = false,
   cause,
-}: ErrorOptions & { readonly unknown?: boolean } = {}): ServiceError {
+}: ErrorOptions & { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
   const [code, text]: readonly [ErrorCode, string] = unknown
     ? ["outcome_unknown", "The database was lost during a write: whether it took effect is not known"]
-    : ["storage_unavailable", "The database cannot be reached: retry later"];
+    : ["storage_unavailable", lost ? FILES_LOST : "The database cannot be reached: retry later"];
   return new ServiceError(code, text, { cause });
 }
+
+const FILES_LOST =
+  "The files of the database were damaged, deleted or replaced while the server used them: stop it and restore a backup";
 
 /** True for errors of an unreachable database. A retry may succeed once the database is back. */
 export function isOutage(error: unknown): boolean {

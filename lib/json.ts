@@ -30,6 +30,43 @@ export function sameJson(a: Json, b: Json): boolean {
   );
 }
 
+/**
+ * The first item of a list whose JSON text may be cut off anywhere: what is cut off of the item is left out, and of its last text.
+ * Undefined for an empty list, and for anything else.
+ */
+export function firstItem(text: string): Json | undefined {
+  if (!text.startsWith("[")) return undefined;
+  const closers: string[] = [];
+  let inText = false;
+  let end = text.length;
+  // Before the last comma, everything is whole.
+  let [whole, itsClosers] = [0, ""];
+  for (let at = 1; at < end; at++) {
+    const char = text[at] as string;
+    if (inText) {
+      if (char === "\\") {
+        const last = at + (text[at + 1] === "u" ? 5 : 1);
+        if (last >= end) end = at;
+        at = last;
+      } else if (char === '"') inText = false;
+    } else if (char === '"') inText = true;
+    else if (char === "{" || char === "[") closers.unshift(char === "{" ? "}" : "]");
+    else if (closers.length === 0 && (char === "," || char === "]")) return parsed(text.slice(1, at));
+    else if (char === "}" || char === "]") closers.shift();
+    else if (char === ",") [whole, itsClosers] = [at, closers.join("")];
+  }
+  const cut = `${text.slice(1, end)}${inText ? '"' : ""}${closers.join("")}`;
+  return parsed(cut) ?? parsed(text.slice(1, whole) + itsClosers);
+}
+
+function parsed(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The members of an object that are neither objects nor arrays; `{}` for any other value. */
 export function scalarsOf(values: Json | undefined): JsonObject {
   if (!isObject(values)) return {};
@@ -51,4 +88,9 @@ export function contains(whole: Json, part: Json): boolean {
     );
   }
   return whole === part;
+}
+
+/** Where a piece of a text may end: at `end`, but never between the two halves of a surrogate pair. */
+export function pieceEnd(text: string, end: number): number {
+  return (text.charCodeAt(end) & 0xfc00) === 0xdc00 ? end + 1 : Math.min(end, text.length);
 }

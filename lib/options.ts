@@ -3,10 +3,12 @@ import { isName } from "./auth/account-checks.ts";
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { FinishedRun } from "./engine/attempt-context.ts";
+import type { Prices } from "./engine/events.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor/contract.ts";
 import { type HttpOptions, httpSchema } from "./http/options.ts";
+import { isObject } from "./json.ts";
 import { type IdentityStore, UUID } from "./storage/identity.ts";
 import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
@@ -58,6 +60,8 @@ export interface ServiceOptions {
     readonly enabled?: boolean;
     /** A report that names a workspace which the caller cannot read: refuse it, or omit that workspace. Default `refuse`. */
     readonly unreadable_workspaces?: "refuse" | "omit";
+    /** Prices by the name of the model, for usage without a cost: `{ "gpt-5": { tokens_in: 1.25, tokens_out: 10 } }`. Default: none. */
+    readonly prices?: Prices;
   };
   readonly webhooks?: WebhookOptions;
   /** The environment variables that `webhooks` may refer to. Default: none. */
@@ -141,7 +145,7 @@ export const DEFAULTS: {
     deliveries_ms: MONTH_MS,
   },
   feedback: { token_ttl_ms: 10_800_000, external_runs: false },
-  usage: { enabled: true, unreadable_workspaces: "refuse" },
+  usage: { enabled: true, unreadable_workspaces: "refuse", prices: {} },
   crons: { enabled: true, misfire_grace_ms: 3_600_000 },
 };
 
@@ -164,6 +168,14 @@ function isBaseUrl(value: unknown): value is string {
 const has = (value: unknown, ...names: readonly string[]): boolean =>
   names.every((name) => typeof (value as Readonly<Record<string, unknown>> | null)?.[name] === "function");
 const isExecutor = (value: unknown): value is Executor => has(value, "graphs", "execute");
+
+const isPrice = (value: unknown): boolean =>
+  typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
+const price = section({ tokens_in: rule(isPrice, ""), tokens_out: rule(isPrice, "") }, ["tokens_in", "tokens_out"]);
+const prices = rule(
+  (value) => isObject(value) && Object.values(value).every((one) => problemsIn(price, one).length === 0),
+  "must give each model a price, { tokens_in, tokens_out }: US dollars per million tokens, numbers from 0 on",
+);
 
 const SETTINGS: Section = section(
   {
@@ -198,7 +210,7 @@ const SETTINGS: Section = section(
       key_prefix: text((value) => /^[a-z][a-z0-9]{0,15}$/.test(value), "use up to 16 lower case letters and digits"),
     }),
     feedback: section({ token_ttl_ms: whole(1, 365 * 86_400_000), external_runs: flag }),
-    usage: section({ enabled: flag, unreadable_workspaces: oneOf(["refuse", "omit"]) }),
+    usage: section({ enabled: flag, unreadable_workspaces: oneOf(["refuse", "omit"]), prices }),
     worker: section({
       concurrency: whole(0, 10_000),
       lease_ms: whole(1_000, LONGEST_MS),

@@ -7,7 +7,6 @@ import { type Access, createAccess } from "./auth/principal.ts";
 import type { CronCounters, Crons } from "./crons/mod.ts";
 import type { WorkerCounters } from "./engine/worker.ts";
 import { type Environment, withTimeout } from "./environment.ts";
-import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
 import { CREATING_OPERATIONS, createOperations, type Operations } from "./operations/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
@@ -272,7 +271,8 @@ function createReports(
     async ready() {
       if (calls.stopping) return { ok: false, detail: STOPPING };
       if (!worker.isHealthy()) return { ok: false, detail: "The worker can execute no run any more" };
-      if (health.isDown()) return { ok: false, detail: storageLost().message };
+      const problem = health.problem();
+      if (problem !== null) return { ok: false, detail: problem };
       return await probeWrite();
     },
     async metrics() {

@@ -39,7 +39,10 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/core\/(?:webhook-delivery|large-requests|functions|static-keys)\./, on: RUNTIMES },
   { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
-  { files: /^test\/runtime\/(?:listen|webhooks|local|app|hosts|hosts-node|hosts-in-process)\./, on: RUNTIMES },
+  {
+    files: /^test\/runtime\/(?:listen|webhooks|local|app|damaged-files|hosts|hosts-node|hosts-in-process)\./,
+    on: RUNTIMES,
+  },
   { files: /^test\/runtime\/(?:projects|dev)\./, on: RUNTIMES },
 
   // Bun takes the least time for the same.

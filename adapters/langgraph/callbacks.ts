@@ -23,10 +23,10 @@ export type Metadata = Readonly<Record<string, unknown>>;
 
 /** Calls `note` for each chain that starts. */
 export const onChainStart =
-  (note: (metadata: Metadata, name: string | undefined, run_id: string) => void) =>
+  (note: (metadata: Metadata, name: string | undefined, run_id: string, input: unknown) => void) =>
   (
     _chain: unknown,
-    _input: unknown,
+    input: unknown,
     run_id: string,
     _parent?: string,
     _tags?: unknown,
@@ -34,7 +34,7 @@ export const onChainStart =
     _type?: unknown,
     name?: string,
   ): void =>
-    note(metadata, name, run_id);
+    note(metadata, name, run_id, input);
 
 /** The parent runs of LangChain events, which name only their own run. */
 export interface RunParents {

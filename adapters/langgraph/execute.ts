@@ -1,5 +1,7 @@
 /** One attempt of a run on a compiled graph. */
+import type { Environment } from "../../lib/environment.ts";
 import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib/executor/contract.ts";
+import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
 import { type Callbacks, oneHandler, runParents } from "./callbacks.ts";
@@ -9,7 +11,9 @@ import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
 import { type Graph, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { isMessage } from "./json.ts";
+import { ModelUsage } from "./model-usage.ts";
 import { NodeTracker } from "./node-tracker.ts";
+import { Pace } from "./pace.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
@@ -28,6 +32,7 @@ export async function* execute(
   { source, serde }: Host,
   job: Job,
   signal: AbortSignal,
+  environment: Pick<Environment, "defer">,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
   const { configurable } = job.config;
   const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
@@ -36,10 +41,11 @@ export async function* execute(
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
-  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : job.checkpoints);
+  const pace = new Pace(job.checkpoints, environment);
+  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle(job.checkpoints));
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
-    { threads, serde: inMemory ? inMemoryValues : stored, metadata: job.metadata },
+    { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
     {
       run_id: job.run_id,
       spent: answers.spent,
@@ -54,9 +60,9 @@ export async function* execute(
   let shownValues: Json | undefined;
   let interrupted = false;
   let ended = false;
-  let chunks: AsyncIterator<unknown> | undefined;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
+  const usage = new ModelUsage();
   const wire = chunkWire();
   const frames = new StreamFrames(job, wire);
   const subgraphs = needsSubgraphs(job);
@@ -67,6 +73,7 @@ export async function* execute(
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.callbacks] : [];
     const callbacks = [
       ...(parents ? [parents.callbacks] : []),
+      usage.callbacks,
       ...frames.callbacks,
       ...callers,
       ...(protocol?.callbacks ?? []),
@@ -87,13 +94,14 @@ export async function* execute(
     const stream = events
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
-    chunks = stream[Symbol.asyncIterator]();
+    pace.read(stream);
     while (true) {
-      const next = await chunks.next();
+      const next = await pace.next();
       if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);
+      for (const one of usage.take()) yield one;
       const isState = shown?.mode === "values" && !isInterrupt(shown);
       if (shown?.mode === "values" && !isState) interrupted = true;
       const isRoot = isState && shown.namespace.length === 0;
@@ -115,6 +123,7 @@ export async function* execute(
       for (const one of protocol?.take(shown) ?? []) yield one;
     }
     ended = true;
+    yield* usage.take();
     if (saver.failure !== undefined) throw saver.failure;
     const state =
       interrupted || saver.interrupted || values === undefined || saver.head === null
@@ -128,6 +137,7 @@ export async function* execute(
     yield inMemory ? unstored : state;
   } catch (error) {
     const cause = saver.failure ?? error;
+    yield* usage.take();
     if (!signal.aborted) yield* frames.fail(cause);
     const needed = frames.growingMessages || (protocol?.needsState ?? false);
     const kept = needed && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
@@ -137,20 +147,12 @@ export async function* execute(
   } finally {
     if (!ended) {
       stop.abort(new Error("The execution ended"));
-      await drain(chunks);
+      // So that a stopped graph writes nothing later.
+      await pace.close();
     }
     saver.close();
     // The run must not continue elsewhere while one of its nodes is still active.
     if (signal.aborted) await tracker.idle();
-  }
-}
-
-/** Waits for the end of a stopped graph, so that it writes nothing later. */
-async function drain(chunks: AsyncIterator<unknown> | undefined): Promise<void> {
-  try {
-    while (chunks && !(await chunks.next()).done);
-  } catch {
-    // It was stopped, so its outcome does not matter.
   }
 }
 
@@ -232,7 +234,7 @@ function streamOptions(
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
-    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
+    callbacks: [oneHandler(callbacks)],
   } as StreamOptions;
 }
 

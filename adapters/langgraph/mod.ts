@@ -71,7 +71,7 @@ export function langgraph(
       const langgraph_js_version = await version;
       return langgraph_js_version === undefined ? {} : { langgraph_js_version };
     },
-    execute: (job, signal) => execute({ source, serde }, job, signal),
+    execute: (job, signal, environment) => execute({ source, serde }, job, signal, environment),
     state: (graph_id) => graphState(source(graph_id), serde, load),
   };
 }

@@ -239,13 +239,9 @@ function dataOf({ method, data }: ProtocolEvent, { mode, payload }: Chunk): unkn
   return { ...data, values: (payload as Metadata)[data.node as string] ?? data.values };
 }
 
-/** What was written by `writer(…)`: under a name if it is `{name, payload}`. */
-function customData(data: Json): JsonObject {
-  const named = isObject(data) ? data : {};
-  const { name, payload, ...rest } = named;
-  const isNamed = typeof name === "string" && payload !== undefined && Object.keys(rest).length === 0;
-  return isNamed ? { name, payload } : { payload: data };
-}
+/** What was written by `writer(…)`: as it is if it has a name, which is that of its channel. */
+const customData = (data: Json): JsonObject =>
+  isObject(data) && typeof data.name === "string" ? data : { payload: data };
 
 /** What mode `tools` shows, in the words of the protocol. */
 function toolData({ event: what, toolCallId, name, input, data, output, error }: JsonObject): JsonObject {

@@ -3,10 +3,13 @@
 /** What Bun gives to the handlers of a server. */
 interface ServerWebSocket {
   readonly data: BunSocket;
-  send(text: string): unknown;
+  readonly readyState: number;
+  send(text: string): number;
   close(code?: number, reason?: string): void;
   getBufferedAmount(): number;
 }
+
+const OPEN = 1;
 
 type EventType = "message" | "close" | "error";
 type Listener = (event: never) => void;
@@ -28,7 +31,10 @@ export function createBunSocket(): BunSocket {
     get bufferedAmount() {
       return socket?.getBufferedAmount() ?? 0;
     },
-    send: (text) => void socket?.send(text),
+    send(text) {
+      // 0: Bun has dropped the message. It also does for a socket that has closed, which has its own event.
+      if (socket?.send(text) === 0 && socket.readyState === OPEN) throw new Error("Bun dropped a WebSocket message");
+    },
     close: (code, reason) => socket?.close(code, reason),
     addEventListener: (type, listener) => void listeners.push([type, listener]),
     open(opened) {
@@ -49,14 +55,13 @@ interface BunHandlers {
   readonly sendPings: boolean;
 }
 
-/** The `websocket` option of Bun.serve. */
-export const bunHandlers: BunHandlers = {
+/** The `websocket` option of Bun.serve. Bun buffers a message up to `maxPayloadLength` before the handler sees it. */
+export const bunHandlers = (maxPayloadLength: number): BunHandlers => ({
   open: (socket: ServerWebSocket): void => socket.data.open(socket),
   message: (socket: ServerWebSocket, data: unknown): void => socket.data.emit("message", { data }),
   close: (socket: ServerWebSocket): void => socket.data.emit("close", {}),
-  /** As Deno. The handler has a lower limit. */
-  maxPayloadLength: 64 * 1024 * 1024,
+  maxPayloadLength,
   /** Seconds without a message or a pong; Bun sends pings. */
   idleTimeout: 60,
   sendPings: true,
-};
+});

@@ -1,15 +1,13 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
+import { REST_MS } from "./unfinished.ts";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
 export type Fetch = (request: Request, host?: object) => Response | Promise<Response>;
 
 /** A request listener of `node:http`, and a handler of Express and Connect. */
 export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) => void;
-
-/** How long the rest of a request may take to arrive after its answer. */
-const REST_MS = 1_000;
 
 /**
  * Turns a fetch handler into a request listener of `node:http`, Express and Connect. Bodies stream both ways. A client that

@@ -3,6 +3,7 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
+import { cutShort, isStream, isUnfinished, UNFINISHED } from "./unfinished.ts";
 import { loadUpgrades } from "./upgrade.ts";
 
 /** Where `serve` listens. */
@@ -11,6 +12,11 @@ export interface ServeOptions {
   readonly port?: number;
   /** Default `127.0.0.1`: only this machine can connect. */
   readonly hostname?: string;
+  /**
+   * The longest WebSocket message that Bun accepts, in bytes. Default 8,388,608, as `http.max_body_bytes`, which Node uses. Deno
+   * accepts 64 MiB, and the handler then closes the socket.
+   */
+  readonly max_message_bytes?: number;
 }
 
 /** A server that accepts connections. */
@@ -32,7 +38,7 @@ export class PortTaken extends Error {
   }
 }
 
-type Address = Required<ServeOptions>;
+type Address = Required<Pick<ServeOptions, "port" | "hostname">>;
 type Bound = Omit<Listener, "url">;
 
 interface BunServer {
@@ -47,7 +53,7 @@ interface Runtimes {
     serve(
       options: Address & {
         fetch(request: Request, server: BunServer): Promise<Response | undefined>;
-        readonly websocket: typeof bunHandlers;
+        readonly websocket: ReturnType<typeof bunHandlers>;
         readonly idleTimeout: number;
         readonly reusePort: boolean;
       },
@@ -55,7 +61,7 @@ interface Runtimes {
   };
   readonly Deno?: {
     serve(
-      options: Address & { readonly onListen: () => void },
+      options: Address & { readonly onListen: () => void; readonly onError: (error: unknown) => Response },
       handler: Fetch,
     ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
     upgradeWebSocket(request: Request): { readonly socket: WebSocket; readonly response: Response };
@@ -67,6 +73,8 @@ const { Bun, Deno } = globalThis as unknown as Runtimes;
 
 /** A response is not read while this many bytes of it wait for the socket. Request bodies are read ahead as far. */
 const UNSENT_SIZE = 16 * 1024;
+
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
 /**
  * Serves a fetch handler on a port: by Bun.serve on Bun, Deno.serve on Deno and `node:http` on Node. Resolves when
@@ -87,12 +95,12 @@ const UNSENT_SIZE = 16 * 1024;
  */
 export async function serve(
   handler: Fetch,
-  { port = 3000, hostname = "127.0.0.1" }: ServeOptions = {},
+  { port = 3000, hostname = "127.0.0.1", max_message_bytes = MAX_MESSAGE_BYTES }: ServeOptions = {},
 ): Promise<Listener> {
   const address = { port, hostname };
   try {
     const bound = Bun
-      ? serveOnBun(Bun, handler, address)
+      ? serveOnBun(Bun, handler, address, max_message_bytes)
       : Deno
         ? serveOnDeno(Deno, handler, address)
         : await serveOnNode(handler, address);
@@ -104,7 +112,12 @@ export async function serve(
   }
 }
 
-function serveOnBun(bun: NonNullable<Runtimes["Bun"]>, handler: Fetch, address: Address): Bound {
+function serveOnBun(
+  bun: NonNullable<Runtimes["Bun"]>,
+  handler: Fetch,
+  address: Address,
+  max_message_bytes: number,
+): Bound {
   // Bun closes connections on which no byte has moved for this many seconds: clients that stopped reading. Streams and
   // waits send heartbeats more often; any other handler must answer within that time.
   const server = bun.serve({
@@ -117,9 +130,11 @@ function serveOnBun(bun: NonNullable<Runtimes["Bun"]>, handler: Fetch, address: 
         return upgraded ? { socket } : null;
       };
       const response = await handler(request, { upgradeWebSocket });
-      return upgraded ? undefined : response;
+      if (upgraded) return undefined;
+      if (await isUnfinished(request, response)) response.headers.set("connection", "close");
+      return response;
     },
-    websocket: bunHandlers,
+    websocket: bunHandlers(max_message_bytes),
     idleTimeout: 60,
     reusePort: false,
   });
@@ -127,9 +142,14 @@ function serveOnBun(bun: NonNullable<Runtimes["Bun"]>, handler: Fetch, address: 
 }
 
 function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: Address): Bound {
-  const server = deno.serve({ ...address, onListen() {} }, (request) =>
-    handler(request, { upgradeWebSocket: () => upgradeOnDeno(deno, request) }),
-  );
+  const onError = (error: unknown): Response => {
+    if (error !== UNFINISHED) console.error(error);
+    return new Response("Internal Server Error", { status: 500 });
+  };
+  const server = deno.serve({ ...address, onListen() {}, onError }, async (request) => {
+    const response = await handler(request, { upgradeWebSocket: () => upgradeOnDeno(deno, request) });
+    return (await isUnfinished(request, response)) && !isStream(response) ? await cutShort(response) : response;
+  });
   return { port: server.addr.port, close: () => server.shutdown() };
 }
 

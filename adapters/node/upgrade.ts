@@ -63,7 +63,7 @@ async function upgrade(
   // Without a listener a broken socket would end the process.
   socket.on("error", () => {});
   let answered = false;
-  const upgradeWebSocket = ({ max_bytes }: { readonly max_bytes: number }): { readonly socket: WebSocket } | null => {
+  const upgradeWebSocket = ({ max_bytes }: { readonly max_bytes: number }): { readonly socket: object } | null => {
     let opened: WebSocket | undefined;
     answered = true;
     serverFor(max_bytes).handleUpgrade(incoming, socket, head, (webSocket) => {
@@ -71,7 +71,7 @@ async function upgrade(
     });
     if (!opened) return null;
     keepAlive(opened);
-    return { socket: opened };
+    return { socket: withParts(opened) };
   };
   let response: Response;
   try {
@@ -80,6 +80,19 @@ async function upgrade(
     response = new Response(null, { status: 400 });
   }
   if (!answered) refuse(socket, response);
+}
+
+/** The socket with `sendPart`: a message in fragments. */
+function withParts(socket: WebSocket): object {
+  return {
+    get bufferedAmount() {
+      return socket.bufferedAmount;
+    },
+    send: (text: string) => socket.send(text),
+    sendPart: (text: string, fin: boolean) => socket.send(text, { fin }),
+    close: (code?: number, reason?: string) => socket.close(code, reason),
+    addEventListener: socket.addEventListener.bind(socket),
+  };
 }
 
 /** Finds dead connections. */

@@ -282,7 +282,7 @@ async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> 
 }
 
 /** The verbs that read checkpoints. Runs write them. */
-export function checkpointVerbs(driver: Pipe): CheckpointStorage {
+export function checkpointVerbs(driver: Pipe): Omit<CheckpointStorage, "readOpening"> {
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
 

@@ -46,6 +46,8 @@ export interface SqlDriver {
   readonly multi_process?: boolean;
   /** Wake-ups between processes that share the database; undefined with a single process. They carry ids, never data. */
   readonly signals?: Signals;
+  /** Looks at the database's files. Rejects with `DatabaseUnavailable` when they were damaged, deleted or replaced. */
+  check?(): Promise<void>;
   /** Milliseconds since 1970 by the database's clock, if processes with different clocks share it. */
   now?(): Promise<number>;
   /** Closes what the driver opened. A connection that the host passed in stays open. */
@@ -56,10 +58,13 @@ export interface SqlDriver {
 export class DatabaseUnavailable extends Error {
   /** True when it is unknown whether the batch took effect: the connection was lost during the commit and could not be restored. */
   readonly unknown: boolean;
-  constructor(message: string, options: ErrorOptions & { readonly unknown?: boolean } = {}) {
+  /** True when the files of the database were damaged, deleted or replaced: waiting does not help. */
+  readonly lost: boolean;
+  constructor(message: string, options: ErrorOptions & { readonly unknown?: boolean; readonly lost?: boolean } = {}) {
     super(message, options);
     this.name = "DatabaseUnavailable";
     this.unknown = options.unknown ?? false;
+    this.lost = options.lost ?? false;
   }
 }
 

@@ -1,7 +1,7 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
-import { isDamage, tableNames } from "./dialect.ts";
+import { databaseName, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { createTable, schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { type Pipe, plain, prepared, type Statement, statement } from "./statement.ts";
@@ -50,8 +50,9 @@ async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
   const found = new Set((await inspect(driver, statement(tableNames))).map((row) => String(row.name)));
   if (found.has(OLD_VERSIONS)) {
+    const name = await nameOf(driver);
     throw new ConfigError([
-      "storage: this database was made before Greenroom 0.1 and cannot be upgraded; start with a new file or database",
+      `storage: the database${name} was made before Greenroom 0.1 and cannot be upgraded; start with a new file or database`,
     ]);
   }
   if (!found.has(VERSIONS)) {
@@ -77,6 +78,12 @@ async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
     ]);
   }
   return version;
+}
+
+/** The file, or the name on a Postgres server, with a space before it; empty where there is none. */
+async function nameOf(driver: Pipe): Promise<string> {
+  const [row] = await driver.read(statement(databaseName)).catch(() => []);
+  return row?.name ? ` ${row.name}` : "";
 }
 
 async function inspect(driver: Pipe, read: Statement): Promise<SqlRow[]> {

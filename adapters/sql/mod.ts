@@ -12,6 +12,7 @@ import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
+import { openingVerbs } from "./openings.ts";
 import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
@@ -47,11 +48,13 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...(driver.signals && { signals: driver.signals }),
     ...(driver.refresh && { refresh: () => driver.refresh?.() }),
     ...(pipe.now && { now: pipe.now }),
+    ...(pipe.check && { check: pipe.check }),
     migrate: () => migrate(pipe),
     becomeWorker,
     failure: () => health.failure,
     async probe(now) {
       await pipe.batch([putProbe({ now, name: "write" })], []);
+      if (health.isDamaged) throw new Error(health.failure as string);
       if (health.failure === null) return;
       // A separate batch: rows that one batch inserts and deletes never reach the disk.
       const rows = Math.ceil(health.bytes / ROOM_ROW.length);
@@ -64,6 +67,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...runVerbs(pipe),
     ...eventVerbs(pipe),
     ...checkpointVerbs(pipe),
+    ...openingVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
     ...deliveryVerbs(pipe, executes),
@@ -146,8 +150,13 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
     if (isUnstorable(error))
       throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
-    if (error instanceof DatabaseUnavailable) throw storageLost({ unknown: error.unknown, cause: error });
+    if (error instanceof DatabaseUnavailable)
+      throw storageLost({ unknown: error.unknown, lost: error.lost, cause: error });
     throw error;
+  };
+  const failed = (error: unknown): never => {
+    health.note(error, []);
+    return tell(error);
   };
   return {
     dialect,
@@ -160,8 +169,9 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
         return tell(error);
       }
     },
-    read: (statement) => driver.read(statement.for(dialect)).catch(tell),
+    read: (statement) => driver.read(statement.for(dialect)).catch(failed),
     ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
+    ...(driver.check && { check: () => (driver.check as () => Promise<void>)().catch(failed) }),
     ...(driver.acquireWorkerLock && {
       acquireWorkerLock: () => (driver.acquireWorkerLock as () => Promise<boolean>)(),
     }),

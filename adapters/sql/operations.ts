@@ -11,11 +11,12 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../lib/storage/visibility.ts";
+import { namesOf } from "./columns.ts";
 import { constant, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { candidates, score, toToken } from "./feedback.ts";
 import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
-import { claimLog, toRun } from "./runs/row.ts";
+import { claimLog, HEAD_COLUMNS, toRunHead } from "./runs/row.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, readAll, type Statement, statement } from "./statement.ts";
 
@@ -94,9 +95,12 @@ function foundRuns(scope: Scope, query: RunSearch, last: Place | null): RawBuild
   );
 }
 
+/** None that may be large: a list of a thousand runs would read and parse all their requests. */
+const LISTED = [...HEAD_COLUMNS, "lease_until", "cancelled", "claim_log"];
+
 const searchRuns = (scope: Scope, query: RunSearch, last: Place | null): Statement =>
   statement(
-    sql`select runs.*, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    sql`select ${namesOf(LISTED, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
     from (${foundRuns(scope, query, last)}) as found join runs on runs.run_id = found.run_id
     left join traces on traces.trace_id = runs.run_id
     order by runs.created_at desc, runs.run_id desc limit ${query.limit}`,
@@ -194,7 +198,7 @@ function toListed(row: SqlRow): ListedRun {
   const stored = row as unknown as Tables["runs"] & Tables["traces"] & { trace_id: string | null };
   const { tokens_in, tokens_out, cost_usd } = stored;
   return {
-    run: toRun(row),
+    run: toRunHead(row),
     lease_until: stored.lease_until,
     cancel_requested: stored.cancelled === 1,
     usage: stored.trace_id === null ? null : { tokens_in, tokens_out, cost_usd },

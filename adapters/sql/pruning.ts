@@ -7,6 +7,7 @@ import { andPermitted, type Bound, scoped } from "./filter.ts";
 import { leftLabels } from "./labels.ts";
 import { ofThread, type Pipe, type Statement } from "./statement.ts";
 import { busy } from "./threads.ts";
+import { keepTurns } from "./turns.ts";
 
 /** `thread_ids` is a JSON list. */
 type Named = { deployment: string; thread_ids: string; now: number };
@@ -45,6 +46,9 @@ const deletion = (condition: Condition): Pruning => {
         (p, bound) =>
           sql`delete from feedback_tokens where run_id in (select run_id from runs
           where deployment = ${p.deployment} and thread_id in ${ids(p, bound)})`,
+      ),
+      scoped<Named>((p, bound) =>
+        keepTurns(sql`threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}`),
       ),
       scoped<Named>(
         (p, bound) =>

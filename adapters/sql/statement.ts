@@ -8,7 +8,7 @@ export interface Statement {
 }
 
 /** An SqlDriver that takes statements for every database. */
-export interface Pipe extends Pick<SqlDriver, "dialect" | "acquireWorkerLock"> {
+export interface Pipe extends Pick<SqlDriver, "dialect" | "acquireWorkerLock" | "check"> {
   /** See `SqlDriver.batch`. */
   batch(statements: readonly Statement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
   read(statement: Statement): Promise<SqlRow[]>;

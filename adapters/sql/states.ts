@@ -11,6 +11,7 @@ import { pruningVerbs } from "./pruning.ts";
 import { isMarked, marked, putState, unmark } from "./state-updates.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
+import { firstTurn } from "./turns.ts";
 
 const visibleThread = scoped<ThreadKey>(
   (p, bound) =>
@@ -110,9 +111,9 @@ type Copy = ThreadKey & { from: string; of_source: string; of_copy: string };
 const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>(
   (p, bound) =>
     sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-      status, head, interrupts, error, hidden, revision, run_count, ttl_strategy, ttl_ms)
+      status, head, interrupts, error, hidden, revision, run_count, turn, ttl_strategy, ttl_ms)
     select deployment, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, config, graph_id,
-      'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ttl_strategy, ttl_ms
+      'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ${firstTurn(p)}, ttl_strategy, ttl_ms
     from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
       and revision = ${p.seen_revision} ${andPermitted(sql`metadata`, bound)}
     on conflict do nothing returning *`,

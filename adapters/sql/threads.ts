@@ -20,6 +20,7 @@ import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { ofThread, type Pipe, prepared, readOne, type Statement } from "./statement.ts";
+import { firstTurn, keepTurns } from "./turns.ts";
 
 type Key = { deployment: string; thread_id: string };
 export type Ttl = Pick<Tables["threads"], "ttl_strategy" | "ttl_ms">;
@@ -41,9 +42,9 @@ type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_cou
 const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>(
   (p) =>
     sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-      status, head, interrupts, hidden, revision, run_count, ttl_strategy, ttl_ms)
+      status, head, interrupts, hidden, revision, run_count, turn, ttl_strategy, ttl_ms)
     values (${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
-      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${p.ttl_strategy}, ${p.ttl_ms})
+      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${firstTurn(p)}, ${p.ttl_strategy}, ${p.ttl_ms})
     on conflict do nothing returning *`,
 );
 
@@ -61,6 +62,12 @@ const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: n
       updated_at = ${p.now}, revision = revision + 1
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.seen_revision}
     returning *, ${running} as running, ${waiting} as waiting`,
+);
+
+const keepItsTurn = scoped<Key>((p, bound) =>
+  keepTurns(
+    sql`threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
+  ),
 );
 
 const deleteThread = scoped<Key>(
@@ -97,6 +104,8 @@ const dropLabelled = either<Named, Statement>((bound) =>
   ),
 );
 
+const keepLabelled = scoped<Named>((p, bound) => keepTurns(ofAssistant(p, bound)));
+
 const deleteLabelled = scoped<Named>((p, bound) => sql`delete from ${ofAssistant(p, bound)}`);
 
 const deleteLabelsLeft = prepared<Labelled>(
@@ -111,6 +120,7 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
   const labelled = { deployment, path_hash, value_hash, text, assistant_id };
   return [
     dropLabelled(labelled, filter),
+    keepLabelled(labelled, filter),
     deleteLabelled(labelled, filter),
     deleteLabelsLeft({ deployment, path_hash, value_hash }),
   ];
@@ -183,8 +193,9 @@ export function threadVerbs(driver: Pipe): ThreadStorage {
 
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
-      const [, deleted] = await driver.batch(
-        [dropItsTokens(key, filter), deleteThread(key, filter), dropLabels("thread", deployment, thread_id)],
+      const drop = [dropItsTokens(key, filter), keepItsTurn(key, filter), deleteThread(key, filter)];
+      const [, , deleted] = await driver.batch(
+        [...drop, dropLabels("thread", deployment, thread_id)],
         [ofThread(deployment, thread_id)],
       );
       return deleted?.length === 1;
@@ -197,13 +208,14 @@ export const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
   ttl_ms: ttl?.ttl_ms ?? null,
 });
 
-function sought({ deployment, filter }: Scope, { metadata, values, ids, status }: ThreadQuery): Sought {
+function sought({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Sought {
   const where: RawBuilder<unknown>[] = [];
   if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
   if (status === "busy") where.push(busy);
   // Written out, as in the condition of the index that serves the waiting threads.
   else if (status === "interrupted") where.push(sql`threads.status = 'interrupted' and not ${busy}`);
   else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
+  if (waiting) where.push(sql`threads.interrupts <> '{}'`);
   const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
   where.push(...named);
   return { kind: "thread", deployment, metadata, filter, where, named: ids !== undefined || named.length > 0 };

@@ -3,7 +3,7 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import type { TraceRow, TraceTerms, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { namesOf } from "./columns.ts";
 import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
@@ -179,12 +179,32 @@ const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
       group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`;
   });
 
-const count: Readonly<Record<UsageGroup, (args: Counted) => Statement>> = {
-  workspace: countOf("workspace"),
-  project: countOf("project"),
-  user: countOf("user"),
-  api_key: countOf("api_key"),
-};
+/** Tokens change until a run ends, long after its hour is sealed: they are summed from the traces alone. */
+const spentOf = (group: UsageGroup): ((args: Counted) => Statement) =>
+  prepared<Counted>((p) => {
+    const dimension = sql.ref(COLUMN[group]);
+    const bucket = sql`(started_at - (select cast(${p.origin} as bigint))) / (select cast(${p.stride_ms} as bigint))`;
+    return sql`select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out, cost_usd from (
+        select ${bucket} as bucket, coalesce(${dimension}, '') as dimension, count(*) as traces, sum(tokens_in) as tokens_in,
+          sum(tokens_out) as tokens_out, sum(cost_usd) as cost_usd from traces
+        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${constant(p.start)}
+          and started_at < ${constant(p.end)}
+        group by 1, 2
+      ) c
+      order by c.bucket, c.dimension = '', c.dimension`;
+  });
+
+type ByGroup = Readonly<Record<UsageGroup, (args: Counted) => Statement>>;
+
+const byGroup = (statement: typeof countOf): ByGroup => ({
+  workspace: statement("workspace"),
+  project: statement("project"),
+  user: statement("user"),
+  api_key: statement("api_key"),
+});
+
+const count = byGroup(countOf);
+const spent = byGroup(spentOf);
 
 const floor = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
@@ -221,18 +241,13 @@ export function usageVerbs(driver: Pipe): UsageStorage {
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
       await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
-    getTraceUsage: (trace_id) =>
-      readOne(driver, getTrace({ trace_id }), ({ tokens_in, tokens_out, cost_usd }) => ({
-        tokens_in: Number(tokens_in),
-        tokens_out: Number(tokens_out),
-        cost_usd: Number(cost_usd),
-      })),
+    getTraceUsage: (trace_id) => readOne(driver, getTrace({ trace_id }), toUsage),
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
       // Division rounds towards zero, so the first bucket must start before every trace.
       const before = Math.max(0, Math.ceil((origin - start) / stride_ms));
       const rows = await driver.read(
-        count[query.group_by]({
+        (query.tokens ? spent : count)[query.group_by]({
           workspace_ids: JSON.stringify(workspace_ids),
           start,
           end,
@@ -245,6 +260,7 @@ export function usageVerbs(driver: Pipe): UsageStorage {
         bucket: Number(row.bucket) - before,
         dimension: row.dimension as string | null,
         traces: Number(row.traces),
+        ...(query.tokens ? toUsage(row) : {}),
       }));
     },
     async sealUsage(before) {
@@ -259,6 +275,12 @@ export function usageVerbs(driver: Pipe): UsageStorage {
     },
   };
 }
+
+const toUsage = ({ tokens_in, tokens_out, cost_usd }: SqlRow): TraceUsage => ({
+  tokens_in: Number(tokens_in),
+  tokens_out: Number(tokens_out),
+  cost_usd: Number(cost_usd),
+});
 
 function toTrace(row: SqlRow): TraceRow {
   return {

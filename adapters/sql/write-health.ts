@@ -1,5 +1,5 @@
-/** Remembers that writes fail because of the database's files or its disk. */
-import { isBroken, isFull } from "./dialect.ts";
+/** Remembers that calls fail because of the database's files or its disk. */
+import { isBroken, isDamage, isFull } from "./dialect.ts";
 import { type SqlStatement, sizeOf } from "./driver.ts";
 
 const SMALLEST = 64 * 1024;
@@ -8,6 +8,12 @@ const LARGEST = 16 * 1024 * 1024;
 export class WriteHealth {
   #failure: string | null = null;
   #bytes = 0;
+  #damaged = false;
+
+  /** A damaged file stays damaged, although other pages of it can be written. */
+  get isDamaged(): boolean {
+    return this.#damaged;
+  }
 
   /** Why writes fail; null while they work. */
   get failure(): string | null {
@@ -19,10 +25,12 @@ export class WriteHealth {
     return this.#bytes;
   }
 
-  /** Records a failed batch. Ignores errors that do not concern the database's files. */
+  /** Records a failed call. Ignores errors that do not concern the database's files. */
   note(error: unknown, statements: readonly SqlStatement[]): void {
     if (!isFull(error) && !isBroken(error)) return;
-    this.#failure = isFull(error) ? "The disk of the database is full" : "The database cannot be written";
+    this.#damaged ||= isDamage(error);
+    if (this.#damaged) this.#failure = "The database file is damaged: stop the server and restore a backup";
+    else this.#failure = isFull(error) ? "The disk of the database is full" : "The database cannot be written";
     const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
     this.#bytes = Math.max(this.#bytes, Math.min(LARGEST, Math.max(SMALLEST, bytes)));
   }

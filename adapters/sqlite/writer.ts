@@ -3,8 +3,18 @@
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
 import { type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
-import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./file.ts";
-import { FileWatch } from "./file-watch.ts";
+import {
+  checkWhole,
+  FILE,
+  hasMoved,
+  isLocked,
+  LOCK_WAIT_MS,
+  MOVE_LOG,
+  openFile,
+  type SqliteConnection,
+  takeWorkerLock,
+} from "./file.ts";
+import { FileWatch, type WatchedDatabase } from "./file-watch.ts";
 
 /** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
 export interface SqliteOptions {
@@ -39,7 +49,7 @@ export function sqliteDriver(
       throw error;
     }
   }
-  const watch = inMemory ? undefined : new FileWatch(path);
+  const watch = inMemory ? undefined : new FileWatch(path, watched(writing, connect));
   const writer = new Writer(path, writing, watch, options);
   let lock: SqliteConnection | undefined;
   let closed: Promise<void> | undefined;
@@ -56,8 +66,19 @@ export function sqliteDriver(
     async read(statement) {
       refuseClosed();
       sizeOf(statement);
-      return reading.run(statement);
+      watch?.refuseRead();
+      try {
+        return reading.run(statement);
+      } catch (error) {
+        throw watch?.explain(error) ?? error;
+      }
     },
+    ...(watch && {
+      async check() {
+        refuseClosed();
+        watch.check();
+      },
+    }),
     async acquireWorkerLock() {
       refuseClosed();
       if (inMemory) return true;
@@ -74,6 +95,33 @@ export function sqliteDriver(
       });
       return closed;
     },
+  };
+}
+
+function watched(writing: SqliteConnection, connect: (path: string) => SqliteConnection): WatchedDatabase {
+  const unlessLocked = (work: () => void): void => {
+    try {
+      work();
+    } catch (error) {
+      if (!isLocked(error)) throw error;
+    }
+  };
+  const row = (sql: string): SqlRow | undefined => writing.run({ sql, args: [] })[0];
+  return {
+    moveLog: () =>
+      unlessLocked(() => {
+        const file = row(FILE);
+        if (hasMoved(row(MOVE_LOG))) checkWhole(file);
+      }),
+    readHeader: (file) =>
+      unlessLocked(() => {
+        const connection = connect(file);
+        try {
+          connection.run({ sql: "pragma schema_version", args: [] });
+        } finally {
+          connection.close();
+        }
+      }),
   };
 }
 
@@ -173,7 +221,8 @@ class Writer {
         this.#waitForLock(error);
         return;
       }
-      if (group.length === 1) group[0]?.reject(error);
+      const [only] = group;
+      if (only && group.length === 1) only.reject(this.#watch?.explainWrite(error, only.bytes) ?? error);
       else {
         for (const batch of group) batch.ungrouped = true;
         this.#queue.unshift(...group);
@@ -249,7 +298,8 @@ class Writer {
       this.#cancelCheckpoint = undefined;
       if (this.#queue.length > 0) return this.#checkpointLater();
       try {
-        this.#exec("pragma wal_checkpoint(passive)");
+        this.#watch?.refuse();
+        this.#exec(MOVE_LOG);
       } catch {
         // The log keeps everything that was committed; the checkpoint after the next commit tries again.
       }

@@ -100,7 +100,7 @@ const langgraphKeys = keys({
   http: keys({
     ...anyOf("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
     ...anyOf(
-      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "webhooks"].map(
+      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "operations", "webhooks"].map(
         (group) => `disable_${group}`,
       ),
     ),
@@ -120,6 +120,17 @@ const langgraphKeys = keys({
   webhooks: object,
 });
 
+/** Keys that only LangGraph needs, and those that only a greenroom.json has. */
+const OF_LANGGRAPH = [
+  "dependencies",
+  "node_version",
+  "python_version",
+  "dockerfile_lines",
+  "image_distro",
+  "base_image",
+];
+const OF_GREENROOM = OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
+
 /** An entry of `graphs` that is no text. */
 const graphKeys = keys({ ...SETTINGS, path: anything, factory: flag });
 
@@ -129,6 +140,15 @@ type JsonObject = Readonly<Record<string, unknown>>;
 
 export const isRecord = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Whether a file is a `langgraph.json`: by its content, unless it has one of the two names or nothing shows what it is. */
+function isOfLangGraph(file: string, content: JsonObject): boolean {
+  const name = basename(file);
+  const has = (key: string): boolean => Object.hasOwn(content, key);
+  if (name === "langgraph.json" || name === "greenroom.json") return name === "langgraph.json";
+  if (OF_GREENROOM.some(has)) return false;
+  return OF_LANGGRAPH.some(has) || /langgra\.?ph/.test(String(content.$schema)) || name.startsWith("langgraph");
+}
 
 /** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError for a file that is no JSON object. */
 export function readConfig(path: string | undefined): FileConfig {
@@ -143,7 +163,7 @@ export function readConfig(path: string | undefined): FileConfig {
   const content = readContent(file);
 
   const problems: string[] = [];
-  const langgraph = basename(file) === "langgraph.json";
+  const langgraph = isOfLangGraph(file, content);
   const found: InputIssue[] = [];
   const known = usable(langgraph ? langgraphKeys : greenroomKeys, content, [], found);
   const graphs = readGraphs(content.graphs, absolute, langgraph, found, problems);

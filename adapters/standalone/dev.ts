@@ -19,7 +19,7 @@ export const devUsage = `greenroom dev: serve a project, and load it again when 
 
 It watches the configuration file, the file that its "env" names, and the modules of the project that the agents import.
 Runs that execute during a reload have a moment to end, and are then put back in the queue. When a file cannot be loaded,
-the error is shown and the agents from before go on. All options of the server, see greenroom --help, work here too.
+the error is shown and the earlier agents stay. All options of the server, see greenroom --help, work here too.
 `;
 
 /** Serves until SIGTERM or SIGINT. */
@@ -61,7 +61,7 @@ export async function develop(options: CommandOptions): Promise<void> {
       await server.reload();
       console.log(`Reloaded in ${Math.round(performance.now() - began)} ms: ${changed.map(shown).join(", ")}`);
     } catch (error) {
-      showProblems(error, "The agents from before go on. Waiting for a change");
+      showProblems(error, "The earlier agents stay. Waiting for a change");
     }
   }
 }

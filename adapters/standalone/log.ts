@@ -80,9 +80,11 @@ function shownPath(url: string): string {
   return path.replace(/(feedback(?:\/|%2f)+tokens(?:\/|%2f)+).+$/is, "$1***");
 }
 
-/** One record as text: time, level, message, fields, and below them the stack of an error. Control characters are written as escapes. */
+/** One record as text: time, level, message, fields, and below them the stack of an Error. Control characters are written as escapes. */
 export function textLine(record: LogRecord, now: number, color = false): string {
-  const { level, message, error, ...fields } = record;
+  const { level, message, ...rest } = record;
+  const { error, ...others } = rest;
+  const fields = error instanceof Error ? others : rest;
   const paint = (code: number, text: string): string => (color ? `\u001b[${code}m${text}\u001b[0m` : text);
   const time = paint(DIM, new Date(now).toISOString().slice(11, 23));
   const shown = (left: readonly string[] = []): string[] =>
@@ -104,8 +106,8 @@ export function textLine(record: LogRecord, now: number, color = false): string 
     return [time, "run", plain(String(graph_id)), kind, `${ms} ms`, ...shown(["graph_id", "status", "ms"])].join(" ");
   }
   const head = [time, paint(LEVEL_COLORS[level], level), plain(message), ...shown()].join(" ");
-  if (error === undefined) return head;
-  const cause = error instanceof Error ? (error.stack ?? String(error)) : JSON.stringify(error);
+  if (!(error instanceof Error)) return head;
+  const cause = error.stack ?? String(error);
   return `${head}\n${cause
     .split("\n")
     .map((line) => `  ${plain(line)}`)

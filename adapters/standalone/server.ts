@@ -66,7 +66,8 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   let listener: Listener;
   try {
     const handler: Handler = async (request, host) => (await current).handler(request, host);
-    listener = await listenFrom(log.requests(local.requests(handler)), options);
+    const max_message_bytes = project.settings.http?.max_body_bytes;
+    listener = await listenFrom(log.requests(local.requests(handler)), options, { max_message_bytes });
   } catch (error) {
     await first.service.stop(0);
     throw error;
@@ -243,12 +244,16 @@ export function openStorage({ value, setting }: Given): Promise<Storage> {
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */
-async function listenFrom(handler: Fetch, { host, port }: CommandOptions): Promise<Listener> {
-  const hostname = host.value;
-  if (port !== undefined) return listen(handler, { hostname, port });
+async function listenFrom(
+  handler: Fetch,
+  { host, port }: CommandOptions,
+  { max_message_bytes }: { readonly max_message_bytes: number | undefined },
+): Promise<Listener> {
+  const given = { hostname: host.value, ...(max_message_bytes === undefined ? {} : { max_message_bytes }) };
+  if (port !== undefined) return listen(handler, { ...given, port });
   for (let next = DEFAULT_PORT; ; next += 1) {
     try {
-      const listener = await listen(handler, { hostname, port: next });
+      const listener = await listen(handler, { ...given, port: next });
       if (next > DEFAULT_PORT) console.log(`Port ${DEFAULT_PORT} is taken, using ${next}`);
       return listener;
     } catch (error) {

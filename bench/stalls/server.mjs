@@ -27,6 +27,10 @@ const service = await createService({
     fromFunctions({
       echo: () => "done",
       ask: ({ interrupt }) => interrupt("?"),
+      async large({ input: { size, ms = 0 } }) {
+        await new Promise((resolve) => setTimeout(resolve, ms));
+        return "m".repeat(size);
+      },
     }),
     langgraph({ chat, keep }),
   ),

@@ -44,10 +44,10 @@ export interface Principal {
   /** The user that custom authentication returned; null in every other mode. */
   readonly user: AuthUser | null;
   /**
-   * False once the credential was revoked or has expired; for open streams. Custom authentication runs once per request, because
-   * its credential may be valid only once, so it always gives true.
+   * The caller as of now, for streams that are open. Errors: those of `principal`. Absent where it cannot change. Custom
+   * authentication runs once per request, because its credential may be valid only once.
    */
-  isStillValid(): Promise<boolean>;
+  again?(): Promise<Principal>;
 }
 
 export interface Access {
@@ -105,8 +105,29 @@ export const unauthenticated: Principal = {
   api_key: null,
   threads: EVERYTHING,
   user: null,
-  isStillValid: async () => true,
 };
+
+/** How long open streams share what one of them has read. */
+const SHARED_MS = 500;
+/** More entries than these are swept. */
+const MAX_SHARED = 1_000;
+
+/** Reads by key. Calls within half a second share one read. */
+function shareReads<Value>(
+  { now }: Pick<Environment, "now">,
+  read: (key: string) => Promise<Value>,
+): (key: string) => Promise<Value> {
+  const entries = new Map<string, { readonly at: number; readonly value: Promise<Value> }>();
+  const isFresh = ({ at }: { readonly at: number }): boolean => Math.abs(now() - at) < SHARED_MS;
+  return (key) => {
+    const known = entries.get(key);
+    if (known && isFresh(known)) return known.value;
+    if (entries.size >= MAX_SHARED) for (const [old, entry] of entries) if (!isFresh(entry)) entries.delete(old);
+    const value = read(key);
+    entries.set(key, { at: now(), value });
+    return value;
+  };
+}
 
 /** Looks up API keys, and stores their last use at most once a minute. */
 function createKeyLookup({
@@ -162,9 +183,13 @@ function createBilledUsers({ identity, environment, deployment }: AccessOptions)
 }
 
 export function createAccess(options: AccessOptions): Access {
-  const { identity, mode, guard, shared_agents, deployment } = options;
+  const { identity, environment, mode, guard, shared_agents, deployment } = options;
   const { workspace_id } = deployment;
   const callerWith = createKeyLookup(options);
+  const agentNow = (name: string): Promise<DeploymentRow | null> => identity.getDeployment(name);
+  const ofRequest = { caller: callerWith, agent: agentNow };
+  /** Of open streams, many of which may have the same key. */
+  const ofStream = { caller: shareReads(environment, callerWith), agent: shareReads(environment, agentNow) };
   const billed = createBilledUsers(options);
 
   /** The caller for a custom user: its permissions apply to the deployment's workspace. */
@@ -188,9 +213,10 @@ export function createAccess(options: AccessOptions): Access {
     return (key ? await callerWith(key) : null) ?? (await callerOfUser(await guard.authenticate(request)));
   }
 
-  async function requireKey(headers: Headers, key = headers.get("x-api-key")): Promise<Caller> {
+  async function requireKey(headers: Headers, lookup = callerWith): Promise<Caller> {
+    const key = headers.get("x-api-key");
     if (!key) throw new ServiceError("unauthenticated", "An API key is needed: send it as X-API-Key");
-    const caller = await callerWith(key);
+    const caller = await lookup(key);
     if (!caller) throw new ServiceError("unauthenticated", "The API key is unknown, expired or revoked");
     return narrowed(caller, headers);
   }
@@ -211,13 +237,34 @@ export function createAccess(options: AccessOptions): Access {
   const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
   /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
-  async function threadsOf({ user_id, workspaces }: Caller, use: Use): Promise<Visibility> {
-    const agent = (await identity.getDeployment(deployment.name)) ?? deployment;
+  async function threadsOf({ user_id, workspaces }: Caller, use: Use, row: DeploymentRow | null): Promise<Visibility> {
+    const agent = row ?? deployment;
     const isOwner = user_id !== null && user_id === agent.owner_user_id;
     const canRead = user_id !== null && agent.shared && workspaces.get(agent.workspace_id)?.has("runs:read");
     if (isOwner || (canRead && use === "read")) return EVERYTHING;
     if (!canRead || use === "change" || shared_agents !== "use") throw hidden();
     return { filter: [{ key: CREATOR, equals: user_id }] };
+  }
+
+  /** The caller of a request with a key, who may do this. Errors: those of `principal`. */
+  async function principalOf(
+    { headers, is_json }: { readonly headers: Headers; readonly is_json: boolean },
+    use: Use,
+    { caller: lookup, agent } = ofRequest,
+  ): Promise<Principal> {
+    const caller = await requireKey(headers, lookup);
+    const { user_id, api_key } = caller;
+    const again = (): Promise<Principal> => principalOf({ headers, is_json }, use, ofStream);
+    const principal = { ...unauthenticated, user_id, api_key, again };
+    if (mode === "agent_builder") {
+      if (!is_json) throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
+      return { ...principal, threads: await threadsOf(caller, use, await agent(deployment.name)) };
+    }
+    const permissions = caller.workspaces.get(workspace_id);
+    if (!permissions) throw hidden();
+    const needed = use === "read" ? "runs:read" : "runs:create";
+    if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
+    return principal;
   }
 
   return {
@@ -249,22 +296,9 @@ export function createAccess(options: AccessOptions): Access {
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
       }
-      const key = headers.get("x-api-key") ?? "";
-      const caller = await requireKey(headers, key);
-      const { user_id, api_key } = caller;
-      const isStillValid = async (): Promise<boolean> => (await callerWith(key)) !== null;
-      const principal = { ...unauthenticated, user_id, api_key, isStillValid };
-      if (mode === "agent_builder") {
-        if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
-          throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
-        }
-        return { ...principal, threads: await threadsOf(caller, use) };
-      }
-      const permissions = caller.workspaces.get(workspace_id);
-      if (!permissions) throw hidden();
-      const needed = use === "read" ? "runs:read" : "runs:create";
-      if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return principal;
+      // Not the request: a stream would keep its body in memory.
+      const is_json = !request.body || /^application\/json\b/i.test(headers.get("content-type") ?? "");
+      return await principalOf({ headers, is_json }, use);
     },
   };
 }

@@ -27,7 +27,7 @@ import type {
 } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
-import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder } from "./events.ts";
+import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder, type Prices } from "./events.ts";
 import { type Heartbeat, startHeartbeat } from "./leases.ts";
 import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
 
@@ -46,6 +46,7 @@ export interface AttemptOptions {
   readonly lease_ms: number;
   /** The time limit of an attempt, unless its graph sets one. */
   readonly run_timeout_ms: number;
+  readonly prices: Prices;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
   /** The end of a run is stored. */
@@ -129,7 +130,7 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const request = mirrored(readKwargs(run.kwargs));
+  const request = inTime(mirrored(readKwargs(run.kwargs)), thread.head);
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
@@ -156,6 +157,7 @@ export function createContext(
     }
     if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
     state.reason = why;
+    checkpoints.stop();
     state.abort.abort(why);
     return true;
   }
@@ -171,6 +173,8 @@ export function createContext(
     now: () => environment.now(),
     retry,
     onDirty: () => progress.saveSoon(),
+    onHold: () => progress.holdCut(),
+    onRelease: (held) => progress.cut(held),
     save: () => progress.save(),
   });
   const progress = createProgressWriter({
@@ -193,7 +197,8 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     progress,
     recorder,
-    isStopped: () => state.reason !== null,
+    prices: options.prices,
+    isStopped: () => isLost() || checkpoints.isStopped(),
   });
   const heartbeat = startHeartbeat({
     ...options,
@@ -221,6 +226,13 @@ export function createContext(
     retry,
   };
   return context;
+}
+
+/** An answer that came too late is the input of a new turn: another run has answered, and `head` is what it left. */
+function inTime(request: JobRequest, head: string | null): JobRequest {
+  const { resume_at, command } = request;
+  if (resume_at === null || resume_at === head) return request;
+  return { ...request, input: command?.resume, command: null, strict_resume: false };
 }
 
 /** An executor that ignores its signal must not hold its slot for ever. */
@@ -289,7 +301,7 @@ function describeJob(
   { store }: AttemptOptions,
   { protocol_events }: GraphInfo,
   { run, resumed }: ClaimedRun,
-  { stream_mode, resumable: _resumable, all_events: _all, ...request }: JobRequest,
+  { stream_mode, resumable: _resumable, all_events: _all, resume_at: _resume_at, ...request }: JobRequest,
   events: NonNullable<Job["events"]>,
   checkpoints: JobCheckpoints,
 ): Job {

@@ -91,7 +91,7 @@ async function run(context: AttemptContext): Promise<void> {
     state.done.resolve();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
-    await progress.close();
+    await progress.close(state.reason === "shutting_down");
     // An abandoned executor must not write any more.
     checkpoints.lose();
     if (!isLost()) await (state.reason === "shutting_down" ? requeueRun(context) : finishRun(context, failure));
@@ -100,7 +100,19 @@ async function run(context: AttemptContext): Promise<void> {
   }
   heartbeat.stop();
   detach();
+  if (isLost() || state.reason === "shutting_down") await addUsage(context);
   if (isLost()) await releaseThread(context).catch(() => {});
+}
+
+/** Stores what an attempt has used that does not end its run. Once: the verb is not idempotent. */
+async function addUsage({ options, claimed, mapper }: AttemptContext): Promise<void> {
+  const usage = mapper.usage();
+  const { run_id } = claimed.run;
+  try {
+    if (usage) await options.storage.addTraceUsage(run_id, usage);
+  } catch (error) {
+    options.environment.log({ level: "warn", message: "the usage of an attempt was not stored", run_id, error });
+  }
 }
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
@@ -249,10 +261,8 @@ function stopExecutor(
 
 /** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
 async function requeueRun(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, progress, retry } = context;
+  const { options, claimed, state, retry } = context;
   const { storage, scope, environment } = options;
-  await progress.save();
-  if (context.isLost()) return;
   state.phase = "ending";
   if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop("lease_lost");
 }

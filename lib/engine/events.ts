@@ -25,6 +25,9 @@ import {
 } from "../storage/mod.ts";
 import type { ProgressWriter } from "./progress.ts";
 
+/** The prices of models in US dollars per million tokens. */
+export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;
+
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 
 interface EventMapperOptions {
@@ -35,6 +38,7 @@ interface EventMapperOptions {
   /** Holds frames of an interrupt until the state that they describe. */
   readonly progress: Pick<ProgressWriter, "show" | "hold" | "release">;
   readonly recorder: EventRecorder;
+  readonly prices: Prices;
   /** The run must stop: events that still arrive are not shown. */
   isStopped(): boolean;
 }
@@ -50,7 +54,7 @@ export interface EventMapper {
 }
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
-  const { requested, recorder, progress, isStopped } = options;
+  const { requested, recorder, progress, prices, isStopped } = options;
   const { show } = progress;
   const messageFrames = new MessageFrames();
   let { resumedValues } = options;
@@ -105,7 +109,9 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
 
-  function takeUsage({ tokens_in = 0, tokens_out = 0, cost_usd = 0 }: UsageEvent): void {
+  function takeUsage({ tokens_in = 0, tokens_out = 0, model = "", ...event }: UsageEvent): void {
+    const price = Object.hasOwn(prices, model) ? prices[model] : undefined;
+    const { cost_usd = price ? (tokens_in * price.tokens_in + tokens_out * price.tokens_out) / 1e6 : 0 } = event;
     if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
       throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
     }
@@ -348,8 +354,7 @@ function createEventDeriver(all: boolean, stored: boolean): (event: ExecutorEven
           data: { node, values },
         }));
       case "custom": {
-        const named =
-          isObject(data) && Object.keys(data).length === 2 && typeof data.name === "string" && "payload" in data;
+        const named = isObject(data) && typeof data.name === "string";
         return [{ method: "custom", namespace, data: named ? data : { payload: data } }];
       }
       case "tasks":

@@ -6,6 +6,8 @@ interface StorageHealthOptions {
   readonly environment: Environment;
   /** Rejects with an outage while the store cannot be reached. */
   probe(): Promise<unknown>;
+  /** Looks at the files of the store, if it has any; rejects when they are damaged. */
+  check?(): Promise<unknown>;
   onRecovered(): void;
 }
 
@@ -13,19 +15,24 @@ export interface StorageHealth {
   /** The log for everything that uses the store. During an outage it keeps the first record of each message. */
   readonly log: Environment["log"];
   isDown(): boolean;
+  /** Why it is down, for callers; null while it is not. */
+  problem(): string | null;
   stop(): void;
 }
 
 const PROBE_MS = 500;
+const CHECK_MS = 1_000;
 
 /** An outage starts with the first record whose error is one. */
-export function watchStorageHealth({ environment, probe, onRecovered }: StorageHealthOptions): StorageHealth {
+export function watchStorageHealth({ environment, probe, check, onRecovered }: StorageHealthOptions): StorageHealth {
   // The messages logged in this outage; empty without an outage.
   const logged = new Set<string>();
   let since = 0;
   let left_out = 0;
+  let reason = "";
   let stopped = false;
   let cancel = (): void => {};
+  let cancelCheck = (): void => {};
 
   async function isUnreachable(): Promise<boolean> {
     try {
@@ -58,28 +65,45 @@ export function watchStorageHealth({ environment, probe, onRecovered }: StorageH
     onRecovered();
   }
 
+  function checkLater(look: () => Promise<unknown>): void {
+    cancelCheck = environment.timer(CHECK_MS, async () => {
+      try {
+        if (logged.size === 0) await look();
+      } catch (error) {
+        log({ level: "error", message: "the files of the database are not as they should be", error });
+      }
+      if (!stopped) checkLater(look);
+    });
+  }
+
+  const log: Environment["log"] = (record) => {
+    const { message, error } = record;
+    if (logged.has(message) && error !== undefined) {
+      left_out++;
+      return;
+    }
+    if (isOutage(error) && !stopped) {
+      if (logged.size === 0) {
+        since = environment.now();
+        left_out = 0;
+        reason = (error as Error).message;
+        probeLater();
+      }
+      logged.add(message);
+    }
+    environment.log(record);
+  };
+
+  if (check) checkLater(check);
   return {
-    log(record) {
-      const { message, error } = record;
-      if (logged.has(message) && error !== undefined) {
-        left_out++;
-        return;
-      }
-      if (isOutage(error) && !stopped) {
-        if (logged.size === 0) {
-          since = environment.now();
-          left_out = 0;
-          probeLater();
-        }
-        logged.add(message);
-      }
-      environment.log(record);
-    },
+    log,
     isDown: () => logged.size > 0,
+    problem: () => (logged.size > 0 ? reason : null),
     stop() {
       stopped = true;
       logged.clear();
       cancel();
+      cancelCheck();
     },
   };
 }

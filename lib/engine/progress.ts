@@ -57,8 +57,12 @@ export interface ProgressWriter {
   flush(): Promise<void>;
   /** Something that subscribers may have seen is not stored yet. */
   isBehind(): boolean;
-  /** Stops automatic saves; resolves when no save is under way. */
-  close(): Promise<void>;
+  /** Frames and events shown from now on wait for the next `cut`. */
+  holdCut(): void;
+  /** What was shown until now belongs to what a save may take; `held`: what is shown from now on waits for the next one. */
+  cut(held: boolean): void;
+  /** Refuses saves from now on, after a last one if `saving`; resolves when none is under way. What was not saved is for `rest`. */
+  close(saving?: boolean): Promise<void>;
   /** Takes what was not saved, for the batch that ends the run. Call `shown` once that is committed. */
   rest(): { readonly progress: Progress; shown(): void };
 }
@@ -97,11 +101,12 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     cancelTimer = null;
   }
 
-  /** Saves run one at a time. */
+  /** Saves run one at a time. Once closed, a save would race with the batch that ends the run, and lose what it has taken. */
   function save(all: boolean): Promise<void> {
-    if (failed) return Promise.resolve();
-    if (saving) return saving.then(() => (isDirty(all) && !isLost() ? save(all) : undefined));
+    if (closed || failed) return Promise.resolve();
+    if (saving) return saving.then(() => (isLost() ? undefined : save(all)));
     stopTimer();
+    if (!isDirty(all)) return Promise.resolve();
     const progress = take(all);
     saving = store(progress).finally(() => {
       saving = null;
@@ -129,8 +134,10 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     saveSoon,
     save: () => save(true),
     flush: () => save(false),
-    isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty()),
-    async close() {
+    isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty(true)),
+    async close(last = false) {
+      checkpoints.settle();
+      if (last) await save(true);
       closed = true;
       stopTimer();
       while (saving) await saving;
@@ -197,12 +204,14 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   const { claimed, runEvents, counters, hasEventReaders } = options;
   const { framed, turn } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
-  let frames: NewFrame[] = [];
-  let events: ThreadEvent[] = [];
+  const frames: NewFrame[] = [];
+  const events: ThreadEvent[] = [];
   let nextSeq = seqOf(turn, FIRST_FRAME);
   let publishedSeq = seqOf(turn, 0) - 1;
   let withheld: (NewFrame | ThreadEvent)[] | null = null;
   let withheldFrames = 0;
+  // How many frames and events a save may take; null: all.
+  let ready: { readonly frames: number; readonly events: number } | null = null;
   // The size of the frames that are not stored, with those of a save under way.
   let size = 0;
 
@@ -255,17 +264,24 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
     release,
     isFull: () => size > BACKLOG,
     /** `all`: events count too for which no reader waits. */
-    isDirty: (all: boolean): boolean =>
-      frames.length > 0 || (events.length > 0 && (all || size > BACKLOG || hasEventReaders())),
+    isDirty(all: boolean): boolean {
+      const { frames: framesReady, events: eventsReady } = ready ?? { frames: frames.length, events: events.length };
+      return framesReady > 0 || (eventsReady > 0 && (all || size > BACKLOG || hasEventReaders()));
+    },
+    holdCut(): void {
+      ready ??= { frames: frames.length, events: events.length };
+    },
+    cut(held: boolean): void {
+      ready = held ? { frames: frames.length, events: events.length } : null;
+    },
     /** Subscribers wait for what is not stored yet. */
     isAwaited: () => framed || (events.length > 0 && hasEventReaders()),
     /** Takes everything that is not held, to be stored. */
     take(): Pick<Progress, "frames" | "events"> {
-      const list = frames;
-      frames = [];
-      const first_id = nextId - withheldFrames - list.length;
-      const taken = events;
-      events = [];
+      const first_id = nextId - withheldFrames - frames.length;
+      const list = frames.splice(0, ready?.frames ?? frames.length);
+      const taken = events.splice(0, ready?.events ?? events.length);
+      if (ready) ready = { frames: 0, events: 0 };
       return {
         ...(list.length > 0 ? { frames: { first_id, list } } : {}),
         ...(taken.length > 0 ? { events: taken } : {}),

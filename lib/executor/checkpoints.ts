@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { LeaseLost } from "../errors.ts";
 import { contains, type JsonObject } from "../json.ts";
-import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
+import type { Progress, SavedValue, Scope, Storage } from "../storage/mod.ts";
 import type {
   ChannelValue,
   CheckpointHandle,
@@ -11,6 +11,7 @@ import type {
   StoredCheckpoint,
   StoredWrite,
 } from "./contract.ts";
+import { Unsaved } from "./unsaved.ts";
 
 // 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
 const UUID_EPOCH = 122_192_928_000_000_000n;
@@ -40,10 +41,17 @@ const FIRST_PAGE = 2;
 const PAGE_SIZE = 4 * 1024 * 1024;
 
 export interface JobCheckpoints extends CheckpointHandle {
-  /** Takes what was put since the last call; the caller must store it. */
+  /** From now on what is put waits for the result to be called. Holds are released in their order. */
+  hold(): () => void;
+  /** The executor has settled: what was held is not held any more. */
+  settle(): void;
+  /** The job must stop. What was put before is kept, so what belongs to it is still shown: `isStopped` is true after that. */
+  stop(): void;
+  isStopped(): boolean;
+  /** Takes what was put since the last call and is not held; the caller must store it. */
   take(): Progress;
-  /** Something is not stored yet. */
-  isDirty(): boolean;
+  /** There is something to take; `held`: or something that is held. */
+  isDirty(held?: boolean): boolean;
   /** Back-pressure: the executor must wait for a save. `put` itself does not wait, so that frames keep their order. */
   isFull(): boolean;
   /** The newest root checkpoint that this job has put. */
@@ -67,8 +75,12 @@ interface CheckpointOptions {
   now(): number;
   /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
-  /** Something was put. */
+  /** Something was put, or is not held any more. */
   onDirty(): void;
+  /** A hold begins. */
+  onHold?(): void;
+  /** A hold is over; `held`: others are not. */
+  onRelease?(held: boolean): void;
   /** Saves everything; resolves when it is committed. */
   save(): Promise<void>;
 }
@@ -80,12 +92,10 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   // Checkpoints that this job has read or put. Stored ones are dropped later, except the newest of each namespace.
   const known = new Map<string, StoredCheckpoint>();
   const newest = new Map<string, string>();
-  let checkpoints: SavedCheckpoint[] = [];
-  let writes: NewWrites[] = [];
-  let unsavedOrder: string[] = [];
+  const unsaved = new Unsaved();
+  const unsavedOrder: string[] = [];
   // Taken by the last save, which may be under way: only this job can read these checkpoints.
   let taken: string[] = [];
-  let backlog = 0;
   let lost = false;
   // Its own writes by checkpoint, stored or not: they override those in the store.
   const ownWrites = new Map<string, readonly StoredWrite[]>();
@@ -116,15 +126,17 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     const created_at = options.now();
     const { run_id } = options;
     if (complete) known.set(name, { ...checkpoint, run_id, values: complete, writes: [], created_at });
-    checkpoints.push({ ...checkpoint, values, created_at });
+    unsaved.addCheckpoint({ ...checkpoint, values, created_at });
     unsavedOrder.push(name);
     newest.set(checkpoint.ns, checkpoint.checkpoint_id);
-    for (const value of values) backlog += value.data.length;
   }
 
   async function queued(): Promise<void> {
     options.onDirty();
-    if (options.sync) await options.save();
+    if (options.sync) {
+      await unsaved.ready();
+      await options.save();
+    }
     if (lost) throw new LeaseLost(String(options.run_id));
   }
 
@@ -134,8 +146,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       return found && withOwn(found);
     },
     async *list(at) {
-      const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
-      for await (const checkpoint of listAll(options, at, unsaved)) yield withOwn(checkpoint);
+      const own = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
+      for await (const checkpoint of listAll(options, at, own)) yield withOwn(checkpoint);
     },
     async put(checkpoint) {
       if (lost) throw new LeaseLost(String(options.run_id));
@@ -148,30 +160,41 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       const name = key(at.ns, at.checkpoint_id);
       const own = items.map((item) => ({ ...item, task_id }));
       ownWrites.set(name, overlay(ownWrites.get(name) ?? [], own));
-      writes.push({ ...at, task_id, writes: items });
-      for (const item of items) backlog += item.data.length;
+      unsaved.addWrites({ ...at, task_id, writes: items });
       await queued();
     },
+    hold() {
+      const hold = unsaved.hold();
+      if (unsaved.isHeld()) options.onHold?.();
+      return () => {
+        unsaved.release(hold);
+        options.onRelease?.(unsaved.isHeld());
+        options.onDirty();
+      };
+    },
+    settle() {
+      unsaved.settle();
+      options.onRelease?.(false);
+    },
+    stop: () => unsaved.stop(),
+    isStopped: () => unsaved.isStopped(),
     take() {
-      const progress = { checkpoints, writes };
+      const progress = unsaved.take();
       const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
       // Saves run one after another, so what the last one took is stored now.
       for (const name of taken.filter((old) => !names.has(old))) {
         known.delete(name);
         ownWrites.delete(name);
       }
-      taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder];
-      checkpoints = [];
-      writes = [];
-      unsavedOrder = [];
-      backlog = 0;
+      taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder.splice(0, progress.checkpoints.length)];
       return progress;
     },
-    isDirty: () => checkpoints.length > 0 || writes.length > 0,
-    isFull: () => backlog > BACKLOG,
+    isDirty: (held = false) => (held ? !unsaved.isEmpty() : unsaved.isReady()),
+    isFull: () => unsaved.size > BACKLOG,
     root: () => newest.get("") ?? null,
     lose() {
       lost = true;
+      unsaved.settle();
     },
   };
 }

@@ -19,18 +19,20 @@ export type * from "./store-handle.ts";
  * Stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
  * an executor may report complete messages before the next state, by an event of mode `messages` with a list of them.
  */
-export type StreamMode =
-  | "values"
-  | "messages"
-  | "messages-tuple"
-  | "updates"
-  | "events"
-  | "tasks"
-  | "checkpoints"
-  | "debug"
-  | "custom"
-  | "tools"
-  | "lifecycle";
+export const STREAM_MODES = [
+  "values",
+  "messages",
+  "messages-tuple",
+  "updates",
+  "events",
+  "tasks",
+  "checkpoints",
+  "debug",
+  "custom",
+  "tools",
+  "lifecycle",
+] as const;
+export type StreamMode = (typeof STREAM_MODES)[number];
 
 /** A `goto` to one node with an input for it. */
 export interface Send {
@@ -175,7 +177,17 @@ export type ExecutorEvent =
       readonly checkpoint_id?: string;
     }
   /** Tokens and cost. They are summed over the attempt and stored with the run's trace. */
-  | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
+  | ({ readonly type: "usage" } & Spending);
+
+/** What a call of a model has used. */
+export interface Spending {
+  readonly tokens_in?: number;
+  readonly tokens_out?: number;
+  /** Default: the cost of the tokens by the price of `model` in `usage.prices`. */
+  readonly cost_usd?: number;
+  /** The name of the model. */
+  readonly model?: string;
+}
 
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
@@ -375,6 +387,11 @@ export interface CheckpointHandle extends CheckpointReader {
     task_id: string,
     writes: readonly PendingWrite[],
   ): Promise<void>;
+  /**
+   * Opens a hold, and gives what releases it. What is put after that is stored in one save with all that the executor has shown when it
+   * releases the hold. For executors that put at another time than they show. With durability `sync`, writes wait for the release.
+   */
+  hold?(): () => void;
 }
 
 /**

@@ -5,6 +5,7 @@ import {
   type AuthUser,
   type CheckpointRef,
   type Command,
+  type Job,
   ResumeRefused,
   type RunConfig,
   type Send,
@@ -17,6 +18,8 @@ export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
   readonly strict_resume: boolean;
+  /** The head of the thread that `command.resume` is for. Once the thread has another one, the answer is the run's input instead. */
+  readonly resume_at: string | null;
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
@@ -32,11 +35,12 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const { input, command, strict_resume, from, interrupt_before, interrupt_after, all_events } = request;
+  const { input, command, strict_resume, resume_at, from, interrupt_before, interrupt_after, all_events } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
     ...(strict_resume ? { strict_resume } : {}),
+    ...(resume_at === null ? {} : { resume_at }),
     config: request.config as unknown as JsonObject,
     context: request.context,
     stream_mode: [...request.stream_mode],
@@ -54,7 +58,14 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default = "input" | "command" | "strict_resume" | "all_events" | "interrupt_before" | "interrupt_after";
+type Default =
+  | "input"
+  | "command"
+  | "strict_resume"
+  | "resume_at"
+  | "all_events"
+  | "interrupt_before"
+  | "interrupt_after";
 
 interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
@@ -67,6 +78,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
     input: stored.input,
     command: stored.command ?? null,
     strict_resume: stored.strict_resume ?? false,
+    resume_at: stored.resume_at ?? null,
     from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
     config: stored.config,
     context: stored.context,
@@ -111,7 +123,7 @@ export function withoutSecrets<Value extends Json>(value: Value): Value {
 }
 
 /**
- * Names that end in key, token, secret, password and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
+ * Names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
  * `langgraph_auth_user`, and headers with credentials.
  */
 function isSecret(name: string): boolean {
@@ -121,7 +133,7 @@ function isSecret(name: string): boolean {
   if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
   // An option of runs, and words that only end in "key".
   if (/^feedbackkeys$|(?:mon|don|tur|hoc|joc|whis)keys?$/.test(plain)) return false;
-  return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain);
+  return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?|jwts?|bearer)$/.test(plain);
 }
 
 /** Whether a header, by its name in lower case, carries a credential. `x-auth-scheme` only names a scheme. */
@@ -151,6 +163,23 @@ const headersIn = (configurable: JsonObject): JsonObject =>
       ),
     ),
   );
+
+/** Longer texts are left out of the metadata of checkpoints: each checkpoint would store them. */
+const LONGEST_SCALAR = 1_000;
+
+/**
+ * What the checkpoints of a run say of it: its metadata, and the scalars in `config.configurable`, as checkpointers of LangGraph do,
+ * without credentials.
+ */
+export function checkpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
+  const scalars = Object.entries(withoutSecrets(config.configurable as JsonObject)).filter(
+    ([name, value]) =>
+      !name.startsWith("__") &&
+      !name.startsWith("checkpoint_") &&
+      (typeof value === "string" ? value.length <= LONGEST_SCALAR : ["number", "boolean"].includes(typeof value)),
+  );
+  return { ...Object.fromEntries(scalars), ...metadata };
+}
 
 /** Members that the server or LangGraph adds to a configuration. */
 export const isAdded = (name: string): boolean =>
@@ -250,6 +279,22 @@ export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject
   const names = Object.keys(resume);
   const isMap = names.some((name) => open.has(name)) || (names.length > 0 && names.every(isInterruptId));
   return isMap ? resume : null;
+}
+
+/**
+ * Answers as the AG-UI bridge of LangGraph sends several of them: `{"__agui_resume_map__": {<interrupt id>: {status, payload}}}`. The
+ * map of answers for it, and any other value as it is. A cancelled interrupt gets what the bridge sends for a single one.
+ */
+export function withoutBridge(resume: Json): Json {
+  const { __agui_resume_map__: sent = null, ...rest } = isObject(resume) ? resume : {};
+  const ids = isObject(sent) ? Object.keys(sent) : [];
+  if (!isObject(sent) || Object.keys(rest).length > 0 || ids.length === 0 || !ids.every(isInterruptId)) return resume;
+  return Object.fromEntries(
+    Object.entries(sent).map(([interrupt_id, answer]): [string, Json] => {
+      const { status, payload = null } = isObject(answer) ? answer : {};
+      return [interrupt_id, status === "cancelled" ? { __agui_cancelled__: true, interrupt_id } : payload];
+    }),
+  );
 }
 
 /** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */

@@ -20,6 +20,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
+import { checkpointMetadata } from "./kwargs.ts";
 import { applyUpdates } from "./messages.ts";
 
 /** The names that graphs reserve for their entry and their exit. */
@@ -281,7 +282,7 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
     try {
       for await (const event of execute(wanted, signal, environment)) {
         if (event.type === "state") {
-          if (!signal.aborted) yield* await recorder.record(event);
+          if (!signal.aborted) yield* recorder.record(event);
         } else {
           yield event;
           if (debug && event.type === "stream") yield* recorder.taskFrames(event);
@@ -312,7 +313,7 @@ class Recorder {
     this.onlyLast = job.durability === "exit" && !job.temporary;
   }
 
-  async record(event: StateEvent): Promise<ExecutorEvent[]> {
+  async *record(event: StateEvent): AsyncGenerator<ExecutorEvent> {
     const { job, environment } = this;
     const { checkpoints } = job;
     let above = this.newest?.checkpoint_id ?? null;
@@ -327,9 +328,11 @@ class Recorder {
     const source = event.source ?? "loop";
     const step = stepAfter(previous);
     const checkpoint_id = checkpointId(environment, above);
-    const checkpoint = checkpointOf(event, checkpoint_id, { ...job.metadata, source, step }, this.stored);
+    const checkpoint = checkpointOf(event, checkpoint_id, { ...checkpointMetadata(job), source, step }, this.stored);
     const shows = event.shows?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
     this.newest = checkpoint;
+    // With durability `sync` a state is stored before it is shown.
+    const release = job.durability === "sync" ? undefined : checkpoints.hold?.();
     if (this.onlyLast) this.last = checkpoint;
     else {
       const { versions, values } = checkpoint;
@@ -338,10 +341,9 @@ class Recorder {
       await checkpoints.put(checkpoint);
     }
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
-    return [
-      { ...event, shows, checkpoint: { ns: "", ...place, step, source } },
-      ...this.checkpointFrames(event, place, checkpoint.metadata),
-    ];
+    yield { ...event, shows, checkpoint: { ns: "", ...place, step, source } };
+    yield* this.checkpointFrames(event, place, checkpoint.metadata);
+    release?.();
   }
 
   /** Puts the last state, where only that one is put. */

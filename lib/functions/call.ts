@@ -1,5 +1,5 @@
 /** One call of a hosted function: what it gets, and what becomes of what it emits, yields and returns. */
-import type { ExecutorEvent, Interrupt, Job, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
+import type { ExecutorEvent, Interrupt, Job, Spending, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
@@ -17,7 +17,7 @@ export interface FunctionJob extends Job {
   /** Sends JSON data to subscribers of stream mode `custom` at once, even while the function awaits something else. */
   emit(data: unknown): void;
   /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
-  spend(usage: { readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number }): void;
+  spend(usage: Spending): void;
   /**
    * Pauses the run for an answer: `yield job.interrupt(value)`, or return it. The run ends and the thread is interrupted.
    * The run that resumes it calls the function again from its start, with the answer in `command.resume` and the stored state.
@@ -27,7 +27,7 @@ export interface FunctionJob extends Job {
 
 /**
  * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`, such as the result of `streamText` in the AI SDK.
+ * or an object with a `textStream`, such as the result of `streamText` in the AI SDK. Errors of its model fail the run.
  *
  * Yielded, or items of the iterable:
  * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
@@ -289,7 +289,7 @@ export function task(id: string, name: string, outcome: Partial<Task> = {}): Tas
 
 type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "usage"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
@@ -389,9 +389,20 @@ export async function* drive(
 
 function streamOf(result: unknown): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
-  const text =
-    typeof result === "object" && result !== null ? (result as { textStream?: unknown }).textStream : undefined;
+  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
+  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
+  const parts = streams.fullStream;
+  if (isAsyncIterable(parts)) return textOf(parts);
+  const text = streams.textStream;
   return isAsyncIterable(text) ? text : null;
+}
+
+/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
+async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
+    if (type === "error") throw error;
+    if (type === "text-delta") yield text ?? textDelta;
+  }
 }
 
 function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {

@@ -7,17 +7,25 @@ import type { Caller } from "../storage/identity.ts";
 import { type CorsOptions, originPattern } from "./options.ts";
 import type { Route } from "./route.ts";
 
+/** What a request is for, as far as the policy needs it. */
+interface Target {
+  /** Every page may call this path. */
+  isPublic(): boolean;
+  /** The request may change something. */
+  isChange(): boolean;
+}
+
 /** CORS and the host check, made from one configuration. */
 interface CorsPolicy {
-  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). `isPublic`: every page may call this path. */
-  check(request: Request, isPublic: () => boolean): void;
+  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
+  check(request: Request, target: Target): void;
   /**
    * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
    * permission as for a request with credentials.
    */
   checkUpgrade(request: Request): void;
-  /** Errors: forbidden (a page of another site would change something with the cookies of its visitor). */
-  checkCookies(request: Request, isPublic: () => boolean): void;
+  /** Errors: forbidden (a page of another origin would change something with the cookies of its visitor). */
+  checkCookies(request: Request, target: Target): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
   /** Adds the headers that let a permitted web page read the answer. */
@@ -36,8 +44,47 @@ const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLower
 
 const hostOf = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
 
+/** The origin of the page that sends a request. Null: a page of this server, or no page. */
+function foreignOrigin(request: Request): string | null {
+  const { headers } = request;
+  const origin = headers.get("origin");
+  const site = headers.get("sec-fetch-site");
+  // Browsers say it on https and localhost. It counts more than the host, whose name a proxy may change.
+  if (site !== null) return site === "same-origin" || site === "none" ? null : (origin ?? "null");
+  if (origin === null) return null;
+  const hosts = [hostOf(request), headers.get("x-forwarded-host")?.split(",")[0]?.trim().toLowerCase()];
+  return URL.canParse(origin) && hosts.includes(new URL(origin).host) ? null : origin;
+}
+
+/** True for what a browser fetches in case its user follows a link. */
+const isPrefetch = (headers: Headers): boolean =>
+  ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
+
+/** True where a program or a script sends a request. A page's links, images and frames must change nothing, so cannot do so by GET. */
+export function isScripted({ headers }: Pick<Request, "headers">): boolean {
+  const mode = headers.get("sec-fetch-mode");
+  const destination = headers.get("sec-fetch-dest");
+  if (isPrefetch(headers)) return false;
+  if (mode !== null || destination !== null) {
+    return mode !== "navigate" && mode !== "no-cors" && (destination ?? "empty") === "empty";
+  }
+  // Over plain HTTP browsers do not say it, and no element of a page sends these headers to its own server.
+  const isBrowser = (headers.get("user-agent") ?? "").startsWith("Mozilla/");
+  return !isBrowser || ["origin", "authorization", "x-api-key"].some((name) => headers.has(name));
+}
+
+/** True where a browser loads a part of a page, or looks ahead: its user has not followed a link. */
+export function isUnasked({ headers }: Pick<Request, "headers">): boolean {
+  const destination = headers.get("sec-fetch-dest") ?? "empty";
+  const clicked = headers.get("sec-fetch-user") === "?1";
+  return isPrefetch(headers) || !(clicked || destination === "empty" || destination === "document");
+}
+
 const noCookies = (origin: string): ServiceError =>
-  new ServiceError("forbidden", `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`);
+  new ServiceError(
+    "forbidden",
+    `Origin ${origin} may not send cookies. Set http.cors.allow_credentials, and name it in http.cors.allow_origins`,
+  );
 
 const foreign = (origin: string): ServiceError =>
   new ServiceError("forbidden", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
@@ -69,7 +116,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
   };
 
   return {
-    check(request, isPublic) {
+    check(request, { isPublic, isChange }) {
       if (!names) return;
       const host = hostOf(request);
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
@@ -80,22 +127,19 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       }
       // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
       const origin = request.headers.get("origin");
-      if (origin !== null && !READS.has(request.method) && !permits(origin) && !isPublic()) throw foreign(origin);
+      if (origin !== null && !permits(origin) && isChange() && !isPublic()) throw foreign(origin);
     },
     checkUpgrade(request) {
-      const origin = request.headers.get("origin");
+      const origin = foreignOrigin(request);
       if (origin === null) return;
-      const host = hostOf(request);
-      if (URL.canParse(origin) && new URL(origin).host === host) return;
       if (!permits(origin)) throw foreign(origin);
       if (credentials || !request.headers.has("cookie")) return;
       throw noCookies(origin);
     },
-    checkCookies({ method, headers }, isPublic) {
-      const origin = headers.get("origin");
-      // What browsers say themselves, because a proxy may change the name of the host.
-      if (origin === null || headers.get("sec-fetch-site") !== "cross-site" || !headers.has("cookie")) return;
-      if (!READS.has(method) && !(credentials && permits(origin)) && !isPublic()) throw noCookies(origin);
+    checkCookies(request, { isPublic, isChange }) {
+      const origin = request.headers.has("cookie") ? foreignOrigin(request) : null;
+      if (origin === null || (credentials && permits(origin))) return;
+      if (isChange() && !isPublic()) throw noCookies(origin);
     },
     preflight(request) {
       const asks = request.headers;
@@ -148,6 +192,14 @@ const isLocal = ({ headers }: Request): boolean => !FORWARDED.some((name) => hea
 
 /** What a request is for, where no route says it. */
 export const defaultUse = (method: string): Use => (method === "GET" || method === "HEAD" ? "read" : "change");
+
+/** True for a request that may change something. `routes`: those of its path. */
+export function isChange(request: Request, routes: readonly Route[]): boolean {
+  if (!READS.has(request.method)) return true;
+  return routes.some(({ method, access }) => {
+    return method === "get" && typeof access === "function" && access(request) !== "read";
+  });
+}
 
 interface RequestPlace {
   /** The path below the mount; empty outside of it. */

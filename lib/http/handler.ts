@@ -1,11 +1,13 @@
 /** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
+import type { Principal } from "../auth/principal.ts";
 import { type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import { createBudget } from "../protocol/connection.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse } from "./access.ts";
+import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { disabledGroups, type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
@@ -27,6 +29,8 @@ export type { HandlerHost, HostSocket } from "./route.ts";
 
 /** How many chunks streams may send in one turn of the event loop. */
 const CHUNKS_PER_TURN = 64;
+/** How much all sockets may buffer of messages that their runtime sends whole, in characters. */
+const WHOLE_MESSAGES = 64 * 1024 * 1024;
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
@@ -59,6 +63,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const createContext = contextFactory(service, read, {
     base,
     bodies: { environment, open: 0, limit: turnLimit(environment, CHUNKS_PER_TURN) },
+    sockets: { commands: turnLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
@@ -110,16 +115,19 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
+    // Bun and Deno pass on what they make of a malformed header.
+    if (!URL.canParse(request.url)) throw new ServiceError("bad_request", "The Host header is malformed");
     const { pathname } = new URL(request.url);
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
-    cors.check(request, isPublic);
+    const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
+    cors.check(request, target);
     const app = options.app && inside && table.at(pathname).length === 0 ? options.app : undefined;
     const preflight = request.headers.has("access-control-request-method");
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
+    if (!app || http.enable_custom_route_auth) cors.checkCookies(request, target);
     if (app) return await custom(app, request, user);
-    cors.checkCookies(request, isPublic);
     if (!middleware || !inside) return await serve(request, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
@@ -289,7 +297,10 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
-        return await access.authorize({ ...principal, user }, event, value);
+        const ask = async (now: Principal) => await access.authorize({ ...now, user }, event, value);
+        const answer = await ask(principal);
+        if (!user && !principal.again) return answer;
+        return { ...answer, again: async () => (await ask((await principal.again?.()) ?? principal)).visibility };
       },
     };
   };

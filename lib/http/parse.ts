@@ -1,7 +1,7 @@
 /** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
 import * as v from "valibot";
 import { ServiceError } from "../errors.ts";
-import type { StreamMode } from "../executor/contract.ts";
+import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
@@ -304,20 +304,7 @@ export const ifExists: v.OptionalSchema<v.GenericSchema<"raise" | "do_nothing">,
   oneOf(["raise", "do_nothing"]),
 );
 
-export const MODES: readonly StreamMode[] = [
-  "values",
-  "messages",
-  "messages-tuple",
-  "updates",
-  "events",
-  "tasks",
-  "checkpoints",
-  "debug",
-  "custom",
-  "tools",
-  "lifecycle",
-];
-export const mode: v.GenericSchema<StreamMode> = oneOf(MODES);
+export const mode: v.GenericSchema<StreamMode> = oneOf(STREAM_MODES);
 
 export const runStatus: v.GenericSchema<RunStatus> = oneOf([
   "pending",

@@ -36,19 +36,73 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
 }
 
-/** A JSON list. The event loop turns after each large item. */
-export async function jsonList(items: readonly object[], turn: () => Promise<void>): Promise<Response> {
-  const parts: string[] = [];
-  for (const item of items) {
-    const text = JSON.stringify(item);
-    parts.push(text);
-    if (text.length > LARGE) await turn();
-  }
-  return new Response(`[${parts.join(",")}]`, { headers: { "content-type": "application/json" } });
-}
+/** Makes the items of a list: `add` resolves when the next one may be made. */
+type ListMaker = (add: (item: object) => Promise<void>) => Promise<void>;
 
-/** Items with more characters than this delay other requests. */
+/** A list with more characters is sent while it is made, and the event loop turns after each part of this size. */
 const LARGE = 256 * 1024;
+
+/** A JSON list. `headers` is called before the first item is sent. A failure after that breaks the connection off. */
+export function jsonList(
+  make: ListMaker,
+  turn: () => Promise<void>,
+  headers: () => HeaderValues = () => ({}),
+): Promise<Response> {
+  return new Promise((answer, refuse) => {
+    const encoder = new TextEncoder();
+    let text = "[";
+    let first = true;
+    let stream: ReadableStreamDefaultController<Uint8Array> | undefined;
+    let left = false;
+    let wanted = (): void => {};
+    const respond = (body: BodyInit): void =>
+      answer(new Response(body, { headers: { "content-type": "application/json", ...headers() } }));
+
+    async function send(): Promise<void> {
+      if (!stream) {
+        const body = new ReadableStream<Uint8Array>({
+          start: (controller) => {
+            stream = controller;
+          },
+          pull: () => wanted(),
+          cancel() {
+            left = true;
+            wanted();
+          },
+        });
+        respond(body);
+      }
+      if (left) throw new Error("The client went away");
+      stream?.enqueue(encoder.encode(text));
+      text = "";
+      if ((stream?.desiredSize ?? 0) <= 0 && !left) {
+        await new Promise<void>((resolve) => {
+          wanted = resolve;
+        });
+      }
+      await turn();
+    }
+
+    const made = make(async (item) => {
+      text += `${first ? "" : ","}${JSON.stringify(item)}`;
+      first = false;
+      if (text.length > LARGE) await send();
+    });
+    made.then(
+      () => {
+        text += "]";
+        if (!stream) return respond(text);
+        if (left) return;
+        stream.enqueue(encoder.encode(text));
+        stream.close();
+      },
+      (error: unknown) => {
+        if (!stream) refuse(error);
+        else if (!left) stream.error(error);
+      },
+    );
+  });
+}
 
 /** Success without a body. Not 200: clients parse the body of every other success. */
 export function empty(): Response {
@@ -65,11 +119,13 @@ export const PAGE_HEADERS: readonly string[] = ["X-Pagination-Total", "X-Paginat
 
 /** One page of a search; of each item only the fields in `select`. */
 export function paged<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
-  return json(selected(page.items, select), {
-    "x-pagination-total": String(page.total),
-    ...(page.next === null ? {} : { "x-pagination-next": String(page.next) }),
-  });
+  return json(selected(page.items, select), pageHeaders(page));
 }
+
+export const pageHeaders = ({ total, next }: Omit<PageOf<unknown>, "items">): HeaderValues => ({
+  "x-pagination-total": String(total),
+  ...(next === null ? {} : { "x-pagination-next": String(next) }),
+});
 
 /** The items with only the fields in `select`; all fields when it is absent. */
 export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {

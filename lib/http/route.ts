@@ -1,10 +1,11 @@
 /** One row of the route table, and the context that its handler gets for a request. */
 import type { AuthEvent } from "../auth/custom.ts";
+import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Environment, TurnLimit } from "../environment.ts";
+import type { Budget } from "../protocol/connection.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { OpenApi, RouteGroup } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -16,7 +17,7 @@ export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
  * Who may call a route. `open`: everybody. `account`: the handler checks the permissions of the caller's API key. Otherwise what
  * the request is for, which may depend on it.
  */
-export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url">) => Use);
+export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url" | "headers">) => Use);
 
 /** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
 export interface PublicHeaders {
@@ -94,11 +95,18 @@ export interface OpenBodies {
   readonly limit: TurnLimit;
 }
 
+/** What all WebSockets of one handler share. */
+export interface OpenSockets {
+  readonly commands: TurnLimit;
+  readonly whole: Budget;
+}
+
 /** What all requests to one handler share. */
 export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
   readonly bodies: OpenBodies;
+  readonly sockets: OpenSockets;
   readonly copyHeaders: HeaderCopy;
   readonly messages: Messages;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
@@ -136,12 +144,9 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   turn(): Promise<void>;
   /**
    * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
-   * the caller may see. Default event: the first of the route. Errors: forbidden, unavailable, internal.
+   * the caller may see, also later. Default event: the first of the route. Errors: forbidden, unavailable, internal.
    */
-  authorize<Value extends object>(
-    value: Value,
-    event?: AuthEvent,
-  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
+  authorize<Value extends object>(value: Value, event?: AuthEvent): Promise<Permission & { readonly value: Value }>;
 }
 
 /** Lets other requests run between reading a large body and using it. */
@@ -168,6 +173,8 @@ export const searchParams = ({ request }: Pick<RequestContext, "request">): URLS
 export interface HostSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
+  /** Sends a part of a message; the next one continues it, up to the last. Without it a slow reader costs a large message each. */
+  sendPart?(text: string, last: boolean): void;
   close(code?: number, reason?: string): void;
   /** `message` events have `data`. */
   // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.

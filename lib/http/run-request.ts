@@ -1,8 +1,8 @@
 /** Requests that create runs: their schema, their origin, and what the host's authorization handlers see and may change of them. */
 import * as v from "valibot";
-import type { StreamMode } from "../executor/contract.ts";
+import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
-import type { RunCreate, RunOrigin } from "../runs/mod.ts";
+import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
 import * as parse from "./parse.ts";
 import { readIdempotency, readWebhookDepth } from "./request.ts";
@@ -50,14 +50,14 @@ export const runCreate: parse.Fields<RunCreate> = v.object({
   stream_mode: v.optional(
     v.union(
       [parse.mode, v.array(parse.mode)],
-      `must be one of ${parse.MODES.join(", ")}, or a list of these`,
+      `must be one of ${STREAM_MODES.join(", ")}, or a list of these`,
     ) as v.GenericSchema<StreamMode | StreamMode[]>,
   ),
   stream_subgraphs: v.optional(parse.flag),
   stream_resumable: v.optional(parse.flag),
-  multitask_strategy: v.optional(parse.oneOf(["reject", "enqueue", "interrupt", "rollback"])),
-  if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
-  on_disconnect: v.optional(parse.oneOf(["continue", "cancel"])),
+  multitask_strategy: v.optional(parse.oneOf(CHOICES.multitask_strategy)),
+  if_not_exists: v.optional(parse.oneOf(CHOICES.if_not_exists)),
+  on_disconnect: v.optional(parse.oneOf(CHOICES.on_disconnect)),
   // Some SDK types have values that no server knows. They are ignored.
   on_completion: v.fallback(v.optional(parse.oneOf(["delete", "keep"])), undefined),
   after_seconds: v.optional(
@@ -66,7 +66,7 @@ export const runCreate: parse.Fields<RunCreate> = v.object({
   interrupt_before: breakpoints,
   interrupt_after: breakpoints,
   strict_resume: v.optional(parse.flag),
-  durability: v.optional(parse.oneOf(["sync", "async", "exit"])),
+  durability: v.optional(parse.oneOf(CHOICES.durability)),
   checkpoint_during: v.optional(parse.flag),
   // The webhook policy of the service decides which URLs are valid.
   webhook: v.optional(v.string("must be a string")),

@@ -1,4 +1,8 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+import { type Permission, watchPermission } from "../auth/permission.ts";
+import type { Principal } from "../auth/principal.ts";
+import { ServiceError } from "../errors.ts";
+import { type Json, pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -17,27 +21,41 @@ function headOf({ id, event }: Frame): string {
   return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
 }
 
+/** What a stream without a permission of its own needs: that of its request. */
+const permissionOf = ({ threads, again }: Principal): Permission => ({
+  visibility: threads,
+  ...(again ? { again: async () => (await again()).threads } : {}),
+});
+
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * `closes`: it closes then too. Clients of events reconnect after any end, and proxies such as Vite's pass on no failure.
  * `ids` are part of its log records.
  * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
+ * `permission`: what the route was permitted. Default: what the request was.
  */
 export function eventStream(
-  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
+  { handler: { bodies }, principal, request_id }: RequestContext,
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
-  { at_once = false }: { readonly at_once?: boolean } = {},
+  {
+    at_once = false,
+    closes = false,
+    permission = permissionOf(principal),
+  }: { readonly at_once?: boolean; readonly closes?: boolean; readonly permission?: Permission } = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  const body = openBody(bodies, isStillValid, {
+  const body = openBody(bodies, permission, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     at_once,
+    closes,
     take() {
       const pieces: string[] = [];
+      const of: Frame[] = [];
       let text = "";
       let size = 0;
       let last = false;
@@ -50,13 +68,14 @@ export function eventStream(
         } else {
           // A piece of its own, because cutting a long string copies nothing.
           pieces.push(text, frame.data);
+          of.push(frame);
           text = "";
         }
         text += "\n\n";
         size += frame.data.length;
         last = frame.event === "end" || frame.last === true;
       }
-      return { pieces: [...pieces, text], last };
+      return { pieces: [...pieces, text], last, of };
     },
     async wait() {
       ready = [...(await frames.next())].reverse();
@@ -71,24 +90,38 @@ export function eventStream(
   return new Response(body, { headers: { ...fixed, ...headers } });
 }
 
+const texts = new WeakMap<object, WeakRef<{ readonly json: string }>>();
+
+/** The text of a result. Callers that wait for the same run share it. */
+function textOf(result: Json): { readonly json: string } {
+  if (typeof result !== "object" || result === null) return { json: JSON.stringify(result) };
+  const known = texts.get(result)?.deref();
+  const text = known ?? { json: JSON.stringify(result) };
+  if (!known) texts.set(result, new WeakRef(text));
+  return text;
+}
+
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
-  { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
+  { handler: { bodies }, principal, request_id }: RequestContext,
   wait: RunWait,
   headers: HeaderValues,
+  permission: Permission = permissionOf(principal),
 ): Response {
   const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };
-  let text: string | undefined;
-  const body = openBody(bodies, isStillValid, {
+  let text: { readonly json: string } | undefined;
+  const body = openBody(bodies, permission, {
     heartbeat: "\n",
-    take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
+    take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
-        text = JSON.stringify((await wait.result) ?? {});
+        text = textOf((await wait.result) ?? {});
       } catch (error) {
+        // Hidden from the caller meanwhile: the body breaks off, as that of a stream.
+        if (error instanceof ServiceError && error.code === "not_found") return false;
         bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
-        text = JSON.stringify({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+        text = textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
       return true;
     },
@@ -98,14 +131,23 @@ export function waitResponse(
   return new Response(body, { headers: { "content-type": "application/json", ...headers } });
 }
 
+/** `last`: nothing follows it. `of`: what holds the pieces; readers share texts that something still holds. */
+interface Taken {
+  readonly pieces: readonly string[];
+  readonly last: boolean;
+  readonly of?: unknown;
+}
+
 /** The text of an open body. */
 interface Source {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
   /** Begin with a heartbeat. */
   readonly at_once?: boolean;
-  /** Some of the text that is ready now, in pieces. `last`: nothing follows it. */
-  take(): { readonly pieces: readonly string[]; readonly last: boolean };
+  /** The body closes normally where it would fail. */
+  readonly closes?: boolean;
+  /** Some of the text that is ready now, in pieces. */
+  take(): Taken;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
   wait(): Promise<boolean>;
   /** Called when the body cannot continue. */
@@ -126,24 +168,21 @@ interface Chunks {
 }
 
 function chunksOf(source: Source): Chunks {
-  // Taken from the source, and not sent yet.
+  // Taken from the source, and what of it is not sent yet.
+  let taken: Taken = { pieces: [], last: false };
   let unsent: string[] = [];
-  let last = false;
   return {
     beat_due: source.at_once ?? false,
     next() {
       if (unsent.length === 0) {
-        const taken = source.take();
+        taken = source.take();
         unsent = [...(this.beat_due ? [source.heartbeat] : []), ...taken.pieces];
-        last = taken.last;
         this.beat_due = false;
       }
       let chunk = "";
       let count = 0;
       for (const piece of unsent) {
-        let room = Math.max(0, CHUNK_SIZE - chunk.length);
-        // Never between the two halves of a surrogate pair.
-        if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
+        const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
         if (piece.length > room) {
           chunk += piece.slice(0, room);
           unsent[count] = piece.slice(room);
@@ -155,8 +194,9 @@ function chunksOf(source: Source): Chunks {
       unsent = unsent.slice(count);
       return chunk;
     },
-    isDone: () => last && unsent.length === 0,
+    isDone: () => taken.last && unsent.length === 0,
     clear() {
+      taken = { pieces: [], last: true };
       unsent = [];
     },
   };
@@ -166,11 +206,7 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(
-  bodies: OpenBodies,
-  isStillValid: () => Promise<boolean>,
-  source: Source,
-): ReadableStream<Uint8Array> {
+function openBody(bodies: OpenBodies, permission: Permission, source: Source): ReadableStream<Uint8Array> {
   const chunks = chunksOf(source);
   let pulled = false;
   let waiting = false;
@@ -179,6 +215,7 @@ function openBody(
   let deferred = false;
   let cancelTimer: (() => void) | undefined;
   let cancelFirst: (() => void) | undefined;
+  let stopWatching: (() => void) | undefined;
   bodies.open++;
 
   function close(): void {
@@ -187,6 +224,7 @@ function openBody(
     chunks.clear();
     cancelTimer?.();
     cancelFirst?.();
+    stopWatching?.();
   }
 
   function leave(): void {
@@ -195,9 +233,11 @@ function openBody(
   }
 
   /** Ends the body with an error, so that the client sees it is incomplete. */
-  function fail(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function fail(controller: ReadableStreamDefaultController<Uint8Array>, { isStalled = false } = {}): void {
     leave();
-    controller.error(new Error("The body ended before it was complete"));
+    // A body that closes waits for its reader.
+    if (source.closes && !isStalled) controller.close();
+    else controller.error(new Error("The body ended before it was complete"));
   }
 
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
@@ -254,19 +294,12 @@ function openBody(
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
       if (!pulled && ++missed === STALLED_BEATS) {
-        fail(controller);
+        fail(controller, { isStalled: true });
         return;
       }
       chunks.beat_due = true;
       beat(controller);
       answer(controller);
-      isStillValid().then(
-        (good) => {
-          if (!good && !closed) fail(controller);
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
     });
   }
 
@@ -277,6 +310,9 @@ function openBody(
         missed = 0;
         if (!cancelTimer) {
           beat(controller);
+          stopWatching = watchPermission(bodies.environment, permission, () => {
+            if (!closed) fail(controller);
+          });
           cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
             chunks.beat_due = true;
             answer(controller);

@@ -41,7 +41,7 @@ export interface OperationOptions {
   readonly options: ServiceOptions;
   readonly deployment: Pick<DeploymentRow, "workspace_id">;
   readonly assistants: Pick<Assistants, "get">;
-  readonly threads: Pick<ThreadDirectory, "current">;
+  readonly threads: Pick<ThreadDirectory, "current" | "firstMessage" | "paced">;
   readonly runs: RunDirectory;
   readonly feedback: Pick<Feedback, "tokenUrl">;
   readonly deliveries: Pick<Deliveries, "redeliver">;

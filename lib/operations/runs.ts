@@ -1,6 +1,7 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 
 import type { Assistants } from "../assistants/mod.ts";
+import { nextTurn } from "../environment.ts";
 import { nullIfNotFound, ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -15,6 +16,7 @@ import type {
   RunSearch,
   RunStatus,
   RunTimes,
+  Scope,
   TraceUsage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
@@ -104,6 +106,8 @@ export interface RunOperations {
 }
 
 const HOUR_MS = 3_600_000;
+/** How many runs of a list are read at once. */
+const PART = 100;
 /** The most runs that the figures by minute are made of. */
 const MOST_TIMES = 5_000;
 /** The most feedback links that are shown with a run. */
@@ -118,11 +122,30 @@ export async function idOfAssistant(assistants: Pick<Assistants, "get">, assista
 export function runOperations(options: OperationOptions): RunOperations {
   const { storage, scope, environment, deployment, assistants, runs } = options;
 
-  async function find(run_id: string, visibility: Visibility | undefined): Promise<ListedRun> {
-    const query = { run_id: run_id.toLowerCase(), limit: 1 };
-    const [found] = (await storage.searchRuns(withVisibility(scope, visibility), query)).rows;
-    if (!found) throw new ServiceError("not_found", `Run ${run_id} not found`);
-    return found;
+  /** The row, and what is stored beside it. */
+  async function find(run_id: string, visibility: Visibility | undefined): Promise<readonly [RunRow, ListedRun]> {
+    const visible = withVisibility(scope, visibility);
+    const id = run_id.toLowerCase();
+    const [run, listed] = await Promise.all([
+      storage.getRun(visible, id),
+      storage.searchRuns(visible, { run_id: id, limit: 1 }),
+    ]);
+    const [found] = listed.rows;
+    if (!run || !found) throw new ServiceError("not_found", `Run ${run_id} not found`);
+    return [run, found];
+  }
+
+  /** Rows after large requests take their time, so a long list is read in parts. */
+  async function readRuns(visible: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
+    const rows: ListedRun[] = [];
+    for (let part = query; ; ) {
+      const limit = Math.min(PART, query.limit - rows.length);
+      const found = await storage.searchRuns(visible, { ...part, limit });
+      rows.push(...found.rows);
+      if (!found.next || found.rows.length < limit || rows.length >= query.limit) return { rows, next: found.next };
+      part = { ...query, after: found.next };
+      await nextTurn(environment);
+    }
   }
 
   return {
@@ -132,7 +155,7 @@ export function runOperations(options: OperationOptions): RunOperations {
       const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
-      const { rows, next } = await storage.searchRuns(withVisibility(scope, visibility), asked);
+      const { rows, next } = await readRuns(withVisibility(scope, visibility), asked);
       const now = environment.now();
       return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
     },
@@ -146,8 +169,7 @@ export function runOperations(options: OperationOptions): RunOperations {
     },
 
     async inspectRun(run_id, visibility) {
-      const found = await find(run_id, visibility);
-      const { run } = found;
+      const [run, found] = await find(run_id, visibility);
       const visible = withVisibility(scope, visibility);
       const workspace_ids = [deployment.workspace_id];
       const [shown, checkpoint, delivery, links] = await Promise.all([
@@ -181,7 +203,7 @@ export function runOperations(options: OperationOptions): RunOperations {
     },
 
     async runAgain(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
-      const { run } = await find(run_id, visibility);
+      const [run] = await find(run_id, visibility);
       const thread_id = run.temporary ? null : run.thread_id;
       const [request, origin] = await prepare(thread_id, requestOf(run));
       return await runs.create(thread_id, request, origin);

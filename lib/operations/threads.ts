@@ -1,5 +1,5 @@
 /** Threads with their titles, and the interrupts that wait for a person. */
-import type { Interrupt, ThreadState } from "../executor/contract.ts";
+import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
@@ -25,6 +25,8 @@ export interface ThreadSummary {
   /** `metadata.title`, or else the text of the first message; null without both. */
   readonly title: string | null;
   readonly status: ThreadStatus;
+  /** It has open interrupts. A stopped thread can be `interrupted` without. */
+  readonly waiting: boolean;
   readonly graph_id: string | null;
   readonly assistant_id: string | null;
   readonly created_at: string;
@@ -46,7 +48,7 @@ export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" |
   }[];
 }
 
-/** `total`: the number of threads whose status is `interrupted`. */
+/** `total`: the number of threads with open interrupts. */
 export interface Inbox extends Listing<InboxThread> {
   readonly total: number;
 }
@@ -63,21 +65,36 @@ const LOOKED_AT = 200;
 const MOST = 100;
 const TITLE_LENGTH = 200;
 
+/** What the inbox shows of a state. */
+interface InboxState {
+  /** Names by task id. */
+  readonly nodes: ReadonlyMap<string, string>;
+  readonly title: string | null;
+}
+
 export function threadOperations(options: OperationOptions): ThreadOperations {
   const { storage, scope, environment, assistants, threads } = options;
 
-  /** The state; null where it cannot be read, or the thread was deleted meanwhile. */
-  async function stateOf(row: ThreadRow): Promise<ThreadState | null> {
+  /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
+  async function readable<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
     try {
-      return await threads.current(row);
+      return await threads.paced(() => read(row));
     } catch (error) {
       environment.log({ level: "warn", message: "a state was not readable", thread_id: row.thread_id, error });
       return null;
     }
   }
 
+  /** The state itself may be large: it is let go before the next one is read. */
+  async function shownOf(row: ThreadRow): Promise<InboxState> {
+    const state = await threads.current(row);
+    const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
+    const messages = isObject(state?.values) ? state.values.messages : null;
+    return { nodes, title: titleIn(Array.isArray(messages) ? (messages[0] ?? null) : null) };
+  }
+
   const titled = async (row: ThreadRow): Promise<ThreadSummary> =>
-    summaryOf(row, ownTitle(row) ?? titleIn((await stateOf(row))?.values ?? null));
+    summaryOf(row, ownTitle(row) ?? titleIn(await readable(row, threads.firstMessage)));
 
   /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
   async function metadataOf({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
@@ -120,11 +137,10 @@ export function threadOperations(options: OperationOptions): ThreadOperations {
       const metadata = await metadataOf(query);
       if (!metadata) return { items: [], total: 0, next: null };
       const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
-      const asked = { metadata, status: "interrupted", ...page } as const;
+      const asked = { metadata, status: "interrupted", waiting: true, ...page } as const;
       const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), asked);
-      const waiting = rows.filter(({ interrupts }) => Object.keys(interrupts).length > 0);
       const now = environment.now();
-      const items = await Promise.all(waiting.map(async (row) => inboxThread(row, await stateOf(row), now)));
+      const items = await Promise.all(rows.map(async (row) => inboxThread(row, await readable(row, shownOf), now)));
       return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };
     },
   };
@@ -136,6 +152,7 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
     thread_id: row.thread_id,
     title,
     status: row.status,
+    waiting: row.status === "interrupted" && Object.keys(row.interrupts).length > 0,
     graph_id: row.graph_id,
     assistant_id: typeof assistant_id === "string" ? assistant_id : null,
     created_at: isoTime(row.created_at),
@@ -145,12 +162,11 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
   };
 }
 
-function inboxThread(row: ThreadRow, state: ThreadState | null, now: number): InboxThread {
-  const { thread_id, graph_id, assistant_id, title } = summaryOf(row, ownTitle(row) ?? titleIn(state?.values ?? null));
-  const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
+function inboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
+  const { thread_id, graph_id, assistant_id, title } = summaryOf(row, ownTitle(row) ?? state?.title ?? null);
   const interrupts = Object.entries(row.interrupts).flatMap(([task_id, list]) =>
     (list as unknown as readonly Partial<Interrupt>[]).map(({ id = null, value = null }) => ({
-      ...{ interrupt_id: id, task_id, node: nodes.get(task_id) ?? null, value },
+      ...{ interrupt_id: id, task_id, node: state?.nodes.get(task_id) ?? null, value },
     })),
   );
   const since = row.state_updated_at;
@@ -161,11 +177,10 @@ function inboxThread(row: ThreadRow, state: ThreadState | null, now: number): In
 const ownTitle = ({ metadata: { title } }: ThreadRow): string | null =>
   typeof title === "string" && title.trim() !== "" ? shortened(title) : null;
 
-/** The text of the first message. */
-function titleIn(values: Json): string | null {
-  const messages = isObject(values) ? values.messages : null;
-  const first = Array.isArray(messages) ? messages[0] : null;
-  const content = isObject(first) ? first.content : first;
+/** The text of a message, as it is or as its graph has stored it: inside an object that names its class. */
+function titleIn(message: Json): string | null {
+  const fields = isObject(message) && !("content" in message) ? Object.values(message).find(isObject) : message;
+  const content = isObject(fields) ? fields.content : fields;
   if (typeof content === "string") return shortened(content);
   if (!Array.isArray(content)) return null;
   const texts = content.map((block) => (isObject(block) ? block.text : block));

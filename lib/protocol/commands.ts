@@ -30,7 +30,7 @@ export interface Command {
   readonly params?: JsonObject;
 }
 
-/** The thread of an answer; for commands that create a run, also the `seq` of the last event before it. */
+/** The thread of an answer, and the `seq` of its last event; for commands that create a run, of the last one before it. */
 export interface AnswerMeta {
   readonly thread_id: string;
   readonly applied_through_seq?: number;
@@ -82,8 +82,8 @@ export function errorAnswer(id: number | null, error: unknown, meta?: AnswerMeta
   return { type: "error", id, error: error.code, message: error.message, ...(meta ? { meta } : {}) };
 }
 
-/** The result of a command, and the `seq` of the last event before a run that it created. */
-interface CommandResult extends Pick<AnswerMeta, "applied_through_seq"> {
+/** The result of a command, and the `seq` of the last event, or of the last one before a run that it created. */
+interface CommandResult extends Required<Pick<AnswerMeta, "applied_through_seq">> {
   readonly result: JsonObject;
 }
 
@@ -120,7 +120,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const tree = await runTree(kept, run_id?.toLowerCase());
     if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
     if (!tree) throw noRun(thread_id);
-    return { result: { tree } };
+    return { result: { tree }, applied_through_seq: await events.lastSeq(scoped, thread_id) };
   }
 
   async function getState(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
@@ -142,6 +142,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const values = isObject(state.values) && keys ? selected(state.values, keys) : state.values;
     const { checkpoint } = state;
     return {
+      applied_through_seq: await events.lastSeq(withVisibility(scope, visibility), thread_id),
       result: { values, checkpoint: checkpoint && { id: checkpoint.checkpoint_id, ns: checkpoint.checkpoint_ns } },
     };
   }
@@ -198,16 +199,22 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     if (!thread && origin.threads?.filter && (await findThread(threads, thread_id))) throw missing(thread_id);
     const { input, ...rest } = request;
     // A fork is a new turn, whatever waits at the head. The state of an idle thread is not read: it may be large.
-    const answers =
+    const open =
       thread &&
       thread.status !== "idle" &&
       input !== null &&
       input !== undefined &&
       !isFork(request) &&
       (await pendingInterrupts(threads, thread));
-    const resumed: RunCreate =
-      answers && answers.length > 0 ? { ...rest, command: { resume: input as Json } } : request;
-    const { run, applied_through_seq } = await create(thread_id, resumed, origin);
+    // Another client may answer first: the thread has another head then, and the message is a new turn.
+    const { run, applied_through_seq } =
+      open && open.length > 0 && thread.head !== null
+        ? await create(
+            thread_id,
+            { ...rest, command: { resume: input as Json }, strict_resume: true },
+            { ...origin, resume_at: thread.head },
+          )
+        : await create(thread_id, request, origin);
     return { result: { run_id: run.run_id }, applied_through_seq };
   }
 

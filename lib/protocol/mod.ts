@@ -5,6 +5,7 @@ import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibili
 import { createReader, type Reader } from "../streams/hub.ts";
 import {
   type EventFilter,
+  type KeptEvents,
   type ProtocolEvent,
   problemOfChannels,
   type SentEvent,
@@ -57,6 +58,7 @@ export interface ThreadProtocol {
 export interface Protocol extends ThreadProtocol {
   subscribe(thread_id: string, filter: EventFilter, visibility: Visibility): Reader<SentEvent>;
   kept(thread_id: string, filter: EventFilter, visibility: Visibility): AsyncIterable<SentEvent>;
+  count(thread_id: string, filters: readonly EventFilter[], visibility: Visibility): Promise<KeptEvents>;
 }
 
 interface ProtocolOptions extends Omit<CommandOptions, "events"> {
@@ -81,6 +83,8 @@ export function createProtocol(options: ProtocolOptions): Protocol {
     subscribe,
     kept: (thread_id, filter, visibility) =>
       options.events.kept(withVisibility(scope, visibility), thread_id.toLowerCase(), filter),
+    count: (thread_id, filters, visibility) =>
+      options.events.count(withVisibility(scope, visibility), thread_id.toLowerCase(), filters),
     events(thread_id, filter, visibility = EVERYTHING) {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw new ServiceError("invalid", `channels: ${problem}`);

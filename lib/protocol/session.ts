@@ -1,12 +1,13 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
-import { type Environment, pause, type TurnLimit } from "../environment.ts";
+import { type Permission, refusalOf, watchPermission } from "../auth/permission.ts";
+import { pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
   type EventFilter,
+  type KeptEvents,
   type Passes,
   problemOfChannels,
   type SentEvent,
@@ -20,36 +21,22 @@ import {
   invalid,
   readCommand,
 } from "./commands.ts";
+import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
 import type { Protocol } from "./mod.ts";
 
-/** What a session needs of a socket. */
-interface SessionSocket {
-  /** Bytes that were sent and have not left yet. */
-  readonly bufferedAmount: number;
-  send(text: string): void;
-  close(code: number, reason: string): void;
-}
-
-export interface SessionOptions {
-  readonly environment: Environment;
-  /** What all sessions may send in one turn of the event loop. */
-  readonly limit: TurnLimit;
+export interface SessionOptions extends ConnectionOptions {
+  /** Commands that all sessions may execute in one turn of the event loop. */
+  readonly commands: TurnLimit;
   readonly protocol: Protocol;
-  readonly socket: SessionSocket;
-  readonly thread_id: string;
   readonly caller: CommandCaller;
-  /** What the caller can see; it holds for all subscriptions. */
-  readonly visibility: Visibility;
+  /** What the caller can see; it holds for all subscriptions, and the socket closes when it changes. */
+  readonly permission: Permission;
   /** The longest message, in bytes. */
   readonly max_bytes: number;
   /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
   parse(text: string): Promise<unknown>;
   /** The filter in the params of a subscription, whose channels are checked. Errors: invalid. */
   readFilter(params: JsonObject): EventFilter;
-  /** Whether the caller's credential is still valid. */
-  isStillValid(): Promise<boolean>;
-  /** Part of every log record. */
-  readonly ids: Readonly<Record<string, string>>;
 }
 
 export interface Session {
@@ -59,27 +46,8 @@ export interface Session {
   onClose(): void;
 }
 
-/** Why the server closes a socket. From 4000 on: 4000 + the status that a request would get. */
-const CLOSE = {
-  going_away: 1001,
-  unsupported_data: 1003,
-  too_large: 1009,
-  unauthenticated: 4401,
-  too_slow: 4408,
-  too_many: 4429,
-  internal: 4500,
-} as const;
-
-const BEAT_MS = 5_000;
-/** A client that reads nothing during this many heartbeats is disconnected. */
-const STALLED_BEATS = 6;
-/** Events wait while this many bytes have not left the socket. */
-const BUFFERED_BYTES = 256 * 1024;
-const ROOM_POLL_MS = 20;
 /** How long a replay waits for another subscription. */
 const GATHER_MS = 10;
-/** The size of an event that counts as one, in characters. */
-const CHUNK_SIZE = 4 * 1024;
 const MAX_SUBSCRIPTIONS = 100;
 /** Of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
@@ -88,29 +56,27 @@ const MAX_WAITING = 100;
 
 const NO_JSON = "Protocol commands must be valid JSON.";
 const NO_COMMAND = "Protocol commands must include an integer id and string method.";
-const NOT_VALID = "The credential is not valid any more";
 
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, socket, thread_id, visibility, limit } = options;
+  const { environment, protocol, thread_id, permission } = options;
+  const { visibility } = permission;
   const connection = createConnection(options, () => {
     stopHeartbeat();
+    stopWatching();
     subscriptions.close();
   });
   const subscriptions = createSubscriptions({
     subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
-    async send(text) {
-      while (!connection.closed && isStalled(socket)) await pause(environment, ROOM_POLL_MS);
-      await limit.room(Math.ceil(text.length / CHUNK_SIZE));
-      connection.send(text);
-      return !connection.closed;
-    },
+    count: (filters) => protocol.count(thread_id, filters, visibility),
+    send: connection.send,
     gather: () => pause(environment, GATHER_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
+  const stopWatching = watchPermission(environment, permission, connection.refuse);
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -118,95 +84,9 @@ export function createSession(options: SessionOptions): Session {
   return { onMessage, onClose: connection.end };
 }
 
-const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > BUFFERED_BYTES;
-
-/** A socket until one side closes it. */
-interface Connection {
-  readonly closed: boolean;
-  log(message: string, error: unknown): void;
-  send(text: string): void;
-  close(code: number, reason: string): void;
-  /** Closes after an error of the server. */
-  fail(message: string, error: unknown, reason: string): void;
-  /** The socket has closed. */
-  end(): void;
-}
-
-function createConnection(options: SessionOptions, onEnd: () => void): Connection {
-  const { environment, socket, thread_id, ids } = options;
-  let closed = false;
-
-  function log(message: string, error: unknown): void {
-    environment.log({ level: "error", message, thread_id, ...ids, error });
-  }
-
-  function end(): void {
-    closed = true;
-    onEnd();
-  }
-
-  function close(code: number, reason: string): void {
-    if (closed) return;
-    end();
-    try {
-      socket.close(code, reason);
-    } catch {
-      // It has closed already.
-    }
-  }
-
-  function fail(message: string, error: unknown, reason: string): void {
-    log(message, error);
-    close(CLOSE.internal, reason);
-  }
-
-  return {
-    get closed() {
-      return closed;
-    },
-    log,
-    send(text) {
-      if (closed) return;
-      try {
-        socket.send(text);
-      } catch (error) {
-        fail("Sending to a WebSocket failed", error, "Sending failed");
-      }
-    },
-    close,
-    fail,
-    end,
-  };
-}
-
-/** Closes the socket of a client that does not read, or whose credential is not valid any more. The result stops it. */
-function startHeartbeat(options: SessionOptions, connection: Connection): () => void {
-  const { environment, socket } = options;
-  let stalled = 0;
-  let cancel = (): void => {};
-
-  function beat(): void {
-    cancel = environment.timer(BEAT_MS, () => {
-      stalled = isStalled(socket) ? stalled + 1 : 0;
-      if (stalled === STALLED_BEATS) return connection.close(CLOSE.too_slow, "The client does not read");
-      beat();
-      options.isStillValid().then(
-        (valid) => {
-          if (!valid) connection.close(CLOSE.unauthenticated, NOT_VALID);
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
-    });
-  }
-
-  beat();
-  return () => cancel();
-}
-
 /** Handles messages one after the other. Bounds how many wait. */
 function createMessageQueue(
-  { max_bytes }: SessionOptions,
+  { max_bytes, commands }: SessionOptions,
   connection: Connection,
   handle: (text: string) => Promise<void>,
 ): Session["onMessage"] {
@@ -225,6 +105,8 @@ function createMessageQueue(
       return connection.close(CLOSE.too_many, "Too many commands at once");
     }
     last = last
+      // A storage that answers at once must not let the commands of one socket fill a turn.
+      .then(() => commands.room(1))
       .then(() => (connection.closed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
       .then(() => {
@@ -240,10 +122,10 @@ function createCommandHandler(
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
-  const { environment, protocol, thread_id, caller } = options;
-  const answer = (value: CommandAnswer): void => connection.send(JSON.stringify(value));
+  const { environment, protocol, thread_id, caller, permission } = options;
+  /** The next command waits until the client has room for its answer. */
+  const answer = (value: CommandAnswer): Promise<unknown> => connection.send(JSON.stringify(value));
 
-  /** Answers before the first event: clients drop what comes earlier. */
   function subscribe(id: number, params: JsonObject): void {
     const problem = problemOfChannels(params.channels);
     if (problem) throw invalid(`subscription.subscribe ${problem}`);
@@ -257,8 +139,11 @@ function createCommandHandler(
       throw invalid(`The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`);
     }
     const subscription_id = environment.uuid();
-    answer({ type: "success", id, result: { subscription_id }, meta: { thread_id } });
-    subscriptions.add(subscription_id, filter);
+    // Other commands do not wait for the replay of another subscription, behind which this answer comes.
+    subscriptions.add(subscription_id, filter, (replayed_events, applied_through_seq) => {
+      const result = { subscription_id, replayed_events };
+      void answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+    });
   }
 
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
@@ -268,10 +153,14 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    if (method === "subscription.subscribe") subscribe(id, params);
+    const refusal = permission.again && (await refusalOf(permission));
+    if (refusal) connection.refuse(refusal);
+    else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
-      answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
-    } else answer(await protocol.command(thread_id, { id, method, params }, caller));
+      const result = unsubscribe(params);
+      const { last: applied_through_seq } = await protocol.count(thread_id, [], permission.visibility);
+      await answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+    } else await answer(await protocol.command(thread_id, { id, method, params }, caller));
   }
 
   /** The answer to an error. Clients see only texts of errors that are meant for them. */
@@ -293,17 +182,19 @@ function createCommandHandler(
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       const message = error.code === "bad_request" ? NO_JSON : error.message;
-      return answer({ type: "error", id: null, error: "invalid_argument", message });
+      await answer({ type: "error", id: null, error: "invalid_argument", message });
+      return;
     }
     const command = readCommand(value);
-    if (!command) return answer({ type: "error", id: null, error: "invalid_argument", message: NO_COMMAND });
+    if (!command) {
+      await answer({ type: "error", id: null, error: "invalid_argument", message: NO_COMMAND });
+      return;
+    }
     try {
       await execute(command);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === "unauthenticated") {
-        return connection.close(CLOSE.unauthenticated, NOT_VALID);
-      }
-      answer(failure(command.id, error));
+      if (error instanceof ServiceError && error.code === "unauthenticated") return connection.refuse(error);
+      await answer(failure(command.id, error));
     }
   }
 
@@ -314,6 +205,9 @@ interface Subscription {
   readonly id: string;
   readonly filter: EventFilter;
   readonly passes: Passes;
+  /** Answers the subscription. */
+  readonly answer: (replayed: number, last: number) => void;
+  answered: boolean;
   /** True once it was sent what was kept up to the socket's position. */
   replayed: boolean;
 }
@@ -321,6 +215,7 @@ interface Subscription {
 interface SubscriptionOptions {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   /** Waits a moment for subscriptions that the client sends together. */
@@ -346,6 +241,17 @@ function createSubscriptions(options: SubscriptionOptions) {
   function update(): void {
     version++;
     leave();
+  }
+
+  /** Answers come before the first event: clients drop what comes earlier. */
+  async function answer(fresh: readonly Subscription[]): Promise<void> {
+    const waiting = fresh.filter(({ answered }) => !answered);
+    if (waiting.length === 0) return;
+    const { counts, last } = await options.count(waiting.map(({ filter }) => filter));
+    for (const [at, subscription] of waiting.entries()) {
+      subscription.answered = true;
+      subscription.answer(counts[at] as number, last);
+    }
   }
 
   /** Sends what new subscriptions missed. */
@@ -387,8 +293,8 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    add(id: string, filter: EventFilter): void {
-      active.set(id, { id, filter, passes: compileFilter(filter), replayed: false });
+    add(id: string, filter: EventFilter, answer: Subscription["answer"]): void {
+      active.set(id, { id, filter, passes: compileFilter(filter), answer, answered: false, replayed: false });
       update();
     },
     /** False if there is none. */
@@ -408,7 +314,8 @@ function createSubscriptions(options: SubscriptionOptions) {
         const since = version;
         const fresh = [...active.values()].filter(({ replayed }) => !replayed);
         if (fresh.length > 0) {
-          await options.gather();
+          await answer(fresh);
+          if (version === since) await options.gather();
           if (version !== since) continue;
           for (const subscription of fresh) subscription.replayed = true;
           if (position === null) position = firstOf(fresh);

@@ -29,6 +29,7 @@ import {
   type Resolved,
   type RunCreate,
   type RunOrigin,
+  withAnswers,
 } from "./request.ts";
 
 export interface CreateOptions {
@@ -70,7 +71,8 @@ export function createRunCreation(options: CreateOptions): RunCreation {
   const ttl = options.ttl ? { ttl: options.ttl } : {};
 
   /** Everything about a run that no lookup changes. */
-  function describe(thread_id: string | null, request: RunCreate, origin: RunOrigin, index = 0) {
+  function describe(thread_id: string | null, given: RunCreate, origin: RunOrigin, index = 0) {
+    const request = withAnswers(given);
     return {
       request,
       origin,

@@ -6,14 +6,15 @@ import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { Frame, Reader } from "../streams/hub.ts";
+import { createReader, type Frame, type Reader } from "../streams/hub.ts";
 import { endDeleted, endRolledBack, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
+import type { Sights } from "../streams/sight.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
-export type { RunCreate, RunOrigin } from "./request.ts";
+export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -40,12 +41,23 @@ export interface RunStream {
   readonly frames: Reader<Frame>;
 }
 
-/** A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed run. */
+/**
+ * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`; with the links of its
+ * `feedback_keys` in `__feedback__`. Never rejects for a failed run; rejects with not_found if the thread is hidden from the caller
+ * meanwhile.
+ */
 export interface RunWait {
   readonly run: Run;
   readonly result: Promise<Json>;
   /** The caller has disconnected: unsubscribes, and interrupts a run that is cancelled on disconnect. */
   leave(): void;
+}
+
+interface RunJoin {
+  /** Interrupt the run when the caller leaves. */
+  readonly cancel_on_disconnect?: boolean;
+  /** Asked when the caller leaves: may it still cancel the run? Default: yes. */
+  readonly mayCancel?: () => Promise<boolean>;
 }
 
 interface RunCancel {
@@ -91,12 +103,7 @@ export interface Runs {
   /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
   cancelMany(target: StopTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
   /** Errors: not_found. */
-  join(
-    thread_id: string,
-    run_id: string,
-    options?: { readonly cancel_on_disconnect?: boolean },
-    visibility?: Visibility,
-  ): Promise<RunWait>;
+  join(thread_id: string, run_id: string, options?: RunJoin, visibility?: Visibility): Promise<RunWait>;
   /**
    * Frames after `after`, or all that are kept if it is absent or no id of this run; then live ones. Missing frames are reported by
    * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
@@ -104,7 +111,7 @@ export interface Runs {
   joinStream(
     thread_id: string | null,
     run_id: string,
-    options?: {
+    options?: RunJoin & {
       readonly after?: number;
       /** Show only these of the run's modes. */
       readonly modes?: readonly StreamMode[];
@@ -113,7 +120,6 @@ export interface Runs {
        * `tools:…` segment, are left out.
        */
       readonly namespaces?: readonly string[];
-      readonly cancel_on_disconnect?: boolean;
     },
     visibility?: Visibility,
   ): Promise<RunStream>;
@@ -124,34 +130,68 @@ export interface RunDirectory extends Runs, RunPreparation {}
 
 interface RunOptions extends Omit<CreateOptions, "onStopped"> {
   readonly subscriptions: RunSubscriptions;
+  readonly sights: Sights;
   /** A run ended before it started. */
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, environment, hub, threads, subscriptions } = options;
+  const { storage, scope, environment, hub, threads, subscriptions, sights } = options;
   const stops = createStops(options);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
-      throw new ServiceError("not_found", `Run ${run_id} not found`);
+      throw missing(run_id);
     }
     return run;
   }
 
-  const leave = (run: RunRow, cancel: boolean, visibility?: Visibility) => (): void => {
-    if (!cancel) return;
-    stops.stop(run, "interrupt", false, visibility).catch((error: unknown) => {
-      const { run_id, thread_id } = run;
-      environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
-    });
-  };
+  const leave =
+    (run: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
+    (): void => {
+      if (!cancel) return;
+      const stop = async (): Promise<void> => {
+        if (await mayCancel()) await stops.stop(run, "interrupt", false, visibility);
+      };
+      stop().catch((error: unknown) => {
+        const { run_id, thread_id } = run;
+        environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
+      });
+    };
 
-  async function wait(run: RunRow, cancel: boolean, created = false, visibility?: Visibility): Promise<RunWait> {
+  async function wait(
+    run: RunRow,
+    { cancel_on_disconnect = false, mayCancel }: RunJoin,
+    created: boolean,
+    visibility?: Visibility,
+  ): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
-    return { run: toRun(run), result, leave: leave(run, cancel && !runEvents.outcome, visibility) };
+    const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
+    const seen = withVisibility(scope, visibility);
+    if (!seen.filter) return { run: toRun(run), result, leave: onLeave };
+    const left = Promise.withResolvers<readonly Json[]>();
+    const once = createReader(
+      () => Promise.race([result.then((value) => [value]), left.promise]),
+      () => left.resolve([]),
+    );
+    const reader = sights.reader(seen, run.thread_id, once, created);
+    const shown = reader.next().then(([value]) => {
+      reader.leave();
+      if (value === undefined) throw missing(run.run_id);
+      return value;
+    });
+    // Nobody waits for it after the caller has left.
+    shown.catch(() => {});
+    return {
+      run: toRun(run),
+      result: shown,
+      leave() {
+        reader.leave();
+        onLeave();
+      },
+    };
   }
 
   return {
@@ -168,15 +208,16 @@ export function createRuns(options: RunOptions): RunDirectory {
       const { runEvents, frames } = await subscriptions.read(
         run,
         0,
-        leave(run, request.on_disconnect === "cancel"),
+        leave(run, request.on_disconnect === "cancel", origin.threads),
         true,
       );
       const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, { namespaces });
-      return { run: toRun(run), frames: shown };
+      const seen = withVisibility(scope, origin.threads);
+      return { run: toRun(run), frames: sights.reader(seen, run.thread_id, shown, true) };
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
-      return await wait(run, request.on_disconnect === "cancel", true);
+      return await wait(run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true, origin.threads);
     },
     async get(thread_id, run_id, visibility) {
       return toRun(await find(thread_id, run_id, visibility));
@@ -192,9 +233,10 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const outcome = await storage.deleteRun(withVisibility(scope, visibility), run.thread_id, run.run_id);
+      const visible = withVisibility(scope, visibility);
+      const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
-      if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
+      if (outcome === "not_found") throw missing(run_id);
       const runEvents = hub.find(run.run_id);
       if (runEvents) endDeleted(runEvents);
     },
@@ -205,16 +247,25 @@ export function createRuns(options: RunOptions): RunDirectory {
     async cancelMany(target, action = "interrupt", visibility) {
       await stops.stopMany(target, action, visibility);
     },
-    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, visibility) {
-      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect, false, visibility);
+    async join(thread_id, run_id, options = {}, visibility) {
+      return await wait(await find(thread_id, run_id, visibility), options, false, visibility);
     },
-    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
+    async joinStream(
+      thread_id,
+      run_id,
+      { after = 0, cancel_on_disconnect = false, mayCancel, ...shown } = {},
+      visibility,
+    ) {
       const run = await find(thread_id, run_id, visibility);
-      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
-      return { run: toRun(run), frames: filterFrames(frames, runEvents, shown) };
+      const onLeave = leave(run, cancel_on_disconnect, visibility, mayCancel);
+      const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
+      const seen = withVisibility(scope, visibility);
+      return { run: toRun(run), frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, shown)) };
     },
   };
 }
+
+const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);
 
 /** A new run is shown as pending, even if an idle worker has claimed it already. */
 const asCreated = ({ run, repeated }: CreatedRunRow): Run => ({

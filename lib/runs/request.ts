@@ -2,8 +2,15 @@
 import { refuseTwoValues } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
-import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
+import {
+  type AuthUser,
+  type CheckpointRef,
+  type RunConfig,
+  type Send,
+  STREAM_MODES,
+  type StreamMode,
+} from "../executor/contract.ts";
+import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
@@ -88,6 +95,8 @@ export interface RunOrigin {
   readonly cron_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
   readonly records_all?: boolean;
+  /** `command.resume` answers what waits at this head of the thread. If the thread moves on before the run starts, it is the run's input. */
+  readonly resume_at?: string;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -118,12 +127,34 @@ const REQUEST_KEYS = Object.keys({
   feedback_keys: true,
 } satisfies Record<keyof RunCreate, true>);
 
+/** The members with few values. */
+export const CHOICES: {
+  readonly stream_mode: typeof STREAM_MODES;
+  readonly multitask_strategy: readonly ["reject", "enqueue", "interrupt", "rollback"];
+  readonly if_not_exists: readonly ["reject", "create"];
+  readonly on_disconnect: readonly ["continue", "cancel"];
+  readonly durability: readonly ["sync", "async", "exit"];
+} = {
+  stream_mode: STREAM_MODES,
+  multitask_strategy: ["reject", "enqueue", "interrupt", "rollback"],
+  if_not_exists: ["reject", "create"],
+  on_disconnect: ["continue", "cancel"],
+  durability: ["sync", "async", "exit"],
+};
+
 /** Validates what needs no lookup. Errors: invalid, bad_request. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
   const unknown = unknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
   if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
+  for (const [key, choices] of Object.entries(CHOICES) as [keyof typeof CHOICES, readonly unknown[]][]) {
+    const value: unknown = request[key] ?? undefined;
+    const isList = key === "stream_mode" && Array.isArray(value);
+    if (value === undefined || (isList ? value : [value]).every((one) => choices.includes(one))) continue;
+    const list = key === "stream_mode" ? ", or a list of these" : "";
+    throw new ServiceError("invalid", `${key}: must be one of ${choices.join(", ")}${list}`);
+  }
   const wait = request.after_seconds ?? 0;
   if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);
@@ -135,6 +166,13 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   if (checkpointOf(request)) {
     throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
   }
+}
+
+/** The request with its answers as the graph takes them. */
+export function withAnswers(request: RunCreate): RunCreate {
+  const { command } = request;
+  if (command?.resume === undefined) return request;
+  return { ...request, command: { ...command, resume: withoutBridge(command.resume) } };
 }
 
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
@@ -258,6 +296,7 @@ function jobRequest(
     input: command ? undefined : (request.input ?? undefined),
     command,
     strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
+    resume_at: origin.resume_at ?? null,
     from,
     config: {
       ...assistantConfig,

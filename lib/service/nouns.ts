@@ -16,6 +16,7 @@ import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.
 import { createStore, type Store } from "../store/mod.ts";
 import { createStreamHub, type StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
+import { createSights } from "../streams/sight.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
 import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
 import { createStates } from "../threads/read.ts";
@@ -57,7 +58,8 @@ export interface Nouns {
 export async function createNouns(given: NounOptions): Promise<Nouns> {
   const { options, webhooks, storage, bus, identity, scope, environment, deployment, user_agent, openCalls } = given;
   const { executor } = options;
-  const shared = { storage, bus, scope, executor, environment };
+  const sights = createSights({ storage, bus, environment });
+  const shared = { storage, bus, scope, executor, environment, sights };
   const { workspace_id, project_id } = deployment;
   const usageSettings = withDefaults(DEFAULTS.usage, options.usage);
   const feedbackSettings = withDefaults(DEFAULTS.feedback, options.feedback);
@@ -115,6 +117,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const worker = createWorker({
     ...shared,
     ...workerSettings,
+    prices: usageSettings.prices,
     worker: environment.uuid().slice(0, 8),
     hub,
     events,

@@ -3,7 +3,7 @@ import { type Clock, startClock } from "../engine/clock.ts";
 import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
 import { type Environment, guardedLog, systemEnvironment, withTimeout } from "../environment.ts";
-import { ConfigError, isOutage, storageLost } from "../errors.ts";
+import { ConfigError, isOutage } from "../errors.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { type Bus, createBus, withBus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
@@ -36,6 +36,7 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
   const health = watchStorageHealth({
     environment: local,
     probe: () => storage.probe(local.now()),
+    ...(storage.check && { check: () => (storage.check as () => Promise<void>)() }),
     onRecovered: bus.checkAll,
   });
   cleanups.push(health.stop);
@@ -118,7 +119,9 @@ export function createWriteProbe(storage: Storage, environment: Environment): ()
       return { ok: true };
     } catch (error) {
       environment.log({ level: "error", message: "the storage takes no writes", error });
-      const detail = isOutage(error) ? storageLost().message : (storage.failure?.() ?? "The storage takes no writes");
+      const detail = isOutage(error)
+        ? (error as Error).message
+        : (storage.failure?.() ?? "The storage takes no writes");
       return { ok: false, detail };
     }
   }

@@ -136,14 +136,20 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", scope.deployment);
       return stopped;
     },
-    async deleteRun(scope, thread_id, run_id) {
-      const outcome = await storage.deleteRun(scope, thread_id, run_id);
+    async deleteRun(scope, thread_id, run_id, now) {
+      const outcome = await storage.deleteRun(scope, thread_id, run_id, now);
       if (outcome === "deleted") {
         publish("run", run_id);
         publish("thread", thread_id);
         publish("work", scope.deployment);
       }
       return outcome;
+    },
+    async updateThread(scope, thread_id, next, now) {
+      const updated = await storage.updateThread(scope, thread_id, next, now);
+      // Its metadata decides who sees it.
+      if (updated) publish("thread", thread_id);
+      return updated;
     },
     async deleteThread(scope, thread_id) {
       const deleted = await storage.deleteThread(scope, thread_id);

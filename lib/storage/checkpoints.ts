@@ -37,6 +37,16 @@ export interface CheckpointStorage {
     thread_id: string,
     query: { readonly ns?: string; readonly before?: string; readonly metadata?: JsonObject; readonly limit: number },
   ): Promise<readonly StoredCheckpoint[]>;
+  /**
+   * Reads how the JSON of a channel begins, up to 8,192 characters, in the newest root checkpoint that `run_id` stored, or else in
+   * `checkpoint_id`. `start`: null when the channel has no JSON there. Null when there is no such checkpoint.
+   */
+  readOpening(
+    scope: Scope,
+    thread_id: string,
+    at: { readonly checkpoint_id: string | null; readonly run_id?: string },
+    channel: string,
+  ): Promise<{ readonly channels: readonly string[]; readonly start: string | null } | null>;
   /** Counts the checkpoint rows of a thread and their stored bytes. All 0 when there is no such thread. */
   measureThread(scope: Scope, thread_id: string): Promise<ThreadSize>;
 }

@@ -68,8 +68,10 @@ export interface Storage
   becomeWorker(now: number): Promise<boolean>;
   /** Writes a test row, after a failed batch as many bytes as that batch had. Rejects when writing fails. */
   probe(now: number): Promise<void>;
-  /** Why writes fail: set by a batch that found a full disk or a damaged or unwritable file, until a `probe` succeeds. Else null. */
+  /** Why calls fail: set by one that found a full disk or a damaged or unwritable file, until a `probe` succeeds. Else null. */
   failure?(): string | null;
+  /** Looks at the files of an embedded database. Rejects when they were damaged, deleted or replaced. Cheap enough for every second. */
+  check?(): Promise<void>;
   /** Releases what the storage opened itself. */
   close(): Promise<void>;
 }

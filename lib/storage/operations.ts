@@ -34,9 +34,12 @@ export interface RunSearch extends RunFilter<number> {
   readonly limit: number;
 }
 
+/** A run as a list reads it: without the request, the result and what else may be large. */
+export type RunHead = Omit<RunRow, "kwargs" | "result" | "auth_user" | "feedback">;
+
 /** A run with what is stored beside its row. */
 export interface ListedRun {
-  readonly run: RunRow;
+  readonly run: RunHead;
   /** Until when its worker has leased it; null while it is not running. */
   readonly lease_until: number | null;
   readonly cancel_requested: boolean;

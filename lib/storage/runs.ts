@@ -298,9 +298,10 @@ export interface RunStorage {
   /** Reads runs of a thread, newest first. Empty when the thread does not exist or is not visible. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /**
-   * Deletes a run; the thread's state does not change. Guard: the run does not execute; `running` says that nothing was deleted.
+   * Deletes a run; the thread's state does not change. Of its events only its end stays; a pending run gets one, as stopRuns leaves it.
+   * Guard: the run does not execute; `running` says that nothing was deleted.
    */
-  deleteRun(scope: Scope, thread_id: string, run_id: string): Promise<"deleted" | "running" | "not_found">;
+  deleteRun(scope: Scope, thread_id: string, run_id: string, now: number): Promise<"deleted" | "running" | "not_found">;
   /** Reads runs of a thread with a higher `seq`, in order. */
   listRunsAfter(scope: Scope, thread_id: string, seq: number, limit: number): Promise<readonly RunRow[]>;
   /** Reads the first stored frames with ids above `after`, in order, a bounded number at a time. Empty when there are no more. */

@@ -41,6 +41,8 @@ export interface ThreadQuery {
   readonly values?: JsonObject;
   readonly ids?: readonly string[];
   readonly status?: ThreadStatus;
+  /** Only threads with open interrupts. */
+  readonly waiting?: boolean;
 }
 
 /** What threads can be sorted by. */

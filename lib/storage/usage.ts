@@ -27,10 +27,12 @@ export interface UsageQuery {
   readonly origin: number;
   readonly stride_ms: number;
   readonly group_by: UsageGroup;
+  /** Sum their tokens and costs too. */
+  readonly tokens?: boolean;
 }
 
-/** Usage of one time bucket and group. */
-export interface UsageRow {
+/** Usage of one time bucket and group; tokens and cost where the query wants them. */
+export interface UsageRow extends Partial<TraceUsage> {
   /** Number of the bucket: it starts at `origin + bucket * stride_ms`. */
   readonly bucket: number;
   /** Id of the workspace, project or user, or the short key. */

@@ -1,9 +1,17 @@
 /** A reader's position in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
+import {
+  type EventMethod,
+  type Scope,
+  type Storage,
+  type StoredThreadEvent,
+  seqOf,
+  type ThreadRow,
+} from "../storage/mod.ts";
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
+import type { Sight, Sights } from "./sight.ts";
 
 /** The size limit of one batch, in characters. */
 const BATCH_SIZE = 64 * 1024;
@@ -15,9 +23,6 @@ const REPLAYED_TURNS = 10;
 export const beginningOf = (last: number): number =>
   Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
-/** How long events go on for a reader from whom the thread was hidden. */
-const RECHECK_MS = 1_000;
-
 /** The newest events of a thread, as its readers use them. */
 interface EventLog {
   readonly from: number;
@@ -26,14 +31,20 @@ interface EventLog {
   exists: boolean;
   busy: boolean;
   readonly closed: boolean;
-  readonly deleted: boolean;
+  readonly deletions: number;
+  readonly changes: number;
   readonly ready: Promise<void>;
   readonly change: Change;
+  /** The thread, read once for all readers who see the same and ask at the same time. */
+  find(scope: Scope): Promise<ThreadRow | null>;
+  /** From now on its runs record all events; called once for all such readers. */
+  recordAll(scope: Scope): Promise<unknown>;
 }
 
 interface CursorOptions {
   readonly storage: Storage;
   readonly environment: Environment;
+  readonly sights: Sights;
   readonly scope: Scope;
   readonly thread_id: string;
   readonly filter: EventFilter;
@@ -53,9 +64,16 @@ export class EventCursor {
   #read_to = 0;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
+  #asked = false;
   #attached = false;
   #left = false;
-  #checked = 0;
+  /** The log is shared with readers who see more. */
+  #sight: Sight | undefined;
+  #hidden = false;
+  /** The changes of the thread when it looked for it. */
+  #looked = -1;
+  /** The deletions of the thread before this reader saw it. */
+  #deletions = 0;
 
   constructor(options: CursorOptions) {
     const { filter } = options;
@@ -68,21 +86,27 @@ export class EventCursor {
   async next(): Promise<readonly SentEvent[]> {
     const { log } = this.#options;
     while (!this.#left) {
+      if (this.#isGone) return this.#end(true);
       let ready = this.#pull();
-      if (ready.length === 0 && log.closed) return this.#end(log.deleted);
-      const changed = log.change.wait();
+      if (ready.length === 0 && log.closed) return this.#end(false);
+      const changed = log.change.wait(this);
       try {
         if (ready.length === 0 && this.#attached && this.#cursor < this.#floor) ready = await this.#load();
         else if (ready.length === 0 && (this.#attached || !(await this.#attach()))) await changed;
-        if (ready.length > 0 && (await this.#isHidden())) return this.#end(true);
+        if (ready.length > 0) await this.#sight?.holds();
       } catch (error) {
         const expected = this.#left || log.closed;
         this.leave();
         if (!expected) throw error;
       }
-      if (ready.length > 0 && !this.#left) return ready;
+      if (ready.length > 0 && !this.#left && !this.#isGone) return ready;
     }
     return [];
+  }
+
+  /** The thread that it saw was hidden from it, or deleted. */
+  get #isGone(): boolean {
+    return this.#hidden || (this.#attached && this.#deletions !== this.#options.log.deletions);
   }
 
   /** `gone`: the thread was deleted or hidden. Clients wait for the ends of its runs, which nothing else tells them. */
@@ -90,32 +114,37 @@ export class EventCursor {
     const { log, environment } = this.#options;
     this.leave();
     if (!gone || !log.busy) return [];
-    // An id without a run: it is the end of all of them.
+    // Its id names no run, because it is the end of all of them, and is no other event's.
     const place = { seq: this.#cursor + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
-    const end = sentOf({ ...place, timestamp: environment.now(), data: null }, '{"event":"interrupted"}');
+    const event = { ...place, timestamp: environment.now(), data: null };
+    const end = sentOf(event, '{"event":"interrupted"}', `gone:${environment.uuid()}`);
     return [{ ...end, last: true }];
-  }
-
-  /** The log is shared with readers who see more. */
-  async #isHidden(): Promise<boolean> {
-    const { storage, environment, scope, thread_id } = this.#options;
-    if (!scope.filter || environment.now() - this.#checked < RECHECK_MS) return false;
-    this.#checked = environment.now();
-    return (await storage.getThread(scope, thread_id)) === null;
   }
 
   /** Waits for nothing: the thread may not exist yet. True once it does. */
   async #attach(): Promise<boolean> {
-    const { storage, scope, thread_id, log } = this.#options;
+    const { storage, scope, thread_id, log, sights } = this.#options;
     await log.ready;
-    const thread = await storage.getThread(scope, thread_id);
+    const { deletions, changes } = log;
+    // Events of others are no reason to look again.
+    if (changes === this.#looked) return false;
+    this.#looked = changes;
+    // The first read is its own: one under way may have begun before this reader, and before the thread was created.
+    const thread = await (this.#asked ? log.find(scope) : storage.getThread(scope, thread_id));
+    this.#asked = true;
     if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
+    if (!thread.all_events) await log.recordAll(scope);
     log.exists = true;
     log.busy = thread.status === "busy";
     this.#opened = log.last;
     this.#cursor ||= beginningOf(log.last);
     this.#attached = true;
+    this.#deletions = deletions;
+    if (this.#left) return true;
+    this.#sight = sights.open(scope, thread_id, () => {
+      this.#hidden = true;
+      log.change.wake(this);
+    });
     return true;
   }
 
@@ -157,14 +186,15 @@ export class EventCursor {
       this.#read_to = read_to ?? Math.max(this.#cursor, floor);
     }
     let room = BATCH_SIZE;
-    for (const stored of this.#page) {
+    for (let [stored] = this.#page; stored; [stored] = this.#page) {
       if (room <= 0) return ready;
       const event = await sent.of(thread_id, stored, this.#passes);
       if (event) ready.push(event);
       room -= event?.data.length ?? 0;
       this.#cursor = stored.seq;
+      // Events that were taken are not held: they may be large.
+      this.#page = this.#page.slice(1);
     }
-    this.#page = [];
     this.#cursor = this.#read_to;
     return ready;
   }
@@ -172,8 +202,9 @@ export class EventCursor {
   leave(): void {
     if (this.#left) return;
     this.#left = true;
+    this.#sight?.close();
     this.#options.onLeave();
-    this.#options.log.change.notify();
+    this.#options.log.change.wake(this);
   }
 }
 

@@ -5,6 +5,7 @@
 import { type Environment, nextTurn } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
+import { SharedTexts } from "./shared-texts.ts";
 
 /** A subscription. Call `next` again only after its answer. */
 export interface Reader<Item> extends AsyncIterable<Item> {
@@ -38,19 +39,27 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   };
 }
 
-/** Wakes the readers that wait for a change. */
+/** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
 export class Change {
-  #next: PromiseWithResolvers<void> | undefined;
+  #waiting = new Map<object, PromiseWithResolvers<void>>();
 
-  /** Resolves with the next `notify`. */
-  wait(): Promise<void> {
-    this.#next ??= Promise.withResolvers<void>();
-    return this.#next.promise;
+  /** Resolves with the next `notify`, or `wake` of this reader. */
+  wait(reader: object): Promise<void> {
+    const waiting = this.#waiting.get(reader) ?? Promise.withResolvers<void>();
+    this.#waiting.set(reader, waiting);
+    return waiting.promise;
   }
 
   notify(): void {
-    this.#next?.resolve();
-    this.#next = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = new Map();
+    for (const { resolve } of waiting.values()) resolve();
+  }
+
+  /** Wakes one reader. */
+  wake(reader: object): void {
+    this.#waiting.get(reader)?.resolve();
+    this.#waiting.delete(reader);
   }
 }
 
@@ -76,6 +85,8 @@ export interface Frame {
   readonly data: string;
   /** Nothing follows it, although it is no `end`. */
   readonly last?: true;
+  /** The frame that has the same `data`: readers share large texts of frames that are held. */
+  readonly of?: Frame;
 }
 
 /** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops. */
@@ -135,7 +146,7 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
       keptSize -= entry.size;
-      forget(entry.runEvents);
+      entry.runEvents.release();
       count++;
     }
     if (count > 0) kept.splice(0, count);
@@ -149,6 +160,10 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
     },
     ring_size,
     keep,
+    hold(runEvents) {
+      if (!closed && !logs.has(runEvents.run_id)) logs.set(runEvents.run_id, runEvents);
+    },
+    forget,
   };
 
   return {
@@ -180,6 +195,8 @@ interface LogSettings {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
   readonly keep: (runEvents: RunEvents, size: number) => void;
+  readonly hold: (runEvents: RunEvents) => void;
+  readonly forget: (runEvents: RunEvents) => void;
 }
 
 /** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
@@ -203,10 +220,12 @@ export class RunEvents {
   #lostUpTo = 0;
   #note: string | undefined;
   #readers = 0;
+  #released = false;
   // Loaded frames, newest first, shared by all subscribers behind the ring.
   #pages: (readonly StoredFrame[])[] = [];
   #loading: Promise<unknown> | undefined;
-  /** A frame was added, the log has ended, or a subscriber has left. */
+  #loaded: SharedTexts<StoredFrame> | undefined;
+  /** A frame was added, or the log has ended. */
   readonly #change = new Change();
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
@@ -269,6 +288,16 @@ export class RunEvents {
     this.#settings.keep(this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
+  /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */
+  release(): void {
+    this.#released = true;
+    this.#forgetUnread();
+  }
+
+  #forgetUnread(): void {
+    if (this.#released && this.#readers === 0) this.#settings.forget(this);
+  }
+
   /** Resolves when the run has ended. */
   async ended(): Promise<Outcome> {
     return this.#outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
@@ -282,6 +311,7 @@ export class RunEvents {
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
     this.#readers++;
+    if (this.#released) this.#settings.hold(this);
     let cursor = Math.max(0, after);
     // Frames up to this id are neither in the ring nor in the store.
     let missing = 0;
@@ -291,6 +321,7 @@ export class RunEvents {
       left = true;
       this.#readers--;
       this.#pages = [];
+      this.#forgetUnread();
     };
     const pull = (): Frame[] => {
       if (left) return [];
@@ -327,13 +358,13 @@ export class RunEvents {
         if (ready.length > 0 || left) return ready;
         if (cursor < this.#lostUpTo) await load();
         else if (this.#outcome) close();
-        else await this.#change.wait();
+        else await this.#change.wait(next);
       }
     };
     const leave = (): void => {
       if (left) return;
       close();
-      this.#change.notify();
+      this.#change.wake(next);
       if (!this.#outcome) onLeave?.();
     };
     return createReader(next, leave);
@@ -372,7 +403,9 @@ export class RunEvents {
     const loading = (async () => {
       await before;
       if (this.#framesAfter(after).length > 0) return undefined;
-      const page = await this.#settings.load(this.run_id, after);
+      const stored = await this.#settings.load(this.run_id, after);
+      this.#loaded ??= new SharedTexts();
+      const page = stored.map((frame) => this.#loaded?.share(frame.id, frame) ?? frame);
       const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
       if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
       return first > after + 1 ? first : undefined;

@@ -57,8 +57,16 @@ export interface ThreadEvents {
   subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
   /** The kept events alone. */
   kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
+  /** How many events are kept that pass each filter. */
+  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** The `seq` of the newest kept event; 0 without any. */
   lastSeq(scope: Scope, thread_id: string): Promise<number>;
+}
+
+/** The events that filters let pass, counted for each, and the `seq` of the newest event of all. */
+export interface KeptEvents {
+  readonly counts: readonly number[];
+  readonly last: number;
 }
 
 /** Whether an event passes. `name`: the name in the data of a `custom` event. */

@@ -63,6 +63,10 @@ export function waitResult(values: Json, next: readonly string[], interrupts: re
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
+/** The answer of wait and join with the feedback links of the run, where no event can have them. */
+const withFeedback = (result: Json, urls: string | null): Json =>
+  urls !== null && isObject(result) ? { ...result, __feedback__: JSON.parse(urls) as Json } : result;
+
 /** A larger state is left out of webhooks, in characters. */
 const LARGEST_VALUES = 5 * 1024 * 1024;
 
@@ -284,6 +288,17 @@ const HIGHEST_ID = 2 ** 52;
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
+  /** Logs whose run is read for their first subscribers. */
+  const opening = new Map<RunEvents, Promise<void>>();
+
+  /** Subscribers that come together share what is read: the result of the run may be large. */
+  function openLog(runEvents: RunEvents): Promise<void> {
+    const known = opening.get(runEvents);
+    if (known) return known;
+    const opened = closeIfEnded(runEvents).finally(() => opening.delete(runEvents));
+    opening.set(runEvents, opened);
+    return opened;
+  }
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
   async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
@@ -300,7 +315,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
     try {
-      await closeIfEnded(runEvents);
+      await openLog(runEvents);
     } catch (error) {
       if (!created) {
         hub.forget(runEvents);
@@ -352,12 +367,17 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     async result(run, created = false) {
       const runEvents = await logOf(run, 0, created);
       const gone = runEvents.outcome?.status === "gone";
+      const urls = options.feedbackUrls(run);
       try {
         // The state is read now, because later runs change it.
         if (hasEnded(run) && !gone) {
-          return { runEvents, result: Promise.resolve(await storedResult(options, run)) };
+          return { runEvents, result: Promise.resolve(withFeedback(await storedResult(options, run), urls)) };
         }
-        return { runEvents, result: runEvents.ended().then((outcome) => outcome.result ?? {}) };
+        const ended = runEvents.ended();
+        return {
+          runEvents,
+          result: ended.then(({ status, result }) => withFeedback(result ?? {}, status === "gone" ? null : urls)),
+        };
       } finally {
         watch(run, runEvents);
       }

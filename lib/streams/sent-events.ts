@@ -1,8 +1,11 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
 import { type Environment, type TurnLimit, turnLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
-import type { EventPage, EventStorage, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import type { EventPage, EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
+import { LARGE, SharedTexts } from "./shared-texts.ts";
+
+type EventQuery = Parameters<EventStorage["readEvents"]>[2];
 
 export interface SentEventOptions {
   readonly storage: Storage;
@@ -14,10 +17,12 @@ export interface SentEventOptions {
   ): Promise<Json | undefined>;
 }
 
+const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
+  method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+
 /** The event as it is sent. `data`: as JSON. */
-export function sentOf(event: StoredThreadEvent, data: string): SentEvent {
-  const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = run_id && method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
+  const { seq, method, namespace, timestamp, node, name } = event;
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
   const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
@@ -43,6 +48,12 @@ export class SentEvents {
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
   readonly #limit: TurnLimit;
+  /** Reads that have not begun, by what they read. */
+  readonly #asked = new Map<string, Promise<EventPage>>();
+  readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
+  readonly #sent = new SharedTexts<SentEvent>();
+  /** What large stored events were made, while they are held. */
+  readonly #made = new WeakMap<StoredThreadEvent, SentEvent>();
   #size = 0;
   #readers = 0;
 
@@ -51,18 +62,33 @@ export class SentEvents {
     this.#limit = turnLimit(options.environment, READ_PER_TURN);
   }
 
-  async page(...query: Parameters<EventStorage["readEvents"]>): Promise<EventPage> {
-    await this.#limit.room(READ_COST);
-    const page = await this.#options.storage.readEvents(...query);
-    this.#limit.spend(page.events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
+  /** One read serves all who ask for it before it begins. */
+  page(scope: Scope, thread_id: string, query: EventQuery): Promise<EventPage> {
+    const key = JSON.stringify([scope, thread_id, query.after, [...(query.methods ?? [])]]);
+    const asked = this.#asked.get(key);
+    if (asked) return asked;
+    const page = this.#limit.room(READ_COST).then(async () => {
+      this.#asked.delete(key);
+      const { events, ...rest } = await this.#options.storage.readEvents(scope, thread_id, query);
+      this.#limit.spend(events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
+      return { ...rest, events: events.map((event) => this.#shared(thread_id, event)) };
+    });
+    this.#asked.set(key, page);
     return page;
+  }
+
+  #shared(thread_id: string, event: StoredThreadEvent): StoredThreadEvent {
+    const { data } = event;
+    return data === null ? event : this.#stored.share(`${thread_id} ${event.seq}`, { ...event, data });
   }
 
   /** The event as it is sent; null if it does not pass, or its values can no longer be read. */
   of(thread_id: string, event: StoredThreadEvent, passes?: Passes): SentEvent | Promise<SentEvent | null> | null {
     if (passes?.(event.method, event.namespace, event.name) === false) return null;
-    if (event.data !== null) return sentOf(event, event.data);
+    if (event.data !== null) return this.#make(thread_id, event, event.data);
     const key = `${event.run_id} ${event.seq}`;
+    const held = this.#sent.get(key);
+    if (held) return held;
     const known = this.#values.get(key);
     const read = known ?? { event: this.#read(thread_id, event, key), size: 0 };
     this.#values.delete(key);
@@ -70,12 +96,19 @@ export class SentEvents {
     return read.event;
   }
 
+  #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
+    if (data.length < LARGE) return sentOf(event, data);
+    const made = this.#made.get(event) ?? this.#sent.share(`${thread_id} ${event.seq}`, sentOf(event, data));
+    this.#made.set(event, made);
+    return made;
+  }
+
   async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
     const { checkpoint_id = "", namespace } = event;
     try {
       await this.#limit.room(READ_COST);
       const found = await this.#options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-      const sent = found === undefined ? null : sentOf(event, JSON.stringify(found));
+      const sent = found === undefined ? null : this.#sent.share(key, sentOf(event, JSON.stringify(found)));
       if (sent) this.#keep(key, EVENT_COST + sent.data.length);
       else this.#drop(key);
       return sent;
@@ -110,6 +143,8 @@ export class SentEvents {
   leave(): void {
     if (--this.#readers > 0) return;
     this.#values.clear();
+    this.#stored.clear();
+    this.#sent.clear();
     this.#size = 0;
   }
 }

@@ -1,15 +1,17 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import { nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { EventPage, Scope, StoredThreadEvent } from "../storage/mod.ts";
+import type { EventMethod, EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Change, createReader } from "./hub.ts";
 import { compileFilter, methodsOf, type SentEvent, type ThreadEvents } from "./protocol.ts";
 import { type SentEventOptions, SentEvents, sentOf } from "./sent-events.ts";
+import type { Sights } from "./sight.ts";
 
 interface ThreadEventOptions extends SentEventOptions {
   readonly scope: Scope;
   readonly bus: Bus;
+  readonly sights: Sights;
 }
 
 /** The size of a log in memory, in characters. */
@@ -35,9 +37,12 @@ class ThreadLog {
   exists = false;
   /** It had runs that wait or execute when it was last read. */
   busy = false;
-  /** The thread was deleted, or the service stops: readers end. */
+  /** The service stops: readers end. */
   closed = false;
-  deleted = false;
+  /** How often the thread was deleted. It ends those who saw the thread, and nobody else: others must not learn that it existed. */
+  deletions = 0;
+  /** How often the thread may have appeared or changed: those who do not see it look again. */
+  changes = 0;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
   /** Readers may find something new, or have to end. */
@@ -52,6 +57,8 @@ class ThreadLog {
   #readAgain = false;
   #checkThread = false;
   #cancelPoll = (): void => {};
+  /** Calls that are under way, by what they do and the filter of their scope. */
+  readonly #calls = new Map<string, Promise<unknown>>();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -71,6 +78,22 @@ class ThreadLog {
     this.#poll(FIRST_POLL_MS);
   }
 
+  find(scope: Scope): Promise<ThreadRow | null> {
+    // A read that began before the last change says nothing about the thread after it.
+    return this.#once(`find ${this.changes}`, scope, () => this.#options.storage.getThread(scope, this.#thread_id));
+  }
+
+  recordAll(scope: Scope): Promise<unknown> {
+    return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
+  }
+
+  #once<Result>(name: string, { filter }: Scope, call: () => Promise<Result>): Promise<Result> {
+    const key = `${name} ${JSON.stringify(filter)}`;
+    const known = this.#calls.get(key) ?? call().finally(() => this.#calls.delete(key));
+    this.#calls.set(key, known);
+    return known as Promise<Result>;
+  }
+
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
   publish(before: number, events: readonly SentEvent[]): void {
     if (this.last < before || this.last === 0) {
@@ -85,6 +108,7 @@ class ThreadLog {
   /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
   read(deletable = false): Promise<void> {
     this.#checkThread ||= deletable;
+    if (deletable) this.changes++;
     this.#readAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = undefined;
@@ -102,10 +126,7 @@ class ThreadLog {
         this.#checkThread = false;
         const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
         if (thread) this.busy = thread.status === "busy";
-        if (thread === null) {
-          this.deleted = true;
-          this.close();
-        }
+        if (thread === null) this.#forget();
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
@@ -124,6 +145,17 @@ class ThreadLog {
     }
     this.#early.clear();
     this.change.notify();
+  }
+
+  /** The thread was deleted. Another one may get its id, whose events begin again. */
+  #forget(): void {
+    this.deletions++;
+    this.exists = false;
+    this.events = [];
+    this.from = 0;
+    this.last = 0;
+    this.#size = 0;
+    this.#early.clear();
   }
 
   close(): void {
@@ -186,7 +218,7 @@ interface OpenLog {
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage, environment, bus } = options;
+  const { storage, environment, bus, sights } = options;
   const sent = new SentEvents(options);
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<() => void>>();
@@ -206,6 +238,20 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     return open.log;
   }
 
+  async function* storedAfter(
+    scope: Scope,
+    thread_id: string,
+    from: number,
+    methods: ReadonlySet<EventMethod>,
+  ): AsyncGenerator<StoredThreadEvent> {
+    let after: number | null = from;
+    while (after !== null && methods.size > 0) {
+      const page: EventPage = await sent.page(scope, thread_id, { after, methods });
+      yield* page.events;
+      after = page.more ? page.read_to : null;
+    }
+  }
+
   function leave(thread_id: string, log: ThreadLog): void {
     sent.leave();
     if (--log.readers > 0) return;
@@ -223,7 +269,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const log = enter(thread_id);
       if (closed) log.close();
       const onLeave = (): void => leave(thread_id, log);
-      const cursor = new EventCursor({ storage, environment, scope, thread_id, filter, log, sent, onLeave });
+      const cursor = new EventCursor({ storage, environment, sights, scope, thread_id, filter, log, sent, onLeave });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -232,21 +278,33 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
 
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
-      const methods = methodsOf(filter);
       sent.enter();
       try {
-        let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
-        while (after !== null && methods.size > 0) {
-          const page: EventPage = await sent.page(scope, thread_id, { after, methods });
-          for (const stored of page.events) {
-            const event = await sent.of(thread_id, stored, passes);
-            if (event) yield event;
-          }
-          after = page.more ? page.read_to : null;
+        const after = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
+        for await (const stored of storedAfter(scope, thread_id, after, methodsOf(filter))) {
+          const event = await sent.of(thread_id, stored, passes);
+          if (event) yield event;
         }
       } finally {
         sent.leave();
       }
+    },
+
+    async count(scope, thread_id, filters) {
+      const last = await storage.lastEvent(scope, thread_id);
+      const all = filters.map((filter) => ({
+        passes: compileFilter(filter),
+        since: filter.since || beginningOf(last),
+        count: 0,
+      }));
+      const after = Math.min(last, ...all.map(({ since }) => since));
+      const methods = new Set(filters.flatMap((filter) => [...methodsOf(filter)]));
+      if (after < last) {
+        for await (const { seq, method, namespace, name } of storedAfter(scope, thread_id, after, methods)) {
+          for (const one of all) if (seq > one.since && one.passes(method, namespace, name)) one.count++;
+        }
+      }
+      return { counts: all.map(({ count }) => count), last };
     },
 
     lastSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),

@@ -234,7 +234,7 @@ class ThreadFrames {
     } else {
       const id = frame.id === null ? null : positionIn(source.entry, frame.id);
       this.#start(source, id);
-      if (this.has("run_modes")) this.ready.push({ id, event, data });
+      if (this.has("run_modes")) this.ready.push({ id, event, data, of: frame });
     }
   }
 
@@ -307,7 +307,9 @@ export async function subscribeThread(
     current = upcoming.take(entry);
     if (current) return;
     const run = await storage.getRun(scope, entry.run.run_id);
-    if (!run || left) return;
+    if (left) return;
+    // It was deleted while it waited.
+    if (!run) return await frames.finish({ entry, started: false, end: { status: "rollback", id: null } });
     if (!hasEnded(run) || run.framed || hub.find(run.run_id)) {
       current = await open(entry, run);
       return;

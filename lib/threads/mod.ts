@@ -18,6 +18,7 @@ import type {
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
 import { endDeleted } from "../streams/run-subscription.ts";
+import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
@@ -105,6 +106,7 @@ interface ThreadOptions {
   readonly executor: Executor;
   readonly environment: Environment;
   readonly bus: Bus;
+  readonly sights: Sights;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
   readonly states: States;
@@ -115,7 +117,7 @@ interface ThreadOptions {
 }
 
 /** Threads, with the methods that other modules of the service use. */
-export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current"> {
+export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current" | "firstMessage" | "paced"> {
   /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
   expire(limit: number): Promise<number>;
 }
@@ -123,7 +125,7 @@ export interface ThreadDirectory extends Threads, Pick<States, "visible" | "curr
 export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, environment, hub, worker, states } = options;
   const changes = createChanges({ storage, scope, environment, states });
-  const { visible, shown, current } = states;
+  const { visible, shown, current, firstMessage, paced } = states;
 
   async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
     return withState(row, await current(row), include);
@@ -135,6 +137,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   return {
     visible,
     current,
+    firstMessage,
+    paced,
     ...createSearches(storage, scope, states),
     async create(request = {}, visibility) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
@@ -207,7 +211,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(thread_id, visibility);
       // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
-      return await subscribeThread({ ...options, state }, row.thread_id, query);
+      const frames = await subscribeThread({ ...options, state }, row.thread_id, query);
+      return options.sights.reader(withVisibility(scope, visibility), row.thread_id, frames);
     },
   };
 }

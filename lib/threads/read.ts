@@ -13,12 +13,16 @@ import type {
 } from "../executor/contract.ts";
 import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
-import type { JsonObject } from "../json.ts";
+import { firstItem, isObject, type Json, type JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
-/** How long reading a history may block the event loop. */
+/** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
+/** Reading and parsing states with more characters take a turn of the event loop each. */
+const LARGE = 1024 * 1024;
+/** How many states are read at once from a database that several processes share: each read waits for its server. */
+const AT_ONCE = 8;
 
 /** Names a checkpoint of a thread; without an id, the newest. */
 export interface CheckpointSelector {
@@ -62,11 +66,19 @@ export interface States {
   at(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
   /** Newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  /** The first of `values.messages`, whose end may be missing; null without messages. Reads no large state. */
+  firstMessage(row: ThreadRow): Promise<Json>;
+  /**
+   * Does work on states after the work before it, with turns of the event loop between: an embedded database answers at once, so that
+   * nothing else would be done meanwhile.
+   */
+  paced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
   /** Reads and changes the states of a graph; null when this service does not host the graph. */
   of(graph_id: string): GraphState | null;
 }
 
 export function createStates({ storage, scope, executor, environment, caughtUp }: StateOptions): States {
+  const paced = pacer(environment, storage.multi_process ? AT_ONCE : 1);
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
   const of = (graph_id: string): GraphState | null =>
     hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
@@ -102,6 +114,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
   ): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
+    if (stored.values.reduce((sum, { data }) => sum + data.length, 0) > LARGE) await nextTurn(environment);
     const { graph_id } = stored.metadata;
     const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
     const config = configOf(String(graph_id), stored.run_id);
@@ -135,6 +148,19 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     headOf,
     current,
     of,
+    paced,
+    async firstMessage(row) {
+      const { thread_id, head, running } = row;
+      if (running !== null) await caughtUp(running);
+      const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
+      const opening = await storage.readOpening(scope, thread_id, at, "messages");
+      if (!opening) return null;
+      if (opening.start !== null) return firstItem(opening.start) ?? null;
+      // The state is one value, of whatever form.
+      if (!opening.channels.some((channel) => WHOLE.has(channel))) return null;
+      const values = (await current(row))?.values;
+      return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
+    },
     async readable(row) {
       try {
         return await current(row);
@@ -171,17 +197,40 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
           checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
         const states: ThreadState[] = [];
         const graphOf = askedOnce(of);
-        let yieldedAt = environment.now();
         for await (const { ns, checkpoint_id } of checkpoints) {
-          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf });
+          const state = await paced(() => stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf }));
           if (state) states.push(state);
-          // A history may have a hundred large states.
-          if (environment.now() - yieldedAt < BUSY_MS) continue;
-          await nextTurn(environment);
-          yieldedAt = environment.now();
         }
         return states;
       }),
+  };
+}
+
+/** The channels of states that are stored as one value, and of functional graphs. */
+const WHOLE: ReadonlySet<string> = new Set(["__root__", "__end__"]);
+
+/** See `States.paced`. */
+function pacer(environment: Environment, most: number): States["paced"] {
+  const waiting: (() => void)[] = [];
+  const clock = environment.monotonic ?? environment.now;
+  let active = 0;
+  let busy_ms = 0;
+  return async (work) => {
+    if (active < most) active++;
+    else await new Promise<void>((go) => waiting.push(go));
+    const from = clock();
+    try {
+      return await work();
+    } finally {
+      busy_ms += Math.max(0, clock() - from);
+      if (busy_ms >= BUSY_MS) {
+        busy_ms = 0;
+        await nextTurn(environment);
+      }
+      const next = waiting.shift();
+      if (next) next();
+      else active--;
+    }
   };
 }
 

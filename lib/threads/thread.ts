@@ -113,23 +113,27 @@ export interface ThreadSearch extends ThreadFilter {
 /** Rows per query of a filter on values. */
 const BATCH = 200;
 
-interface Match {
-  readonly row: ThreadRow;
-  readonly state: ThreadState | null;
-}
-
 /** Searches of threads. */
 export interface ThreadSearches {
   /** Errors: invalid (a path of `extract`). */
   search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
+  /**
+   * The same, but no two states are in memory: `add` gets each thread and resolves when the next one may be read. `begin` comes first.
+   */
+  searchEach(
+    query: ThreadSearch,
+    begin: (page: Omit<PageOf<unknown>, "items">) => void,
+    add: (thread: Partial<Thread>) => Promise<void>,
+    visibility?: Visibility,
+  ): Promise<void>;
   count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
 }
 
 export function createSearches(storage: Storage, scope: Scope, states: States): ThreadSearches {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
-  async function matching(query: ThreadSearch, visibility?: Visibility): Promise<Match[]> {
+  async function matching(query: ThreadSearch, visibility?: Visibility): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
-    const matches: Match[] = [];
+    const matches: ThreadRow[] = [];
     for (let offset = 0; ; offset += BATCH) {
       const page = { values, sort_by, sort_order, limit: BATCH, offset };
       const { rows } = await storage.searchThreads(withVisibility(scope, visibility), {
@@ -137,42 +141,59 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
         ...page,
       });
       for (const row of rows) {
-        const state = await states.readable(row);
-        if (contains(state?.values ?? null, values)) matches.push({ row, state });
+        const found = await states.paced(async () => contains((await states.readable(row))?.values ?? null, values));
+        if (found) matches.push(row);
       }
       if (rows.length < BATCH) return matches;
     }
   }
 
+  /** The rows of a page. */
+  async function rowsOf(query: ThreadSearch, visibility?: Visibility): Promise<PageOf<ThreadRow>> {
+    const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
+    const nextOf = (total: number): number | null => (offset + limit < total ? offset + limit : null);
+    if (filtersValues(query)) {
+      const matches = await matching(query, visibility);
+      const { length } = matches;
+      return { items: matches.slice(offset, offset + limit), total: length, next: nextOf(length) };
+    }
+    const page = { ...defined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
+    const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), page);
+    return { items: rows, total, next: nextOf(total) };
+  }
+
+  const searchEach: ThreadSearches["searchEach"] = async (query, begin, add, visibility) => {
+    const { select, include = [] } = query;
+    const extract = query.extract ? extractor(query.extract) : null;
+    const selected = (name: string): boolean => !select || select.includes(name);
+    const shown = (name: string): boolean => selected(name) || name === "extracted" || include.includes(name as Extra);
+    // The row has the interrupts of the last ended run. Those of an active run are in its state.
+    const needsState = ({ running }: ThreadRow): boolean =>
+      selected("values") ||
+      (extract?.values ?? false) ||
+      (running !== null && (selected("interrupts") || extract !== null));
+    const pick = async (row: ThreadRow): Promise<Partial<Thread>> => {
+      const thread: Thread = needsState(row)
+        ? withState(row, await states.readable(row), include)
+        : { ...withoutState(row, include), values: null };
+      const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
+      return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
+    };
+    const { items, ...page } = await rowsOf(query, visibility);
+    begin(page);
+    for (const row of items) await add(await states.paced(() => pick(row)));
+  };
+
   return {
+    searchEach,
     async search(query = {}, visibility) {
-      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, include = [] } = query;
-      const extract = query.extract ? extractor(query.extract) : null;
-      const selected = (name: string): boolean => !select || select.includes(name);
-      const shown = (name: string): boolean =>
-        selected(name) || name === "extracted" || include.includes(name as Extra);
-      // The row has the interrupts of the last ended run. Those of an active run are in its state.
-      const needsState = ({ running }: ThreadRow): boolean =>
-        selected("values") ||
-        (extract?.values ?? false) ||
-        (running !== null && (selected("interrupts") || extract !== null));
-      const pick = async ({ row, state }: { row: ThreadRow; state?: ThreadState | null }): Promise<Partial<Thread>> => {
-        const newest = state === undefined && needsState(row) ? await states.readable(row) : state;
-        const thread: Thread =
-          newest === undefined ? { ...withoutState(row, include), values: null } : withState(row, newest, include);
-        const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
-        return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
+      const items: Partial<Thread>[] = [];
+      let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
+      const begin = (found: typeof page): void => {
+        page = found;
       };
-      if (filtersValues(query)) {
-        const matches = await matching(query, visibility);
-        const items = await Promise.all(matches.slice(offset, offset + limit).map(pick));
-        return { items, total: matches.length, next: offset + limit < matches.length ? offset + limit : null };
-      }
-      const { metadata, status, ids } = query;
-      const page = { ...defined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), page);
-      const items = await Promise.all(rows.map((row) => pick({ row })));
-      return { items, total, next: offset + limit < total ? offset + limit : null };
+      await searchEach(query, begin, async (thread) => void items.push(thread), visibility);
+      return { items, ...page };
     },
     async count(query = {}, visibility) {
       if (filtersValues(query)) return (await matching(query, visibility)).length;

@@ -17,6 +17,8 @@ export interface UsageRequest {
   readonly end_time: number;
   readonly workspace_ids: readonly string[];
   readonly group_by: UsageGroup;
+  /** Tokens and cost too. */
+  readonly tokens?: boolean;
 }
 
 /** The members depend on the grouping. Null: the trace has no such id, or the id has no known name. */
@@ -26,8 +28,8 @@ export type UsageDimensions =
   | { readonly user_id: string | null; readonly user_email: string | null }
   | { readonly api_key_short_key: string | null };
 
-/** The traces of one bucket and one dimension. */
-export interface UsageRecord {
+/** The traces of one bucket and one dimension, with their tokens and cost if the request wants them. */
+export interface UsageRecord extends Partial<TraceUsage> {
   /** The start of the bucket: RFC 3339 in UTC without a fraction. */
   readonly time_bucket: string;
   readonly dimensions: UsageDimensions;
@@ -108,17 +110,17 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
     async report(by, request) {
       admit(by);
       const workspace_ids = readable(by, request.workspace_ids);
-      const { start_time: start, end_time: end, group_by } = request;
+      const { start_time: start, end_time: end, group_by, tokens = false } = request;
       const stride = strideFor(start, end);
       const stride_ms = strideMs(stride);
       const origin = roundDown(start, stride.hours > 0 ? HOUR : DAY);
-      const rows = await storage.countUsage({ workspace_ids, start, end, origin, stride_ms, group_by });
+      const rows = await storage.countUsage({ workspace_ids, start, end, origin, stride_ms, group_by, tokens });
       const ids = [...new Set(rows.map((row) => row.dimension).filter((id) => id !== null))];
       const name = await namesOf(identity, group_by, ids);
-      const usage = rows.map(({ bucket, dimension, traces }) => ({
+      const usage = rows.map(({ bucket, dimension, ...sums }) => ({
         time_bucket: formatRfc3339(origin + bucket * stride_ms),
         dimensions: name(dimension),
-        traces,
+        ...sums,
       }));
       return { stride, usage, request };
     },

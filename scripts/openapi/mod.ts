@@ -227,6 +227,7 @@ export function openapi(version: string): JsonObject {
 if (import.meta.main) {
   const root = new URL("../../", import.meta.url);
   const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { version: string };
-  writeFileSync(new URL("lib/http/openapi.json", root), `${JSON.stringify(openapi(version), null, 1)}\n`);
-  writeFileSync(new URL("docs/reference/http-routes.md", root), routesPage(ROUTES));
+  const document = openapi(version);
+  writeFileSync(new URL("lib/http/openapi.json", root), `${JSON.stringify(document, null, 1)}\n`);
+  writeFileSync(new URL("docs/reference/http-routes.md", root), routesPage(ROUTES, document));
 }

@@ -107,6 +107,7 @@ export const operationSchemas: JsonObject = {
   ThreadSummary: record({
     ...thread,
     status: threadStatus,
+    waiting: { ...boolean, description: "It has open interrupts. A stopped thread can be `interrupted` without" },
     created_at: time,
     updated_at: time,
     state_updated_at: time,
@@ -121,7 +122,7 @@ export const operationSchemas: JsonObject = {
   }),
   Inbox: record({
     items: list(ref("InboxThread")),
-    total: { ...count, description: "Threads whose status is `interrupted`" },
+    total: { ...count, description: "Threads with open interrupts" },
     next: nullable(string),
   }),
   DeliverySummary: record(delivery),

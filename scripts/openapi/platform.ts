@@ -122,18 +122,24 @@ export const platformSchemas: JsonObject = {
   Usage: record({
     stride: record({ days: count, hours: count }),
     usage: list(
-      record({
-        time_bucket: time,
-        dimensions: {
-          anyOf: [
-            record({ workspace_id: nullable(uuid), workspace_name: nullable(string) }),
-            record({ project_id: nullable(uuid), project_name: nullable(string) }),
-            record({ user_id: nullable(uuid), user_email: nullable(string) }),
-            record({ api_key_short_key: nullable(string) }),
-          ],
+      record(
+        {
+          time_bucket: time,
+          dimensions: {
+            anyOf: [
+              record({ workspace_id: nullable(uuid), workspace_name: nullable(string) }),
+              record({ project_id: nullable(uuid), project_name: nullable(string) }),
+              record({ user_id: nullable(uuid), user_email: nullable(string) }),
+              record({ api_key_short_key: nullable(string) }),
+            ],
+          },
+          traces: { type: "integer", minimum: 1 },
+          tokens_in: count,
+          tokens_out: count,
+          cost_usd: number,
         },
-        traces: { type: "integer", minimum: 1 },
-      }),
+        ["tokens_in", "tokens_out", "cost_usd"],
+      ),
     ),
   }),
 };
@@ -168,6 +174,7 @@ const report = [
     description: "Repeated; a single one may be a list with commas",
   },
   query("group_by", { ...oneOf("workspace", "project", "user", "api_key"), default: "workspace" }),
+  { ...query("include", oneOf("tokens")), description: "Adds tokens and cost to each record, or as last columns" },
 ];
 
 /** A query and a body that a route reads by hand: without a schema of its own. */

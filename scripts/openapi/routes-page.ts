@@ -1,6 +1,7 @@
 /** Writes the list of routes for docs/reference/http-routes.md from the route table. */
 import { defaultUse } from "../../lib/http/access.ts";
 import type { Route } from "../../lib/http/route.ts";
+import type { JsonObject } from "../../lib/json.ts";
 
 const INTRO = `# HTTP routes
 
@@ -21,7 +22,7 @@ Paths are relative to the mount: with \`createHandler(service, { prefix: "/agent
   \`runs:create\` with \`cancel_on_disconnect\`. With [custom authentication](../guides/auth.md) your handlers decide instead.
 - Without keys and custom authentication, no route requires a credential.
 - An \`assistant_id\` is a UUID, or a graph id, which names the default assistant of that graph.
-- [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that answer 501.
+- [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that return 501.
 
 `;
 
@@ -39,8 +40,50 @@ function permissionOf({ method, access = defaultUse(method.toUpperCase()) }: Rou
   return PERMISSIONS[access];
 }
 
-/** The page: one table for each tag, in the order of the route table. */
-export function routesPage(routes: readonly Route[]): string {
+const PAGES = `## Page sizes
+
+A list returns at most \`limit\` items, and \`offset\` skips items. Searches for assistants, threads and crons also return the number of
+matches in \`X-Pagination-Total\` and the next offset in \`X-Pagination-Next\`. The lists under \`/greenroom\` return \`next\`: send it as
+\`cursor\`. For the next page of a history, send the id of its last checkpoint as \`before\`.
+
+| Default | At most | Routes |
+|---|---|---|
+`;
+
+/** The parts of an OpenAPI document that say how many items a list returns. */
+interface Schema {
+  readonly $ref?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly anyOf?: readonly Schema[];
+  readonly default?: number;
+  readonly maximum?: number;
+}
+interface Operation {
+  readonly parameters?: readonly { readonly name?: string; readonly schema?: Schema }[];
+  readonly requestBody?: { readonly content?: { readonly "application/json"?: { readonly schema?: Schema } } };
+}
+
+/** The rows of the default and the highest `limit` of the lists. */
+function pageSizes({ paths, components }: JsonObject): string {
+  const { schemas } = components as unknown as { readonly schemas: Readonly<Record<string, Schema>> };
+  const operations = Object.entries(paths as unknown as Readonly<Record<string, Readonly<Record<string, Operation>>>>);
+  const sizes = operations.flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, { parameters, requestBody }]) => {
+      const body = requestBody?.content?.["application/json"]?.schema;
+      const { properties } = body?.$ref ? (schemas[body.$ref.split("/").at(-1) as string] ?? {}) : (body ?? {});
+      const limit = parameters?.find(({ name }) => name === "limit")?.schema ?? properties?.limit;
+      if (!limit) return [];
+      const most = limit.maximum ?? limit.anyOf?.find(({ maximum }) => maximum !== undefined)?.maximum;
+      return [{ size: `| ${limit.default} | ${most} |`, route: `\`${method.toUpperCase()} ${path}\`` }];
+    }),
+  );
+  return [...Map.groupBy(sizes, ({ size }) => size)]
+    .map(([size, rows]) => `${size} ${rows.map(({ route }) => route).join(", ")} |`)
+    .join("\n");
+}
+
+/** The page: one table for each tag, in the order of the route table, and the page sizes of the OpenAPI document. */
+export function routesPage(routes: readonly Route[], document: JsonObject): string {
   const built = routes.filter(({ handle }) => handle);
   const tables = [...Map.groupBy(built, ({ tag }) => tag)].map(([tag, rows]) => {
     const lines = rows.map((route) => {
@@ -50,5 +93,5 @@ export function routesPage(routes: readonly Route[]): string {
     return [`## ${tag}`, "", "| Method | Path | Summary | Permission |", "|---|---|---|---|", ...lines].join("\n");
   });
   const note = "<!-- Written by `node scripts/openapi/mod.ts`. Do not edit. -->";
-  return `${note}\n\n${INTRO}${tables.join("\n\n")}\n`;
+  return `${note}\n\n${INTRO}${tables.join("\n\n")}\n\n${PAGES}${pageSizes(document)}\n`;
 }

@@ -124,7 +124,7 @@ export const schemas: JsonObject = {
   }),
   Result: {
     description:
-      "The final values of the run, `{__interrupt__: […]}` or `{__error__: {error, message}}`. White space comes before it while the run goes on.",
+      "The final values of the run, `{__interrupt__: […]}` or `{__error__: {error, message}}`; with the links of its `feedback_keys` in `__feedback__`. White space comes before it while the run goes on.",
   },
   CommandAnswer: {
     description: "What the command got wrong is an answer of type `error`, with status 200",
@@ -133,7 +133,7 @@ export const schemas: JsonObject = {
         type: { type: "string", const: "success" },
         id: count,
         result: object,
-        meta: record({ thread_id: string, applied_through_seq: count }, ["applied_through_seq"]),
+        meta: record({ thread_id: string, applied_through_seq: count }),
       }),
       record({
         type: { type: "string", const: "error" },

@@ -202,6 +202,7 @@ function journey() {
     .addNode("plan", async (_state, config) => {
       config.writer?.({ progress: 1 });
       config.writer?.({ name: "notes", payload: { n: 1 } });
+      config.writer?.({ name: "notes", n: 2 });
       const tool_calls = [{ id: "call_1", name: "search", args: { q: "a" } }];
       return { messages: [new AIMessage({ id: "m-plan", content: "", tool_calls })] };
     })
@@ -228,6 +229,7 @@ describe("langgraph: protocol events of a whole run", () => {
       "tasks [] start plan",
       'custom [] {"payload":{"progress":1}}',
       'custom [] {"name":"notes","payload":{"n":1}}',
+      'custom [] {"name":"notes","n":2}',
       'lifecycle [plan:A] started {"graph_name":"plan"}',
       "messages [plan:A] plan message-start",
       "messages [plan:A] plan content-block-start 0",

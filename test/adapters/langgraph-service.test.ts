@@ -41,6 +41,83 @@ describe("a LangGraph graph in a service", () => {
     assert.deepEqual((await threads.state(thread_id)).next, ["second"]);
   });
 
+  it("stores with its checkpoints how runs were configured, but no secrets, as functions do", async () => {
+    const graph = new StateGraph(Log)
+      .addNode("only", () => ({ log: ["only"] }))
+      .addEdge(START, "only")
+      .compile();
+    const executor = combine(langgraph({ graph }), fromFunctions({ plain: () => ({ log: ["only"] }) }));
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const user = { identity: "ann", permissions: [], display_name: "Ann", is_authenticated: true };
+    const kept = { user_id: "u1", model_name: "m", temperature: 0.5, verbose: false, run_attempt: 9 };
+    const configurable = {
+      ...{ ...kept, graph_id: "forged", model_api_key: "s", githubToken: "s", db_password: "s", authorization: "s" },
+      ...{ langgraph_auth_user_id: "forged", session_jwt: "s", __internal: "s", tools: ["s"], nothing: null },
+      prompt: "s".repeat(1_001),
+    };
+    for (const assistant_id of ["graph", "plain"]) {
+      const { thread_id } = await threads.create();
+      const request = {
+        assistant_id,
+        input: { log: [] },
+        config: { configurable },
+        metadata: { model_name: "of the run" },
+      };
+      await (await runs.wait(thread_id, request, { user })).result;
+      const history = await threads.history(thread_id);
+      assert.ok(history.length > 1, assistant_id);
+      for (const { metadata } of history) {
+        const { source, step, ...others } = metadata as JsonObject;
+        const {
+          run_id: _run,
+          assistant_id: _assistant,
+          thread_id: of,
+          graph_id,
+          parents,
+          created_by: _by,
+          ...own
+        } = others;
+        assert.deepEqual(
+          [typeof source, typeof step, of, graph_id, parents],
+          ["string", "number", thread_id, assistant_id, {}],
+        );
+        assert.deepEqual(own, { ...kept, model_name: "of the run" }, assistant_id);
+      }
+    }
+  });
+
+  it("takes several answers as the bridge of AG-UI sends them", async () => {
+    const asks = (name: string) => () => ({ log: [`${name} ${JSON.stringify(interrupt(name))}`] });
+    const graph = new StateGraph(Log)
+      .addNode("first", asks("first"))
+      .addNode("second", asks("second"))
+      .addEdge(START, "first")
+      .addEdge(START, "second")
+      .compile();
+    await using kit = await testService({ executor: langgraph({ graph }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
+    const { interrupts } = await threads.state(thread_id);
+    const idOf = (name: string): string => String(interrupts.find(({ value }) => value === name)?.id);
+    const sent: JsonObject = {
+      [idOf("first")]: { status: "resolved", payload: { approved: true } },
+      [idOf("second")]: { status: "cancelled" },
+    };
+    const command = { resume: { __agui_resume_map__: sent } };
+    const { result } = await runs.wait(thread_id, { assistant_id: "graph", command });
+    const { log } = (await result) as { log: string[] };
+    assert.deepEqual(log, [
+      'first {"approved":true}',
+      `second {"__agui_cancelled__":true,"interrupt_id":"${idOf("second")}"}`,
+    ]);
+    // A graph that asks once, and gives several ids of its own, reads the map itself.
+    await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
+    const own = { resume: { __agui_resume_map__: { mine: { status: "resolved", payload: 1 } } } };
+    await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: own }), { code: "invalid" });
+  });
+
   it("goes on after a shut-down with what had not finished, and its readers see every frame once", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-langgraph-"));
     const alive = setInterval(() => {}, 60_000);

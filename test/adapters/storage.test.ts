@@ -100,10 +100,13 @@ describe("migrate refuses", () => {
     }));
 
   it("a database made before the first release, which has the tables and another record of versions", () =>
-    refuses(/made before Greenroom 0\.1 and cannot be upgraded; start with a new file or database/, async (path) => {
-      await migrated(path);
-      change(path, "alter table greenroom_versions rename to greenroom_schema");
-    }));
+    refuses(
+      /database \S+\.db was made before Greenroom 0\.1 and cannot be upgraded; start with a new file or database/,
+      async (path) => {
+        await migrated(path);
+        change(path, "alter table greenroom_versions rename to greenroom_schema");
+      },
+    ));
 
   it("tables of these names that others made", () =>
     refuses(/tables named runs, threads|tables named threads, runs/, (path) => {

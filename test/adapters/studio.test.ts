@@ -41,6 +41,8 @@ describe("the studio's files", () => {
     const policy = html.headers.get("content-security-policy") ?? "";
     assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/);
     assert.doesNotMatch(policy, /unsafe|https?:|\*/);
+    // An address of this server may do more than show an image.
+    assert.match(policy, /img-src data: blob:;/);
     assert.equal(html.headers.get("cache-control"), "no-cache");
     const etag = html.headers.get("etag") ?? "";
     assert.equal((await get("/studio/", { "if-none-match": etag })).status, 304);

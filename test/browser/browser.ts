@@ -99,6 +99,14 @@ export async function bundleWithSdk(page: string, sdk?: string): Promise<string>
   return outputFiles[0]?.text ?? "";
 }
 
+/** The page of the template react, with the SDK that the template asks for. */
+export function bundleTemplate(): Promise<string> {
+  const manifest = new URL("../../templates/react/package.json", import.meta.url);
+  const { overrides } = JSON.parse(readFileSync(manifest, "utf8")) as { overrides?: Record<string, string> };
+  const newer = overrides?.["@langchain/langgraph-sdk"] === "^1.15.0";
+  return bundleWithSdk("../../templates/react/web/main.tsx", newer ? "langgraph-sdk-1-15" : undefined);
+}
+
 export interface Host extends AsyncDisposable {
   readonly service: Service;
   readonly gates: Gates;

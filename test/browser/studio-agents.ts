@@ -7,6 +7,7 @@ import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { FakeChatModel, type Gates, testExecutor } from "../clients/graphs.ts";
+import { langchainAgents } from "./langchain-agents.ts";
 
 const says = (content: unknown): JsonObject => ({ messages: [{ role: "assistant", content: content as string }] });
 
@@ -42,6 +43,15 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     if (job.command?.resume === undefined)
       yield job.interrupt({ question: "Tea or coffee?", answers: ["tea", "coffee"] });
     yield says(`Brewed: ${job.command?.resume}`);
+  },
+  async *spender({ spend }) {
+    spend({ tokens_in: 1200, tokens_out: 34, cost_usd: 0.25 });
+    yield says("Spent");
+  },
+  /** Asks what the message says. */
+  async *asks(job) {
+    if (job.command?.resume === undefined) yield job.interrupt(JSON.parse(String(job.messages.at(-1)?.content)));
+    yield says(`Asked: ${job.command?.resume}`);
   },
   async *thinker() {
     yield says([
@@ -143,4 +153,4 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
 }
 
 export const studioExecutor = (gates: Gates): Executor =>
-  combine(testExecutor(gates), fromFunctions(functions), langgraph(graphs(gates)));
+  combine(testExecutor(gates), fromFunctions(functions), langgraph({ ...graphs(gates), ...langchainAgents() }));

@@ -2,42 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { openAlbum, takePictures } from "./pictures.ts";
 import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { openSeededStudio, type SeededStudio } from "./studio-seed.ts";
+import { openSeededStudio, placesOf } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
 async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
   await using host = await openStudio();
   await visitStudio(host, test);
-}
-
-interface Place {
-  readonly path: string;
-  /** Folded parts that are opened. */
-  readonly open?: readonly string[];
-}
-
-/** The places of each view. */
-function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly Place[]>> {
-  const { waiting, done, helped, run, cron, assistant } = seeded;
-  const at = (...paths: readonly string[]): Place[] => paths.map((path) => ({ path }));
-  const states = `threads/${done}?tab=state`;
-  const settings = `assistants/${assistant}`;
-  return {
-    threads: at("threads", "threads/new"),
-    chat: [...at(`threads/${done}`, `threads/${waiting}`), { path: `threads/${helped}`, open: [".tool", ".subagent"] }],
-    state: at(states, `${states}&show=changes`),
-    inbox: at("inbox", `inbox/${waiting}`),
-    runs: at("runs", `threads/${done}?tab=runs`),
-    run: at(`runs/${run}`, `runs/${run}?show=frames`),
-    assistants: at("assistants", settings, ...["versions", "graph", "schemas"].map((tab) => `${settings}?tab=${tab}`)),
-    crons: at("crons", "crons/new", `crons/${cron}`),
-    store: at("store", 'store/likes?of=["users","ada"]'),
-    webhooks: at("webhooks", `webhooks/${run}`),
-    usage: at("usage"),
-    feedback: at("feedback", "feedback?tab=records", "feedback?tab=links"),
-    server: at("server"),
-  };
 }
 
 /** The views that are parts of others. The others are in the navigation. */
@@ -66,13 +37,15 @@ describe("the studio everywhere", () => {
                   .first()
                   .evaluate((one) => one.setAttribute("open", ""));
               for (const problem of await visit.accessibility()) found.push(`${path} ${problem}`);
-              // Also within a pane.
-              const isWide = await page.evaluate(() =>
-                [document.documentElement, ...document.querySelectorAll(".scroll")].some(
-                  ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth,
-                ),
+              // Also within a box that could be scrolled: who looks does not see what is cut.
+              const wide = await page.evaluate(() =>
+                [document.documentElement, ...document.querySelectorAll("body *")]
+                  .filter(
+                    (one) => one.scrollWidth > one.clientWidth && /auto|scroll/.test(getComputedStyle(one).overflowX),
+                  )
+                  .map(({ tagName, className }) => `${tagName}.${className}`),
               );
-              if (isWide) found.push(`${path} scrolls sideways`);
+              for (const box of wide) found.push(`${path} ${box} scrolls sideways`);
               await visit.atRest();
               for (const problem of await album.take(page, `${name}-${index + 1}`)) found.push(`${path} ${problem}`);
             }

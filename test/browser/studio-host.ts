@@ -63,8 +63,12 @@ export class StudioVisit {
   readonly page: Page;
   readonly host: StudioHost;
   readonly problems: string[] = [];
+  /** Requests that were answered with an error status. */
+  readonly refused: string[] = [];
   /** Requests without an answer, but for streams. */
   readonly #open = new Set<Request>();
+  /** Requests so far. */
+  #begun = 0;
 
   constructor(page: Page, host: StudioHost) {
     this.page = page;
@@ -75,11 +79,16 @@ export class StudioVisit {
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         this.problems.push(message.text());
     });
+    page.on("response", (response) => {
+      if (response.status() >= 400)
+        this.refused.push(`${response.status()} ${response.request().method()} ${response.url()}`);
+    });
     // Requests of a page that was left are not always said to end.
     page.on("framenavigated", () => this.#open.clear());
     for (const end of ["requestfinished", "requestfailed"] as const)
       page.on(end as "requestfinished", (request) => this.#open.delete(request));
     page.on("request", (request) => {
+      this.#begun += 1;
       const { origin, protocol, pathname } = new URL(request.url());
       if (!pathname.includes("/stream")) this.#open.add(request);
       if (origin !== host.origin && !/^(?:data|blob):$/.test(protocol)) this.problems.push(`calls ${request.url()}`);
@@ -93,8 +102,15 @@ export class StudioVisit {
 
   /** Waits until what is shown was read. */
   async atRest(): Promise<void> {
-    await until(() => this.#open.size === 0);
-    await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
+    for (let begun = -1; begun !== this.#begun; ) {
+      begun = this.#begun;
+      await until(() => this.#open.size === 0);
+      await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
+      // What was read may make the page read more.
+      await this.page.evaluate(
+        () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))),
+      );
+    }
   }
 
   button(name: string | RegExp, within: Page | Locator = this.page): Locator {

@@ -87,3 +87,34 @@ export async function openSeededStudio(): Promise<SeededStudio> {
   const all = opened.move();
   return { ...seeded, host, helped, assistant: assistant_id, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
+
+interface Place {
+  readonly path: string;
+  /** Folded parts that are opened. */
+  readonly open?: readonly string[];
+}
+
+/** The places of each view, with all its tabs. */
+export function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly Place[]>> {
+  const { waiting, done, helped, run, cron, assistant } = seeded;
+  const at = (...paths: readonly string[]): Place[] => paths.map((path) => ({ path }));
+  const shown = (path: string, ...parts: readonly string[]): Place[] => at(...parts.map((part) => path + part));
+  return {
+    threads: at("threads", "threads/new"),
+    chat: [...at(`threads/${done}`, `threads/${waiting}`), { path: `threads/${helped}`, open: [".tool", ".subagent"] }],
+    state: shown(`threads/${done}?tab=state`, "", "&show=changes", "&show=tasks", "&show=metadata"),
+    inbox: at("inbox", `inbox/${waiting}`),
+    runs: at("runs", `threads/${done}?tab=runs`),
+    run: shown(`runs/${run}`, "", "?show=output", "?show=request", "?show=frames"),
+    assistants: [
+      ...at("assistants"),
+      ...shown(`assistants/${assistant}`, "", "?tab=versions", "?tab=graph", "?tab=schemas"),
+    ],
+    crons: at("crons", "crons/new", `crons/${cron}`),
+    store: at("store", 'store/likes?of=["users","ada"]'),
+    webhooks: at("webhooks", `webhooks/${run}`),
+    usage: at("usage"),
+    feedback: shown("feedback", "", "?tab=records", "?tab=links"),
+    server: at("server"),
+  };
+}

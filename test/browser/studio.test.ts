@@ -93,18 +93,21 @@ describe("the studio's chat", () => {
       await page.locator(".tool", { hasText: "seat 7A is booked" }).waitFor();
     }));
 
-  it("renders no script, no javascript: link and no picture of another host", () =>
+  it("renders no script, no javascript: link and no picture of any host", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.newThread("tokens");
       await visit.say(
-        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) ![broken](http://[) **bold**\n\n```js\nlet a = 1;\n```",
+        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) ![broken](http://[) ![own](/threads/t/runs/r/join?cancel_on_disconnect=true) ![dot](data:image/gif;base64,R0lGODlhAQABAAAAACw=) **bold**\n\n```js\nlet a = 1;\n```",
       );
       const answer = page.locator(".message.ai .markdown");
       await answer.locator("strong", { hasText: "bold" }).waitFor();
       await visit.status("idle");
       assert.equal(await answer.locator("script, [onerror], a[href^='javascript']").count(), 0);
-      assert.match((await answer.textContent()) ?? "", /\[image: pixel\] \[image: broken\]/);
+      assert.match((await answer.textContent()) ?? "", /\[image: pixel\] \[image: broken\] \[image: own\]/);
+      assert.deepEqual(await answer.locator("img").evaluateAll((all) => all.map((one) => one.getAttribute("alt"))), [
+        "dot",
+      ]);
       assert.equal(await visit.copied(visit.button("Copy", answer)), "let a = 1;");
       await visit.say(`Deep:\n\n${">".repeat(9_000)} deep`);
       await page.locator(".message.ai .plain", { hasText: "> deep" }).waitFor();

@@ -1,24 +1,14 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { type AgentFunction, fromFunctions } from "../../lib/mod.ts";
-import { bundleWithSdk, openBrowser, openHost } from "./browser.ts";
+import { bundleTemplate, openBrowser, openHost } from "./browser.ts";
 
-const web = "../../templates/react/web/main.tsx";
 // As a variable: the types of the template resolve in a generated project only.
 const source: string = "../../templates/react/src/agent.ts";
 
-/** The page with the SDK that the template asks for. */
-function bundle(): Promise<string> {
-  const manifest = new URL("../../templates/react/package.json", import.meta.url);
-  const { overrides } = JSON.parse(readFileSync(manifest, "utf8")) as { overrides?: Record<string, string> };
-  const newer = overrides?.["@langchain/langgraph-sdk"] === "^1.15.0";
-  return bundleWithSdk(web, newer ? "langgraph-sdk-1-15" : undefined);
-}
-
 describe("the template react in Chromium", () => {
   it("chats, also after a reload", async () => {
-    const script = await bundle();
+    const script = await bundleTemplate();
     const { agent } = (await import(source)) as { agent: AgentFunction };
     await using host = await openHost(script, () => fromFunctions({ agent }), "/api");
     await using principal = await openBrowser();
@@ -48,7 +38,7 @@ describe("the template react in Chromium", () => {
       yield wait ? "Half of " : "All of it";
       if (wait) await new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
     };
-    await using host = await openHost(await bundle(), () => fromFunctions({ agent }), "/api");
+    await using host = await openHost(await bundleTemplate(), () => fromFunctions({ agent }), "/api");
     await using principal = await openBrowser();
     const page = await principal.context.newPage();
     const lines = page.locator("li");

@@ -77,11 +77,62 @@ describe("docs/contributing.md", () => {
   });
 });
 
+describe("versions in README and docs", () => {
+  const pages = ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT })];
+  const manifest = JSON.parse(read("package.json")) as {
+    readonly engines: { readonly node: string };
+    readonly devDependencies: Readonly<Record<string, string>>;
+  };
+  it("of Node are those of the package and of a new project", () => {
+    const engines = (file: string): string => (JSON.parse(read(file)) as typeof manifest).engines.node;
+    const [packaged, project] = [manifest.engines.node, engines("templates/function/package.json")];
+    assert.ok(read("README.md").includes(`![Node ${packaged.slice(2)} or newer]`));
+    // The command loads TypeScript by itself; `node server.ts` does not.
+    assert.match(read("docs/reference/cli.md"), new RegExp(`It needs Node ${packaged.slice(2)} or newer`));
+    for (const page of pages)
+      for (const version of matches(read(page), /\b(22\.\d+)\b/g))
+        assert.ok([packaged, project].includes(`>=${version}`), `${page}: ${version}`);
+  });
+
+  it("of the SDK stand in every command that installs it", () => {
+    const version = manifest.devDependencies["@langchain/langgraph-sdk"];
+    const installs = pages.flatMap((page) =>
+      matches(read(page), /npm install (@langchain\/langgraph-sdk\S*)(?!.* without)/g),
+    );
+    assert.ok(installs.length > 3);
+    for (const install of installs) assert.match(install, new RegExp(`^@langchain/langgraph-sdk@${version}\\b`));
+  });
+});
+
+describe("limits in docs", () => {
+  const numberOf = (file: string, pattern: RegExp): number => Number(pattern.exec(read(file))?.[1]);
+  it("have the codes with which a WebSocket is closed", () => {
+    const [, list = ""] = /const CLOSE = \{([^}]*)\}/.exec(read("lib/protocol/connection.ts")) ?? [];
+    const codes = matches(list, /(\d{4})/g);
+    assert.ok(codes.length > 5);
+    const page = read("docs/reference/event-protocol.md");
+    assert.deepEqual(matches(page, /^\| (\d{4}) \|/gm).sort(), codes.sort());
+  });
+
+  it("have the length of a chain of webhooks", () => {
+    const deepest = numberOf("lib/runs/request.ts", /const DEEPEST = (\d+);/);
+    assert.match(read("docs/guides/webhooks.md").replace(/\s+/g, " "), new RegExp(`depth of ${deepest} or more`));
+    assert.match(read("docs/operations/guarantees.md"), new RegExp(`\`X-Webhook-Depth\` \\| ${deepest} \\|`));
+  });
+
+  it("have how many events of ended runs stay in memory", () => {
+    const mebibytes = numberOf("lib/streams/hub.ts", /keep_size = (\d+) \* 1024 \* 1024/);
+    assert.match(read("docs/guides/streaming.md").replace(/\s+/g, " "), new RegExp(`fit into ${mebibytes} MiB`));
+  });
+});
+
 describe("docs/operations/running.md", () => {
   const page = read("docs/operations/running.md").replace(/\s+/g, " ");
   it("selects columns of the table runs", () => {
     const [, list = ""] = /select ([\w, ]+) from runs where/.exec(page) ?? [];
     const known = Object.keys(tables.runs.columns);
+    // Which process executed the run.
+    assert.ok(list.split(", ").includes("claim_log"));
     assert.deepEqual(
       list.split(", ").filter((column) => !known.includes(column)),
       [],

@@ -295,6 +295,38 @@ describe("tokens of functions", () => {
     }
   });
 
+  it("come from a stream of the AI SDK, whose errors fail the run", async () => {
+    async function* parts(error?: Error): AsyncGenerator<unknown> {
+      yield { type: "text-start", id: "1" };
+      yield { type: "text-delta", id: "1", text: "a" };
+      if (error) yield { type: "error", error };
+      // As `streamObject` names it.
+      yield { type: "text-delta", textDelta: "b" };
+    }
+    // As the AI SDK does, `textStream` says nothing of an error.
+    async function* text(): AsyncGenerator<string> {
+      yield "a";
+    }
+    const thread = new Thread();
+    const read: string[] = [];
+    // Each read of a property makes a stream, which holds what is not taken from it.
+    class TextResult {
+      get textStream(): AsyncIterable<string> {
+        read.push("textStream");
+        return text();
+      }
+      get fullStream(): AsyncIterable<unknown> {
+        read.push("fullStream");
+        return parts();
+      }
+    }
+    await thread.run(() => new TextResult(), modes());
+    assert.deepEqual(thread.contents, [["ai", "ab"]]);
+    assert.deepEqual(read, ["fullStream"]);
+    const failing = thread.run(() => ({ textStream: text(), fullStream: parts(new RangeError("no model")) }), modes());
+    await assert.rejects(failing, { name: "RangeError", message: "no model" });
+  });
+
   it("are not shown twice, nor are messages that were there before", async () => {
     const thread = new Thread();
     const answer =

@@ -160,6 +160,26 @@ describe("commands", () => {
     });
   });
 
+  it("run.start is a new turn if another client answers before its run starts", async () => {
+    await world(async ({ service, events, jobs, run, send, settled }) => {
+      const thread_id = newThread();
+      await run(thread_id);
+      const interrupt_id = await interruptId(service, thread_id);
+      const { lastSeq } = events;
+      events.lastSeq = async () => {
+        events.lastSeq = lastSeq;
+        resultOf(await send(thread_id, "input.respond", { interrupt_id, response: "first" }));
+        await settled(thread_id);
+        return 0;
+      };
+      await run(thread_id, { input: { text: "late" } });
+      const job = jobs.at(-1);
+      assert.deepEqual([job?.command, job?.input, job?.strict_resume], [null, { text: "late" }, false]);
+      const { text, answer } = (await service.threads.state(thread_id)).values as JsonObject;
+      assert.deepEqual([text, answer], ["late", "first"]);
+    });
+  });
+
   it("run.start takes a serialized Command as a command", async () => {
     await world(async ({ service, jobs, run }) => {
       const thread_id = newThread();
@@ -331,13 +351,16 @@ describe("commands", () => {
   });
 
   it("state.get gives values and checkpoint", async () => {
-    await world(async ({ service, run, send }) => {
+    await world(async ({ service, events, run, send }) => {
       const thread_id = newThread();
       assert.equal(errorOf(await send(thread_id, "state.get", { namespace: [] }))[0], "no_such_run");
       await run(thread_id, { assistant_id: "echo" });
       const { checkpoint } = await service.threads.state(thread_id);
       const expected = { id: checkpoint?.checkpoint_id, ns: "" };
-      const all = resultOf(await send(thread_id, "state.get", { namespace: [] }));
+      events.add(event(77, "values"));
+      const answer = await send(thread_id, "state.get", { namespace: [] });
+      assert.deepEqual(answer.meta, { thread_id, applied_through_seq: 77 });
+      const all = resultOf(answer);
       assert.deepEqual(all, { values: { text: "hi", seen: "hi" }, checkpoint: expected });
       const some = resultOf(await send(thread_id, "state.get", { namespace: [], keys: ["seen", "toString"] }));
       assert.deepEqual(some, { values: { seen: "hi" }, checkpoint: expected });

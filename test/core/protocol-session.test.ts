@@ -1,102 +1,18 @@
 /** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemEnvironment, turnLimit } from "../../lib/environment.ts";
+import { turnLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { CommandAnswer, EventFilter, Protocol } from "../../lib/protocol/mod.ts";
-import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
+import type { CommandAnswer } from "../../lib/protocol/mod.ts";
 import type { ProtocolEvent } from "../../lib/streams/protocol.ts";
 import { until } from "../support/until.ts";
-import { event, MemoryEvents } from "./protocol-world.ts";
-
-const THREAD = "11111111-1111-4111-8111-111111111111";
-
-interface World {
-  readonly session: Session;
-  readonly events: MemoryEvents;
-  readonly sent: JsonObject[];
-  readonly closed: (readonly [code: number, reason: string])[];
-  readonly socket: { bufferedAmount: number };
-  readonly log: unknown[];
-  readonly commands: string[];
-  /** Lets the timers of at most `ms` fire. */
-  elapse(ms: number): void;
-  /** Sends a command and waits for its answer. */
-  send(method: string, params?: JsonObject): Promise<JsonObject>;
-  /** The `seq` of the events that were sent. */
-  seqs(): number[];
-}
-
-function world(options: Partial<SessionOptions> = {}, command?: Protocol["command"]): World {
-  const events = new MemoryEvents();
-  const sent: JsonObject[] = [];
-  const closed: (readonly [number, string])[] = [];
-  const log: unknown[] = [];
-  const commands: string[] = [];
-  const timers = new Map<object, { ms: number; fn: () => void }>();
-  const socket = {
-    bufferedAmount: 0,
-    send: (text: string) => void sent.push(JSON.parse(text)),
-    close: (code: number, reason: string) => void closed.push([code, reason]),
-  };
-  const protocol: Protocol = {
-    events: () => assert.fail("not used"),
-    subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
-    kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
-    async command(thread_id, sent, caller) {
-      commands.push(sent.method);
-      if (command) return await command(thread_id, sent, caller);
-      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id } };
-    },
-  };
-  const environment = {
-    ...systemEnvironment(),
-    timer(ms: number, fn: () => void) {
-      // The wait for subscriptions that come together.
-      if (ms <= 10) return systemEnvironment().timer(ms, fn);
-      const key = {};
-      timers.set(key, { ms, fn });
-      return () => void timers.delete(key);
-    },
-    log: (record: unknown) => void log.push(record),
-  };
-  const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
-    limit: turnLimit(environment, 64),
-    caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
-    async parse(text) {
-      try {
-        return JSON.parse(text);
-      } catch {
-        throw new ServiceError("bad_request", "no JSON");
-      }
-    },
-    readFilter: (params) => params as unknown as EventFilter,
-    isStillValid: async () => true,
-    ...options,
-  });
-  let ids = 0;
-  return {
-    ...{ session, events, sent, closed, socket, log, commands },
-    elapse(ms) {
-      for (const [key, timer] of [...timers]) {
-        if (timer.ms > ms || !timers.delete(key)) continue;
-        timer.fn();
-      }
-    },
-    async send(method, params) {
-      const id = ++ids;
-      session.onMessage(JSON.stringify({ id, method, params }));
-      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
-      await until(() => answer() !== undefined, `an answer to ${method}`);
-      return answer() as JsonObject;
-    },
-    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
-  };
-}
+import { event } from "./protocol-world.ts";
+import { THREAD, world } from "./session-world.ts";
 
 const subscriptionOf = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
+
+const meta = (applied_through_seq: number): JsonObject => ({ thread_id: THREAD, applied_through_seq });
 
 describe("a session", () => {
   it("answers a subscription before its first event, replays, and goes on live", async () => {
@@ -113,6 +29,20 @@ describe("a session", () => {
     assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").data));
     session.onClose();
     await until(() => events.open === 0);
+  });
+
+  it("says how many events it replays, and which is the last one", async () => {
+    const { events, send, seqs, sent } = world();
+    const none = await send("subscription.subscribe", { channels: ["values"] });
+    assert.deepEqual([(none.result as JsonObject).replayed_events, none.meta], [0, meta(0)]);
+    events.add(event(1, "values"), event(2, "messages"), event(3, "values"), event(4, "messages"));
+    await until(() => seqs().length === 2);
+    const some = await send("subscription.subscribe", { channels: ["messages", "values"], since: 1 });
+    assert.deepEqual([(some.result as JsonObject).replayed_events, some.meta], [3, meta(4)]);
+    await until(() => seqs().length === 5);
+    assert.ok(sent.indexOf(some) < sent.findIndex(({ seq }) => seq === 2), "the answer comes first");
+    const left = await send("subscription.unsubscribe", { subscription_id: subscriptionOf(some) });
+    assert.deepEqual(left.meta, meta(4));
   });
 
   it("honours since, namespaces and depth", async () => {
@@ -167,6 +97,7 @@ describe("a session", () => {
     subscribe(103, { channels: ["messages"], since: 2 });
     subscribe(104, { channels: ["lifecycle"], since: 1 });
     subscribe(105, { channels: ["values"], since: 3 });
+    await until(() => sent.some(({ id }) => id === 105));
     events.add(event(5, "values"));
     await until(() => seqs().includes(5));
     assert.deepEqual(seqs(), [1, 2, 4, 3, 4, 5]);
@@ -325,10 +256,32 @@ describe("a session", () => {
     command.session.onMessage('{"id":1,"method":"run.start"}');
     await until(() => command.closed.length === 1);
     assert.equal(command.closed[0]?.[0], 4401);
-    const idle = world({ isStillValid: async () => false });
-    idle.elapse(5_000);
-    await until(() => idle.closed.length === 1);
-    assert.equal(idle.closed[0]?.[0], 4401);
+    for (const [code, closed] of [
+      ["unauthenticated", 4401],
+      ["forbidden", 4403],
+      ["not_found", 4404],
+    ] as const) {
+      const again = async (): Promise<never> => {
+        throw new ServiceError(code, "lost");
+      };
+      const idle = world({ permission: { visibility: {}, again } });
+      idle.elapse(2_000);
+      await until(() => idle.closed.length === 1);
+      assert.equal(idle.closed[0]?.[0], closed);
+    }
+    const narrowed = world({ permission: { visibility: {}, again: async () => ({ filter: [] }) } });
+    narrowed.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(narrowed.closed, [], "it sees the same");
+    const again = async () => ({ filter: [{ key: "owner", equals: "ann" }] });
+    const other = world({ permission: { visibility: {}, again } });
+    other.elapse(2_000);
+    await until(() => other.closed.length === 1);
+    assert.equal(other.closed[0]?.[0], 4403);
+    const failing = world({ permission: { visibility: {}, again: () => Promise.reject(new Error("no storage")) } });
+    failing.elapse(2_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(failing.closed, [], "a storage failure says nothing");
   });
 
   it("waits for room in the socket, and closes one that is never read", async () => {
@@ -348,7 +301,7 @@ describe("a session", () => {
       return seqs().length === 2;
     });
     socket.bufferedAmount = 1024 * 1024;
-    for (let beat = 0; beat < 6; beat++) elapse(5_000);
+    for (let beat = 0; beat < 7; beat++) elapse(5_000);
     assert.equal(closed[0]?.[0], 4408);
   });
 

@@ -4,6 +4,7 @@ import { createReader, type Reader } from "../../lib/streams/hub.ts";
 import {
   compileFilter,
   type EventFilter,
+  type KeptEvents,
   type ProtocolEvent,
   type SentEvent,
   type ThreadEvents,
@@ -87,6 +88,11 @@ export class MemoryEvents implements ThreadEvents {
 
   async *kept(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SentEvent> {
     for (const one of [...this.all]) if (this.#passes(one, filter)) yield one;
+  }
+
+  async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents> {
+    const counts = filters.map((filter) => this.all.filter((one) => this.#passes(one, filter)).length);
+    return { counts, last: await this.lastSeq() };
   }
 
   async lastSeq(): Promise<number> {

@@ -142,6 +142,53 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
+  it("say of runs that are deleted in the queue that they are over", async () => {
+    const go = Promise.withResolvers<void>();
+    const executor = acting(async function* () {
+      await go.promise;
+      yield finalState;
+    });
+    await using kit = await testService({ executor });
+    const { service } = kit;
+    const { thread_id, live } = await opened(kit);
+    await until(() => live.events.length > 0);
+    const queued = [await service.runs.create(thread_id, run), await service.runs.create(thread_id, run)];
+    for (const { run_id } of queued) await service.runs.delete(thread_id, run_id);
+    go.resolve();
+    await live.ends(3);
+    assert.deepEqual(outline(live.events), ["running", "completed", "interrupted", "interrupted"]);
+    assert.deepEqual(
+      live.events.slice(2).map(({ event_id }) => event_id.split(":")[1]),
+      queued.map(({ run_id }) => run_id),
+    );
+    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    await live.close();
+  });
+
+  it("leave the end of a run that is deleted later, for readers that have not read it", async () => {
+    const executor = acting(async function* () {
+      yield token(1);
+      yield finalState;
+    });
+    await using kit = await testService({ executor });
+    const { service } = kit;
+    const { thread_id, live } = await opened(kit);
+    await live.ends();
+    const [first] = await service.runs.list(thread_id);
+    await service.runs.delete(thread_id, String(first?.run_id));
+    const since = live.events[0]?.seq ?? 0;
+    const behind = reading(service, thread_id, { ...ALL, since });
+    await behind.ends();
+    const [end] = behind.events;
+    assert.deepEqual([behind.events.length, end?.event_id], [1, live.events.at(-1)?.event_id]);
+    // It says nothing new to a reader that has read the end, and nothing of what the run did.
+    await (await service.runs.wait(thread_id, run)).result;
+    await live.ends(2);
+    assert.deepEqual(outline(live.events), ["running", "completed", "running", "completed"]);
+    assert.deepEqual(outline(await keptOf(service, thread_id)), ["interrupted", "running", "completed"]);
+    await Promise.all([live.close(), behind.close()]);
+  });
+
   for (const way of ["a run with multitask_strategy rollback", "cancel with action rollback"]) {
     it(`are forgotten when their run is rolled back, but for its end: ${way}`, async () => {
       const executor = acting(async function* ({ input }, signal) {

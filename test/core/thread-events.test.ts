@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { recordStates } from "../../lib/executor/recorded-states.ts";
 import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
+import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import {
@@ -294,6 +295,49 @@ describe("the events of a thread", () => {
     await until(other.live.ended, "the other reader ends with the service");
   });
 
+  it("of a named channel are all that a function emits under its name, whatever else they have", async () => {
+    const emitted = [{ name: "notes", payload: 1, at: 2 }, { name: "notes", n: 3 }, { name: 4, payload: 5 }, "notes"];
+    const noter: AgentFunction = ({ emit }) => {
+      for (const data of emitted) emit(data);
+    };
+    await using kit = await testService({ executor: fromFunctions({ noter }) });
+    const { service } = kit;
+    const { thread_id } = await service.threads.create();
+    const all = reading(service, thread_id, { channels: ["custom", "lifecycle"] });
+    const notes = reading(service, thread_id, { channels: ["custom:notes", "lifecycle"] });
+    const params = { assistant_id: "noter", input: {} };
+    await service.threads.command(thread_id, { id: 1, method: "run.start", params });
+    await Promise.all([all.ends(), notes.ends()]);
+    const dataOf = ({ events }: typeof all) =>
+      events.filter(({ method }) => method === "custom").map(({ params }) => params.data);
+    assert.deepEqual(dataOf(notes), emitted.slice(0, 2));
+    assert.deepEqual(dataOf(all), [...emitted.slice(0, 2), ...emitted.slice(2).map((payload) => ({ payload }))]);
+    await Promise.all([all.close(), notes.close()]);
+  });
+
+  it("are counted for each filter as they would be replayed", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    for (let n = 0; n < 12; n++) await finished(service, thread_id, ask("talker"));
+    await live.ends(12);
+    const { protocol } = serviceInternals(service);
+    const since = live.events.at(-5)?.seq ?? 0;
+    const filters = [ALL, { channels: ["messages"] }, { ...ALL, since }, { channels: ["tools"] }, { ...ALL, since: 1 }];
+    const { counts, last } = await protocol.count(thread_id, filters, EVERYTHING);
+    const kept = await Promise.all(filters.map((filter) => keptOf(service, thread_id, filter)));
+    assert.deepEqual(
+      counts,
+      kept.map(({ length }) => length),
+    );
+    assert.equal(last, live.events.at(-1)?.seq);
+    assert.deepEqual(await protocol.count(crypto.randomUUID(), filters, EVERYTHING), {
+      counts: [0, 0, 0, 0, 0],
+      last: 0,
+    });
+    await live.close();
+  });
+
   it("are for readers that may see the thread", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
@@ -314,10 +358,13 @@ describe("the events of a thread", () => {
 
   it("end with an interrupted run when the thread is deleted under it, or hidden from the reader", async () => {
     const gate = Promise.withResolvers<void>();
+    const last = Promise.withResolvers<void>();
     const waiting: AgentFunction = async function* () {
       yield "Hel";
       await gate.promise;
       yield "lo";
+      await last.promise;
+      yield "!";
     };
     const clock = testClock();
     await using kit = await testService({ executor: fromFunctions({ waiting }), environment: clock });
@@ -348,9 +395,37 @@ describe("the events of a thread", () => {
     await until(() => clock.advance(50).then(hers.ended), "the reader of the hidden thread ends");
     assert.deepEqual(outline(hers.events.slice(before)), ["interrupted"]);
     assert.equal(hers.events.length, before + 1);
+    last.resolve();
     await until(() => clock.advance(50).then(() => all.events.some(isRootEnd)));
     assert.deepEqual(outline(all.events), ["running", "completed"]);
+    const end = hers.events.at(-1);
+    assert.ok(!all.events.some(({ event_id }) => event_id === end?.event_id), `${end?.event_id} is another event`);
     await all.close();
+  });
+
+  it("of a thread that is made again have new ids, and come after those of the thread before", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    for (let n = 1; n <= 3; n++) await finished(service, thread_id, ask("talker"));
+    await live.ends(3);
+    const since = live.events.at(-1)?.seq ?? 0;
+    await service.threads.delete(thread_id);
+    await until(live.ended, "the reader of the deleted thread ends");
+    // A client that has not heard of it goes on where it was.
+    const again = reading(service, thread_id, { ...ALL, since });
+    const params = { assistant_id: "talker", input: {} };
+    await service.threads.command(thread_id, { id: 1, method: "run.start", params });
+    await again.ends();
+    assert.deepEqual(outline(again.events), ["running", "completed"]);
+    assertRising([...live.events, ...again.events]);
+    const ids = new Set(live.events.map(({ event_id }) => event_id));
+    assert.deepEqual(
+      again.events.filter(({ event_id }) => ids.has(event_id)),
+      [],
+    );
+    assert.deepEqual(await keptOf(service, thread_id, { ...ALL, since }), again.events);
+    await again.close();
   });
 
   it("are all recorded of a run that makes the thread which a reader waits for", async () => {

@@ -189,6 +189,25 @@ describe("a thread's stream", () => {
     assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
   });
 
+  it("tells of runs that are deleted while they wait that they are over", async () => {
+    const { executor, go } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await runs.create(thread_id, kept("a", "wait"));
+    const queued = [await runs.create(thread_id, kept("b")), await runs.create(thread_id, kept("c"))];
+    const live = collect(await threads.stream(thread_id, { after: { seq: 0, frame: 0, at: 0 } }));
+    await until(() => live.list.length === 2);
+    for (const { run_id } of queued) await runs.delete(thread_id, run_id);
+    go();
+    await until(() => live.list.length === 5);
+    const ended = live.list.filter(({ event }) => event === "run_done").map(({ data }) => JSON.parse(data));
+    assert.deepEqual(
+      ended.slice(1).map(({ run_id, status }) => [run_id, status]),
+      queued.map(({ run_id }) => [run_id, "rollback"]),
+    );
+  });
+
   it("tells of a run that was stopped while it waited after those before it, and once", async () => {
     const { executor, go } = shower();
     await using kit = await testService({ executor });

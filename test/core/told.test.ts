@@ -91,6 +91,25 @@ describe("the feedback event", () => {
     });
   }
 
+  for (const agent of ["echo", "failing", "asking"] as const) {
+    it(`has its links in the answers of wait and join too: ${agent}`, async () => {
+      await using at = await world();
+      const { runs, threads } = at.kit.service;
+      const { thread_id } = await threads.create();
+      const live = await runs.wait(thread_id, asked(agent));
+      const { run_id } = live.run;
+      const { __feedback__, ...answer } = (await live.result) as Record<string, unknown>;
+      const { frames } = await runs.joinStream(thread_id, run_id);
+      const told = (await all(frames)).find(({ event }) => event === "feedback")?.data;
+      assert.deepEqual(__feedback__, JSON.parse(String(told)));
+      assert.deepEqual(await (await runs.join(thread_id, run_id)).result, { ...answer, __feedback__ });
+      const other = await (await runs.wait(null, asked(agent))).result;
+      assert.ok(Object.hasOwn(other as object, "__feedback__"), "of a stateless run");
+      const plain = await (await runs.wait(null, { assistant_id: agent, input: {} })).result;
+      assert.ok(!Object.hasOwn(plain as object, "__feedback__"), "without feedback keys");
+    });
+  }
+
   it("comes for a run that was cancelled before it started, and is the same after a restart", async () => {
     const storage = nodeSqlite(":memory:");
     const close = storage.close;
@@ -123,8 +142,12 @@ describe("the feedback event", () => {
     const row = await at.storage.getRun(here, run.run_id);
     const token = row?.feedback[0]?.[1] as string;
     assert.equal((await at.storage.getFeedbackToken(token))?.expires_at, null);
+    const waited = service.runs.join(thread_id, run.run_id);
+    await waited;
     await service.runs.cancel(thread_id, run.run_id, { action: "rollback", wait: true });
     assert.deepEqual(names(await all(frames)).slice(-2), ["error", "end"]);
+    const answer = await (await waited).result;
+    assert.deepEqual(Object.keys(answer as object), ["__error__"]);
     assert.equal(await at.storage.getFeedbackToken(token), null);
   });
 

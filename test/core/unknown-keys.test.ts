@@ -29,6 +29,37 @@ describe("an unknown key", () => {
     assert.deepEqual(await runs.list(thread_id), []);
   });
 
+  it("is refused as a value too where a run request has few of them", async () => {
+    await using test = await testService({ agents: { echo } });
+    const { runs, threads } = test.service;
+    const { thread_id } = await threads.create({});
+    const wrong: [keyof RunCreate, unknown][] = [
+      ["stream_mode", "nope"],
+      ["stream_mode", ["values", "nope"]],
+      ["stream_mode", 5],
+      ["multitask_strategy", "nope"],
+      ["multitask_strategy", ["enqueue"]],
+      ["if_not_exists", "nope"],
+      ["on_disconnect", "toString"],
+      ["durability", "later"],
+    ];
+    for (const [key, value] of wrong) {
+      const request = { assistant_id: "echo", [key]: value } as RunCreate;
+      for (const call of [runs.create, runs.stream, runs.wait] as (typeof runs.create)[]) {
+        for (const thread of [null, thread_id]) {
+          await assert.rejects(call(thread, request), (error: unknown) => {
+            const starts = error instanceof Error && error.message.startsWith(`${key}: must be one of `);
+            return starts && error instanceof ServiceError && error.code === "invalid";
+          });
+        }
+      }
+    }
+    assert.deepEqual(await runs.list(thread_id), []);
+    const absent = Object.fromEntries(wrong.map(([key]) => [key, null]));
+    const { result } = await runs.wait(null, { assistant_id: "echo", ...absent, stream_mode: [] });
+    assert.ok(await result);
+  });
+
   it("of a handler is named", async () => {
     await using test = await testService({ agents: { echo } });
     const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);

@@ -124,7 +124,7 @@ describe("mode none", () => {
     assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
     const anything = { "x-api-key": "anything", "x-tenant-id": UNKNOWN, "x-organization-id": UNKNOWN };
     assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: anything })).status, 200);
-    assert.equal((await unauthenticated.isStillValid()) && unauthenticated.user_id, null);
+    assert.deepEqual([unauthenticated.again, unauthenticated.user_id], [undefined, null]);
   });
 
   it("lets everybody read all workspaces", async () => {

@@ -4,6 +4,7 @@ import type { AuthContext } from "../../lib/auth/custom.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { customWorld, owning } from "./custom-world.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
@@ -440,11 +441,11 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "GET", run)).body.status, "pending");
     world.asked();
     assert.equal(await leaves("ann", `${run}/stream?cancel_on_disconnect=1`), 200);
-    const asked = world.asked().map(({ event, value }) => [event, value]);
-    assert.deepEqual(asked, [
-      ["threads:read", { thread_id, run_id }],
-      ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }],
-    ]);
+    const asked: unknown[] = [];
+    await until(() => asked.push(...world.asked().map(({ event, value }) => [event, value])) === 3);
+    const cancel = ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }];
+    // When it joins, and when it leaves.
+    assert.deepEqual(asked, [["threads:read", { thread_id, run_id }], cancel, cancel]);
   });
 
   describe("where handlers answer with a filter and write nothing", () => {

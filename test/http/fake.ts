@@ -179,6 +179,7 @@ export function fake(options: FakeOptions = {}): Fake {
         return (known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames))(...args);
       },
       kept: (...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
+      count: async (...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
     },
     store: noun("store"),
     feedback: noun("feedback"),

@@ -233,6 +233,8 @@ describe("a submission in a query", () => {
       { "Sec-Purpose": "prefetch;prerender" },
       { Purpose: "Prefetch" },
       { "X-Moz": "prefetch" },
+      { "Sec-Fetch-Dest": "image", "Sec-Fetch-Mode": "no-cors" },
+      { "Sec-Fetch-Dest": "iframe", "Sec-Fetch-Mode": "navigate" },
     ];
     for (const headers of ahead) {
       const { status, text } = await ask(kit, "GET", `${PLAIN}?score=1`, { headers });
@@ -246,6 +248,8 @@ describe("a submission in a query", () => {
       assert.equal((await ask(kit, "OPTIONS", path)).status, 204);
     }
     assert.deepEqual(await records(kit), []);
+    const clicked = { "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-User": "?1" };
+    assert.equal((await ask(kit, "GET", `${PLAIN}?score=1`, { headers: clicked })).status, 200, "a link is meant");
     const [headers] = ahead as [Record<string, string>];
     assert.equal((await ask(kit, "POST", PLAIN, { headers, body: { score: 1 } })).status, 200, "POST is meant");
   });

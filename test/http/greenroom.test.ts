@@ -360,12 +360,19 @@ describe("GET /greenroom/inbox", () => {
     const [t1] = await ran(it, { ask: true, messages: ["one"] });
     const [t2] = await ran(it, { ask: true }, {}, { title: "Two" });
     await ran(it, {});
+    const [t4] = await ran(it, {}, { interrupt_before: ["agent"] });
     const inbox = await it.ask("GET", "/greenroom/inbox");
     assert.deepEqual(
       inbox.items.map(({ thread_id }: Answer) => thread_id),
       [t1, t2],
     );
     assert.deepEqual([inbox.total, inbox.next, inbox.items[1].title], [2, null, "Two"]);
+    const { items } = await it.ask("GET", "/greenroom/threads?status=interrupted");
+    assert.deepEqual(Object.fromEntries(items.map(({ thread_id, waiting }: Answer) => [thread_id, waiting])), {
+      [t1]: true,
+      [t2]: true,
+      [t4]: false,
+    });
     const [{ interrupt_id, node, value }] = inbox.items[0].interrupts;
     assert.deepEqual([node, value], ["agent", { action: "refund", amount: 30 }]);
     assert.ok(inbox.items[0].age_ms >= 0);

@@ -39,7 +39,7 @@ describe("the event stream", () => {
     await until(() => events.open === 0);
   });
 
-  it("sends heartbeats at a steady rate, and fails when the events end", async () => {
+  it("sends heartbeats at a steady rate, and closes when the events end: proxies pass on no failure", async () => {
     const { events, send, elapse } = streaming();
     const response = await send("POST", STREAM, { channels: ["values"], since: 3, namespaces: [[]], depth: 1 });
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
@@ -53,9 +53,8 @@ describe("the event stream", () => {
       elapse(5_000);
     }
     events.end();
-    await assert.rejects(async () => {
-      for (;;) await reader.read();
-    });
+    // A heartbeat may come before.
+    while (!(await reader.read()).done);
   });
 
   it("refuses bad filters with detail and message", async () => {

@@ -327,7 +327,7 @@ describe("routes", () => {
 
   it("say how many relative webhooks led to a run, and who started it", async () => {
     const user_id = "44444444-4444-4444-8444-444444444444";
-    const principal = { user_id, api_key: "gr_pt_...abcd", threads: {}, user: null, isStillValid: async () => true };
+    const principal = { user_id, api_key: "gr_pt_...abcd", threads: {}, user: null };
     const { send, calls } = fake({ principal });
     await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
     const configurable = {};

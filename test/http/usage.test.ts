@@ -317,6 +317,45 @@ describe("a usage report", () => {
       await json.body?.cancel();
     }));
 
+  it("has tokens and costs at the end of each record where they are wanted", () =>
+    onData(async (usage, storage) => {
+      await storage.addTraceUsage("0-0", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
+      for (const group of ["workspace", "project", "user", "api_key"]) {
+        const query = `${all}&group_by=${group}`;
+        const lines = async (query: string): Promise<string[]> =>
+          (await (await ask(usage, reader, query, usageCsv)).text()).split("\r\n").slice(0, -1);
+        const plain = await lines(query);
+        const more = await lines(`${query}&include=tokens`);
+        assert.equal(more[0], `${plain[0]},Tokens In,Tokens Out,Cost USD`);
+        const sums = more.slice(1).map((line, i) => {
+          assert.ok(line.startsWith(`${plain[i + 1]},`), line);
+          return line.split(",").slice(-3).map(Number);
+        });
+        assert.deepEqual(
+          [0, 1, 2].map((column) => sums.reduce((sum, cells) => sum + (cells[column] as number), 0)),
+          [3, 4, 0.5],
+        );
+        const json = (await (await ask(usage, reader, `${query}&include=tokens`)).json()) as {
+          readonly usage: readonly Record<string, unknown>[];
+        };
+        assert.deepEqual(
+          json.usage.map((record) => [record.tokens_in, record.tokens_out, record.cost_usd]),
+          sums,
+        );
+      }
+      for (const [query, type] of [
+        ["include=cost", "enum"],
+        ["include=", "enum"],
+        ["include=tokens&include=tokens", "value_error"],
+      ]) {
+        const refused = await ask(usage, reader, `${all}&${query}`);
+        assert.equal(refused.status, 422);
+        const { detail } = (await refused.json()) as { readonly detail: readonly unknown[] };
+        const msg = type === "enum" ? "include must be tokens" : "include must be given once";
+        assert.deepEqual(detail, [{ loc: ["query", "include"], msg, type }]);
+      }
+    }));
+
   it("quotes every text cell where that is asked for", async () => {
     const dimensions = { project_id: null, project_name: '=a;b "c"' };
     const usage = [{ time_bucket: "2026-01-01T00:00:00Z", dimensions, traces: 3 }];

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { createReactAgent } from "@langchain/langgraph/prebuilt";
 import { type App, type AppOptions, createApp } from "../../adapters/app.ts";
 import { serve } from "../../adapters/node/mod.ts";
 import { ConfigError } from "../../lib/mod.ts";
@@ -59,14 +60,53 @@ describe(`createApp on ${runtime}`, () => {
     assert.deepEqual(items.flatMap(({ description }) => description ?? []).sort(), ["Counts", "Repeats"]);
   });
 
-  it("says of a factory that was given as an agent what to write", async () => {
+  it("refuses a factory that was given as an agent at start if its code shows it, and says what to write", async () => {
+    const factories = {
+      now: { agent: () => builder.compile(), max_attempts: 1 },
+      later: async () => builder.compile({ checkpointer: false }),
+      async chained() {
+        return new StateGraph(State)
+          .addNode("count", async () => ({ count: await Promise.resolve(1) }))
+          .addEdge(START, "count")
+          .compile();
+      },
+      async prebuilt() {
+        await Promise.resolve();
+        return await createReactAgent({ llm: (() => null) as never, tools: [] });
+      },
+    };
+    await assert.rejects(createApp({ database: ":memory:", agents: factories as never, ...quiet }), (error: Error) => {
+      const lines = error.message
+        .split("\n")
+        .filter((line) => line.includes("it is a factory. Write { graph: factory }"));
+      assert.deepEqual(lines.map((line) => /agents\.(\w+)/.exec(line)?.[1]).sort(), Object.keys(factories).sort());
+      return true;
+    });
+    const agents = {
+      async calls() {
+        const graph = builder.compile();
+        return String((await graph.invoke({ count: 0 })).count);
+      },
+      async *yields() {
+        yield String((await builder.compile().invoke({ count: 0 })).count);
+        return builder.compile();
+      },
+      text: () => "return builder.compile()",
+    };
+    const app = await createApp({ database: ":memory:", agents, ...quiet });
+    await app.stop();
+  });
+
+  it("says of another factory that was given as an agent what to write", async () => {
+    const hidden = builder.compile();
+    const unfinished = builder;
     const app = await createApp({
       database: ":memory:",
-      agents: { now: { agent: () => builder.compile(), max_attempts: 1 }, later: async () => builder.compile() },
+      agents: { now: { agent: () => hidden, max_attempts: 1 }, later: async () => hidden, builder: () => unfinished },
       ...quiet,
     });
     await using _ = disposed(app);
-    for (const name of ["now", "later"]) {
+    for (const name of ["now", "later", "builder"]) {
       assert.match(JSON.stringify(await run(app, name)), /it is a factory\. Write \{ graph: factory \}/);
     }
   });

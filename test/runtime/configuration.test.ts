@@ -155,6 +155,34 @@ describe("a configuration file", () => {
     assert.equal((JSON.parse(found) as { items: { key: string }[] }).items[0]?.key, "long");
   });
 
+  it("is read as a langgraph.json by its content, whatever its name is", async () => {
+    const made = { made: "./src/graphs.ts:make" };
+    const isLangGraph = (name: string, content: object): boolean => {
+      using folder = project({ graphs: made, ...content }, name);
+      const { graphs: entries, problems } = readConfig(join(folder.path, name));
+      assert.deepEqual(problems, [], name);
+      return entries[0]?.factory === true;
+    };
+    const schema = "https://langgra.ph/schema.json";
+    for (const name of ["langgraph.prod.json", "prod.json", "greenroom.prod.json"]) {
+      assert.ok(isLangGraph(name, { dependencies: ["."] }), name);
+      assert.ok(isLangGraph(name, { node_version: "22" }), name);
+      assert.ok(isLangGraph(name, { $schema: schema }), name);
+      // Keys that only a greenroom.json has.
+      assert.ok(!isLangGraph(name, { dependencies: ["."], worker: { concurrency: 1 } }), name);
+      assert.ok(!isLangGraph(name, { node_version: "22", public_base_url: "http://127.0.0.1" }), name);
+    }
+    // The content does not show it.
+    assert.ok(isLangGraph("langgraph.prod.json", {}));
+    assert.ok(!isLangGraph("prod.json", {}));
+    assert.ok(isLangGraph("langgraph.json", {}));
+    assert.ok(!isLangGraph("greenroom.json", { node_version: "22" }));
+    // A key of LangGraph that changes nothing here is named, and refuses nothing.
+    using folder = project({ graphs: made, dependencies: ["."], dockerfile_lines: [], ui: {} }, "langgraph.prod.json");
+    const { unsupported, problems } = readConfig(join(folder.path, "langgraph.prod.json"));
+    assert.deepEqual([unsupported, problems], [["dockerfile_lines", "ui"], []]);
+  });
+
   it("as langgraph.json takes the same, an Auth object of the SDK too, and names what has no effect", async () => {
     using folder = project(
       {
@@ -165,7 +193,13 @@ describe("a configuration file", () => {
         auth: { path: "./src/sdk-auth.ts:auth", openapi: {} },
         store: { index: { dims: 2, embed: "./src/embed.ts:model" }, ttl: { refresh_on_read: false } },
         checkpointer: { ttl: { default_ttl: 10, sweep_interval_minutes: 1 }, serde: {} },
-        http: { app: "./src/app.ts", mount_prefix: "/x", disable_mcp: true, configurable_headers: { excludes: ["*"] } },
+        http: {
+          app: "./src/app.ts",
+          mount_prefix: "/x",
+          disable_mcp: true,
+          disable_operations: true,
+          configurable_headers: { excludes: ["*"] },
+        },
         ui: {},
       },
       "langgraph.json",
@@ -181,7 +215,8 @@ describe("a configuration file", () => {
       /"without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
-    assert.equal((await fetch(`${url}/mcp/`)).status, 200);
+    // Disabled routes are left to the application.
+    for (const path of ["/mcp/", "/greenroom/runs"]) assert.equal(await (await fetch(url + path)).text(), url + path);
     assert.equal((await fetch(`${url}/threads`, { method: "POST", body: "{}" })).status, 200);
   });
 
@@ -266,7 +301,8 @@ describe("a configuration file", () => {
       graphs: Object.fromEntries(Object.entries(paths).map(([id, path]) => [id, { path, ...settings }])),
     };
     for (const name of ["greenroom.json", "langgraph.json"]) {
-      using folder = project(config, name);
+      const made = { ...config.graphs.made, factory: true };
+      using folder = project({ graphs: { ...config.graphs, made } }, name);
       const { graphs: entries, file } = readConfig(join(folder.path, name));
       const { executor, problems } = await loadGraphs(entries, file);
       assert.deepEqual(problems, []);
@@ -462,6 +498,10 @@ describe("the log of the stand-alone server", () => {
     assert.equal(
       textLine({ level: "warn", message: "a lease was not renewed", run_id: "r", tries: 2, gone: undefined }, now),
       "03:04:05.678 warn a lease was not renewed run_id=r tries=2",
+    );
+    assert.equal(
+      textLine({ level: "warn", message: "webhook delivery failed", status: 500, error: "bad_status" }, now),
+      "03:04:05.678 warn webhook delivery failed status=500 error=bad_status",
     );
     const error = Object.assign(new Error("no"), { stack: "Error: no\u001b[2J\n    at x" });
     assert.equal(

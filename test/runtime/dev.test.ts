@@ -100,7 +100,7 @@ describe("greenroom dev", () => {
     await program.printed(
       /agent\.ts cannot be loaded: .*Unexpected[\s\S]*at words\.js:1:\d+[\s\S]*\| export const word = ;/,
     );
-    await program.printed(/^The agents from before go on/m);
+    await program.printed(/^The earlier agents stay/m);
     assert.equal(await answer(url), "one said Hi!");
     folder.write("words.js", '// A comment\nthrow new Error("no key");\nexport const word = "never";\n');
     await program.printed(/agent\.ts cannot be loaded: no key\n {4}at words\.js:2:/);
@@ -123,7 +123,7 @@ describe("greenroom dev", () => {
     const url = await urlOf(program);
     await program.printed(/^Watching/m);
     folder.write("words.js", 'await new Promise(() => {});\nexport const word = "never";\n');
-    await program.printed(/^The project has not loaded in 10 s: .*\nThe agents from before go on/m);
+    await program.printed(/^The project has not loaded in 10 s: .*\nThe earlier agents stay/m);
     assert.equal(await answer(url), "one said Hi!");
     // Bun drops no module that it is loading.
     if (runtime === "bun") return assert.match(program.output(), /restart/);

@@ -46,9 +46,9 @@ function installPackage(): void {
 function addGraph(): void {
   const route = join(app, "app/api/agents/[...path]/route.ts");
   const text = readFileSync(route, "utf8")
-    .replace("import { createService, fromFunctions }", "import { combine, createService, fromFunctions }")
+    .replace("import { createService, fromFunctions,", "import { combine, createService, fromFunctions,")
     .replace(
-      "\nasync function open",
+      "\ninterface Agents",
       `import { Annotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "greenroom/langgraph";
 const State = Annotation.Root({ count: Annotation<number> });
@@ -108,16 +108,25 @@ describe("Next.js", () => {
     await program.kill("SIGTERM");
   });
 
-  it("serves agents in development, and keeps them when its module is loaded again", { timeout: 400_000 }, async () => {
+  it("serves agents in development, and their new code when its module is loaded again", {
+    timeout: 400_000,
+  }, async () => {
     const host = await hostOf(serve("dev"));
     await converse(host);
-    const metrics = async (): Promise<{ readonly worker: { readonly started: number } }> =>
-      (await (await fetch(`${host.apiUrl}/metrics?format=json`)).json()) as { worker: { started: number } };
-    assert.equal((await metrics()).worker.started, 2);
+    const client = clientOf(host);
+    const { thread_id } = await client.threads.create();
+    const counted = async (): Promise<string> =>
+      JSON.stringify(await client.runs.wait(thread_id, "counter", { input: human("3") }));
+    assert.match(await counted(), /"1 2 3 "/);
     const route = join(app, "app/api/agents/[...path]/route.ts");
-    const answer = 'if (request.url.endsWith("/changed")) return new Response("changed");';
-    writeFileSync(route, readFileSync(route, "utf8").replace("process_wide.agents ??=", `${answer}\n$&`));
-    await until(async () => (await (await fetch(`${host.apiUrl}/changed`)).text()) === "changed");
-    assert.equal((await metrics()).worker.started, 2);
+    const code = readFileSync(route, "utf8");
+    for (const sign of ["#", "+"]) {
+      const changed = code.replace(/yield `\$\{n\} `/, `yield \`${sign}\${n} \``);
+      assert.notEqual(changed, code);
+      writeFileSync(route, changed);
+      await until(async () => (await counted()).includes(`"${sign}1 ${sign}2 ${sign}3 "`));
+    }
+    const { messages } = (await client.threads.getState(thread_id)).values as { messages: { content: string }[] };
+    assert.equal(messages[1]?.content, "1 2 3 ");
   });
 });

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
 import { type Listener, PortTaken, serve } from "../../adapters/node/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import { testService } from "../suite/kit.ts";
 import { runtime } from "./programs.ts";
 
 type Handler = Parameters<typeof serve>[0];
@@ -220,6 +222,19 @@ describe("serve", () => {
     const answer = await raw(server.port, "HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert.match(answer, /^HTTP\/1\.1 200 /);
     assert.match(answer, /\r\n\r\n$/);
+  });
+
+  it("refuses a malformed Host header", async () => {
+    await using kit = await testService({ agents: { echo: () => "ok" } });
+    await using server = await serving(createHandler(kit.service));
+    for (const host of ["a b", "a:b:c", "[::1", "a:99999", "%zz", "<x>"]) {
+      const answer = await raw(server.port, `GET /ok HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+      assert.match(answer, /^HTTP\/1\.1 400 .*"detail":/s, host);
+    }
+    assert.match(
+      await raw(server.port, "GET /ok HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n\r\n"),
+      /^HTTP\/1\.1 200 /,
+    );
   });
 
   it("refuses what is not HTTP", async () => {

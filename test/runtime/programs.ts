@@ -29,18 +29,26 @@ export interface ProgramOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The runtime's command; default: run a program. */
   readonly command?: readonly string[];
+  /** What a shell does first, such as setting a limit. */
+  readonly first?: string;
 }
 
 /** Runs a TypeScript file; inside it `greenroom` means the sources of this checkout. */
-export function start(file: string, args: readonly string[], { cwd, env = {}, command }: ProgramOptions): Program {
+export function start(
+  file: string,
+  args: readonly string[],
+  { cwd, env = {}, command, first }: ProgramOptions,
+): Program {
   const run = { bun: [], deno: ["run", "-A", "--no-check"], node: ["--no-warnings"] }[runtime];
   const flags = [...(command ?? run), "--conditions=greenroom-source", join(root, file), ...args];
   // NODE_TEST_CONTEXT would make a test that Node runs here believe it is a part of this one.
   const foreign = /^(GREENROOM_.*|PORT|NODE_TEST_CONTEXT)$/;
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
-  return watch(
-    spawn(process.execPath, flags, { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] }),
-  );
+  const [program, given]: readonly [string, readonly string[]] =
+    first === undefined
+      ? [process.execPath, flags]
+      : ["sh", ["-c", `${first}; exec "$0" "$@"`, process.execPath, ...flags]];
+  return watch(spawn(program, given, { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] }));
 }
 
 function watch(child: ChildProcess): Program {

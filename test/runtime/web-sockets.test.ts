@@ -4,6 +4,8 @@ import { connect } from "node:net";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { serve } from "../../adapters/node/mod.ts";
+import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
+import { ServiceError } from "../../lib/errors.ts";
 import { event, MemoryEvents } from "../core/protocol-world.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "../http/fake.ts";
 import { until } from "../support/until.ts";
@@ -31,6 +33,7 @@ async function world(options: FakeOptions = {}): Promise<World> {
     answers: {
       "protocol.subscribe": (thread_id, filter) => events.subscribe({}, thread_id as string, filter as never),
       "protocol.kept": (thread_id, filter) => events.kept({}, thread_id as string, filter as never),
+      "protocol.count": (thread_id, filters) => events.count({}, thread_id as string, filters as never),
       "protocol.command": (_thread_id, command) => ({ type: "success", ...(command as object), result: {} }),
     },
   });
@@ -113,6 +116,34 @@ describe("WebSockets", () => {
     assert.equal((await one.closed).code, 1009);
     at.events.end();
     assert.equal((await other.closed).code, 1001);
+  });
+
+  it("close with the status of a new request when their permission is lost, and answer no command from then on", async () => {
+    let lost: "unauthenticated" | "forbidden" | "not_found" | null = null;
+    const principal: Principal = {
+      ...unauthenticated,
+      again: async () => {
+        if (lost) throw new ServiceError(lost, "lost");
+        return principal;
+      },
+    };
+    await using at = await world({ principal });
+    for (const [code, closed] of [
+      ["unauthenticated", 4401],
+      ["forbidden", 4403],
+      ["not_found", 4404],
+    ] as const) {
+      lost = null;
+      const [idle, busy] = [await at.open(), await at.open()];
+      busy.socket.send('{"id":1,"method":"run.start"}');
+      await until(() => busy.got.length === 1);
+      lost = code;
+      busy.socket.send('{"id":2,"method":"run.start"}');
+      assert.equal((await busy.closed).code, closed);
+      at.fake.elapse(2_000);
+      assert.equal((await idle.closed).code, closed);
+      assert.deepEqual([busy.got.length, idle.got.length], [1, 0]);
+    }
   });
 
   it("are refused with a response", async () => {

@@ -1,7 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
 import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordedParts, recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";
@@ -48,7 +48,9 @@ export function bare(message: Json): string {
 }
 
 export function scriptOf(input: Json | undefined, command: JsonObject | null): Script {
-  return (command?.resume ?? input) as unknown as Script;
+  const given = (command?.resume ?? input) as unknown as Script | Readonly<Record<string, Script>>;
+  // An answer may be in a map by interrupt id.
+  return "tag" in given ? (given as Script) : (Object.values(given)[0] as Script);
 }
 
 export function agentExecutor(world: World, process: Process): Executor {
@@ -70,7 +72,13 @@ export function agentExecutor(world: World, process: Process): Executor {
   };
   const recorded = recordStates(execute);
   return {
-    graphs: () => GRAPHS.map((graph_id) => ({ graph_id, resumes: graph_id === "saver", max_attempts: MAX_ATTEMPTS })),
+    graphs: () =>
+      GRAPHS.map((graph_id) => ({
+        graph_id,
+        resumes: graph_id === "saver",
+        max_attempts: MAX_ATTEMPTS,
+        protocol_events: graph_id === "saver" && world.plan.lag_ms > 0,
+      })),
     state: (graph_id) => (graph_id === "saver" ? recordedState : null),
     execute: (...attempt) => (attempt[0].graph_id === "saver" ? execute : recorded)(...attempt),
   };
@@ -81,13 +89,26 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const script = scriptOf(job.input, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
   const messages = messagesIn(head);
+  const isLate = job.strict_resume && !job.resumed && questionsIn(head).length === 0;
+  // As graphs do it: an answer by id is refused where nothing waits, any other is ignored.
+  if (isLate && !("tag" in (job.command?.resume as JsonObject))) throw new Error(`${script.tag} is too late`);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.
   const done = job.resumed ? messages.filter((message) => bare(message).startsWith(`${script.tag}/`)).length : 0;
   let shown = 0;
+  const lag = job.graph_id === "saver" ? world.plan.lag_ms : 0;
 
-  async function* state(next: readonly string[], question: Json | null): AsyncGenerator<ExecutorEvent> {
+  async function* speak(step: number, event: "message-start" | "message-finish"): AsyncGenerator<ExecutorEvent> {
+    const run_id = `${script.tag}/${step}`;
+    if (lag > 0) yield { type: "event", method: "messages", namespace: [], data: { event, run_id } };
+  }
+
+  async function* state(
+    next: readonly string[],
+    question: Json | null,
+    spoken: number | null = null,
+  ): AsyncGenerator<ExecutorEvent> {
     const interrupts = question === null ? [] : [{ id: `${script.tag}?`, value: question }];
     const tasks = next.map((node) => ({
       id: `${script.tag}-${node}`,
@@ -99,17 +120,28 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
       result: null,
     }));
     const values = { messages: [...messages] };
-    const saved = saver ? await saver.put(values, next, tasks as unknown as Json) : undefined;
+    const release = lag > 0 ? job.checkpoints.hold?.() : undefined;
+    const put = saver?.put(values, next, tasks as unknown as Json);
+    put?.catch(() => {});
+    // With durability `sync` it is shown once it is stored.
+    if (job.durability !== "sync") await put;
+    if (lag > 0) await pause(world, process, world.scheduler.now % lag, null);
+    if (spoken !== null) yield* speak(spoken, "message-finish");
+    if (job.durability === "sync") release?.();
+    const saved = await put;
     const shows = job.modes.has("values") ? [{ type: "stream", mode: "values", data: values } as const] : [];
     yield { type: "state", values, next, tasks, shows, ...(saved && { checkpoint: saved }) };
+    release?.();
   }
 
+  if (isLate) return yield* state([], null);
   // Where an earlier attempt had come to its question, only its last word is missing.
   if (done > 0 && script.steps[done - 1]?.end === "ask") return yield* state([name], `${script.tag}?`);
   if (done >= script.steps.length) return yield* state([], null);
   for (let i = done; i < script.steps.length; i++) {
     const step = script.steps[i] as Step;
     const last = i === script.steps.length - 1;
+    yield* speak(i, "message-start");
     for (let n = 0; n < step.events; n++) {
       if (signal.aborted && !script.deaf) signal.throwIfAborted();
       const data = {
@@ -124,7 +156,7 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     await pause(world, process, step.ms, script.deaf ? null : signal);
     if (step.end === "throw") throw new Error(`${script.tag} fails`);
     messages.push(`${script.tag}/${i}${step.padding > 0 ? ` ${"x".repeat(step.padding)}` : ""}`);
-    yield* state(step.end === "ask" ? [name] : last ? [] : [name], step.end === "ask" ? `${script.tag}?` : null);
+    yield* state(step.end === "ask" ? [name] : last ? [] : [name], step.end === "ask" ? `${script.tag}?` : null, i);
     if (step.end === "ask") return;
   }
 }
@@ -140,6 +172,9 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
     });
   });
 }
+
+const questionsIn = (stored: StoredCheckpoint | null): readonly unknown[] =>
+  ((stored && recordedParts(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts);
 
 function messagesIn(stored: StoredCheckpoint | null): Json[] {
   const value = stored?.values.find(({ channel }) => channel === "messages");

@@ -2,6 +2,7 @@
 import type { Json } from "../../lib/json.ts";
 import type { Service } from "../../lib/service.ts";
 import { bare, messagesOf } from "./agent.ts";
+import { checkMessages, messagesOfState } from "./message-events.ts";
 import type { RunNote, ThreadNote } from "./oracle/notes.ts";
 import { SWEPT_MS } from "./plan.ts";
 import { checkDeliveries, checkTokens, checkTraces } from "./platform/final.ts";
@@ -32,6 +33,7 @@ export async function finalChecks(world: World): Promise<void> {
         Promise.all([service.threads.state(thread.thread_id), service.threads.get(thread.thread_id)]),
       );
       checkContent(world, thread, state.values);
+      checkMessages(world, thread, messagesOfState(state.values));
       checkStatus(world, thread, row.status);
       await checkThreadStream(world, thread, dice);
     }
@@ -251,7 +253,7 @@ function checkEvents(world: World, run: RunNote, texts: readonly string[]): void
       world.violation("I6", `event ${n} of claim ${claim} of ${run.tag} follows event ${(shown.get(claim) ?? 0) - 1}`);
     shown.set(claim, n + 1);
   }
-  if (run.state.status !== "success" || !run.lastExecution) return;
+  if (run.state.status !== "success" || !run.lastExecution || !run.shows) return;
   const kept = shown.get(run.state.claims) ?? 0;
   if (kept !== run.lastExecution.shown)
     world.violation("I6", `${run.tag} has shown ${run.lastExecution.shown} events, and ${kept} are kept`);

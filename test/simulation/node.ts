@@ -370,8 +370,9 @@ export class SimulatedNode {
           }
         : {}),
       async close() {
-        if (world.lockHolder === process) world.lockHolder = null;
         await local.close();
+        // As the driver for files does: writes under way still hold the lock.
+        if (world.lockHolder === process) world.lockHolder = null;
       },
     };
   }

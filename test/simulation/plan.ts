@@ -59,6 +59,10 @@ export interface Plan {
   readonly remote: boolean;
   /** Processes wake each other, by signals that may be lost, late or doubled. Every run's frames are stored then. */
   readonly signals: boolean;
+  /** Executors with checkpoints of their own put them up to so long before they show them, as LangGraph does; they show messages too. */
+  readonly lag_ms: number;
+  /** How many readers poll threads whose runs execute. */
+  readonly pollers: number;
   readonly nodes: number;
   readonly threads: number;
   readonly clients: number;
@@ -96,6 +100,8 @@ export interface Plan {
   readonly token_ttl_ms: number;
   /** Traces of other servers come in, and the machines sleep for hours: usage is summed by the hour. */
   readonly hours: boolean;
+  /** Clients also speak the event protocol: messages and answers to a thread that waits come at the same time. */
+  readonly talks: boolean;
 }
 
 /** Longer than a seed's work and the wait after it. */
@@ -121,6 +127,8 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     remote,
     // Dice of its own: all else is decided as it was before there were signals.
     signals: mode === "leases" && new Dice(seed, "signals").chance(0.5),
+    lag_ms: new Dice(seed, "lag").pick([0, 0, 4, 30]),
+    pollers: new Dice(seed, "pollers").pick([0, 0, 0, 1, 4]),
     nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),
     threads: dice.between(1, 4),
     clients: Math.max(1, Math.ceil(dice.between(2, 5) / share)),
@@ -146,5 +154,6 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     feedback: dice.pick([0, 0.3, 0.8]),
     token_ttl_ms: dice.pick([2_000, 10_800_000]),
     hours: dice.chance(0.15),
+    talks: new Dice(seed, "talks").chance(0.3),
   };
 }

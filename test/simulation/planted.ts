@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
 
 export type { PlantedFault } from "./planted-platform.ts";
@@ -76,6 +77,30 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/engine/events.ts",
     find: "if (!running) recordRoot(",
     replace: "recordRoot(",
+  },
+  {
+    name: "an answer that comes too late stays an answer",
+    file: "lib/engine/attempt-context.ts",
+    find: "if (resume_at === null || resume_at === head) return request;",
+    replace: "if (resume_at !== head || head !== null) return request;",
+  },
+  {
+    name: "a run that is deleted while it waits has no end",
+    file: "adapters/sql/runs/mod.ts",
+    find: "        ...endPending(key, filter),\n",
+    replace: "",
+  },
+  {
+    name: "a run that is deleted takes its end along",
+    file: "adapters/sql/runs/events.ts",
+    find: '65536\n    and ${frameOf("first_seq")} < 4294967295`',
+    replace: "65536`",
+  },
+  {
+    name: "a thread that is made again begins with the first turn",
+    file: "adapters/sql/runs/create-statements.ts",
+    find: "${firstTurn(p)} + case when",
+    replace: "case when",
   },
   {
     name: "an end is told twice",
@@ -239,10 +264,10 @@ export const PLANTED: readonly PlantedFault[] = [
       'const head = status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));',
   },
   {
-    name: "the end of a run that nobody executed has the id of its last frame",
+    name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "then ${lastFrame} + 1 else",
-    replace: "then ${lastFrame} else",
+    find: "1 + case when feedback is null then 0 else 1 end",
+    replace: "1",
   },
   {
     name: "a shut-down leaves its runs to their leases",
@@ -293,6 +318,7 @@ export const PLANTED: readonly PlantedFault[] = [
     find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
     replace: "if (slots.free() <= claims.waitingHere()) return null;",
   },
+  ...LOGS,
   ...PLATFORM,
 ];
 

@@ -2,12 +2,19 @@
 import { FIRST_FRAME } from "../../lib/storage/rows.ts";
 import type { World } from "./world.ts";
 
-/** The rows that attempts have stored. Those below say that a run was stopped. */
-export const OF_ATTEMPTS: string = `first_seq % ${2 ** 32} >= ${FIRST_FRAME}`;
+/** The size of an event that says nothing of a run but that it is over. */
+const END_SIZE = 30;
+
+/** The rows that attempts have stored. Others say that a run was stopped or deleted. */
+export const ofAttempts = (row = ""): string =>
+  `${row}first_seq % ${2 ** 32} >= ${FIRST_FRAME} and ${row}size <> ${END_SIZE}`;
 
 type Entry = [offset: number, method: number, namespace: readonly string[], timestamp: number, data: string];
 
-/** I15: events rise along their thread; a run that has ended has one end, behind all of its others, and begins at most once. */
+/**
+ * I15: events rise along their thread; a run that has ended has one end, behind all of its others, and begins at most once. One that
+ * was removed from its thread has its end alone.
+ */
 export function checkThreadEvents(world: World): void {
   const { database, oracle } = world;
   const refuse = (text: string): void => world.violation("I15", text);
@@ -30,6 +37,9 @@ export function checkThreadEvents(world: World): void {
   for (const run of oracle.runs.byId.values()) {
     if (run.temporary || run.thread.deleted || run.thread.state.hidden === 1) continue;
     const { begins, ends, more } = told.get(run.run_id) ?? { begins: 0, ends: 0, more: false };
+    if ((run.fate === "deleted" || run.fate === "rolled_back") && (ends !== 1 || begins > 0)) {
+      refuse(`${run.tag} is ${run.fate}: ${begins} begins, ${ends} ends`);
+    }
     if (run.fate === "present" && (ends !== 1 || begins > 1 || more)) {
       refuse(
         `${run.tag} is ${run.state.status}: ${begins} begins, ${ends} ends${more ? ", and events behind its end" : ""}`,

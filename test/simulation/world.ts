@@ -3,6 +3,7 @@ import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import type { SignalListener } from "../../lib/storage/mod.ts";
 import { type Client, createClients } from "./client/mod.ts";
+import { startPollers } from "./client/poll.ts";
 import { type Database, fullError } from "./database.ts";
 import { finalChecks } from "./final.ts";
 import { type Process, SimulatedNode } from "./node.ts";
@@ -194,6 +195,7 @@ export class World {
       for (const node of this.nodes) node.start();
       this.#scheduleFaults();
       for (const client of this.clients) client.start();
+      startPollers(this);
       if (plan.hours) this.imports.spread(10_000);
       await scheduler.run(START + 60_000, () => failed() || this.clients.every((client) => client.idle));
       if (!failed()) await this.#calmDown();

@@ -152,7 +152,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.deepEqual(await storage.listRunsAfter(there, "t", 0, 10), []);
       assert.deepEqual(await storage.readFrames(there, "r1", 0), []);
       assert.deepEqual(await storage.activity(there, 1300), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
-      assert.equal(await storage.deleteRun(there, "t", "r2"), "not_found");
+      assert.equal(await storage.deleteRun(there, "t", "r2", 9_000), "not_found");
       assert.equal(await storage.deleteThread(there, "t"), true);
       assert.equal(await storage.deleteAssistant(there, "a", { delete_threads: true }), true);
       const ages = { temporary_before: 1e15, frames_before: 1e15, keys_before: 1e15 };

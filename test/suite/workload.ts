@@ -344,7 +344,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const deleteRun = async (thread_id: string): Promise<void> => {
     const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
     const sent = history.tick();
-    if (!run || (await storage.deleteRun(scope, thread_id, run.run_id)) !== "deleted") return;
+    if (!run || (await storage.deleteRun(scope, thread_id, run.run_id, now)) !== "deleted") return;
     const created = history.run(run.run_id);
     // Deleting a run that has not ended removes what it has stored.
     if (created.ended === Number.POSITIVE_INFINITY) Object.assign(created, { rolled_back: true, seen_ended: false });

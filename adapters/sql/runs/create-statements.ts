@@ -8,6 +8,7 @@ import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
 import { ofKey, ofThread, prepared, type Statement } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
+import { firstTurn } from "../turns.ts";
 import { traceClaimed } from "../usage.ts";
 import { isDue } from "./claim.ts";
 import { claimNote, toClaim, toRun } from "./row.ts";
@@ -76,7 +77,7 @@ const insertThread = (allow: Allowed): ((args: RunArgs & Columns) => Statement) 
         status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, turn, ttl_strategy, ttl_ms)
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
-        case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
+        ${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
       where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(constant(p.deployment)))}
       on conflict do nothing returning *`,
   );
@@ -134,7 +135,7 @@ const takes = (allow: Allowed): Record<MultitaskStrategy, (args: ExistingThread)
     () => sql`true`,
     (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
   ),
-  interrupt: takeThread(allow, () => sql`r.saved = 1`, hasRoomWithout),
+  interrupt: takeThread(allow, () => sql`r.claims > 0`, hasRoomWithout),
   rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
 });
 

@@ -10,7 +10,7 @@ export type End = DeliveredEnd & {
   /** The error with its stack, for the run's row. */
   run_error: string | null;
   result: string | null;
-  /** Null for a run that does not execute: its end frame gets the id after all possible ones. */
+  /** Null for a run that was never claimed: it has shown nothing before its end. */
   end_frame: number | null;
   /** Token of the lease that ends with the run; null without one. */
   token: string | null;
@@ -22,10 +22,9 @@ export type End = DeliveredEnd & {
   thread_error: string | null;
 };
 
-const lastFrame = sql<number>`coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0)`;
-
 /** Id of the newest stored frame of a row of `runs`. */
-export const storedFrames: RawBuilder<number> = sql<number>`case when framed = 0 then 0 else ${lastFrame} end`;
+export const storedFrames: RawBuilder<number> = sql<number>`case when framed = 0 then 0
+  else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end`;
 
 /** Which runs to end, as conditions on the rows of `runs` and on those of `threads`. */
 export interface RunConditions<Of> {
@@ -56,8 +55,7 @@ export function endRuns<Of extends End>({
   const closeRuns = prepared<Of>(
     (p) =>
       sql`update runs set status = ${p.status}, error = ${p.run_error}, result = ${p.result}, ended_at = ${p.now},
-        end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end
-          + case when feedback is null then 0 else 1 end),
+        end_frame = coalesce(${p.end_frame}, 1 + case when feedback is null then 0 else 1 end),
         updated_at = ${p.now}, lease_token = null, lease_until = null
       where ${runs(p)} returning run_id, thread_id, end_frame`,
   );

@@ -79,12 +79,29 @@ type Which<Of> = (p: Of) => RawBuilder<unknown>;
 const stopped = (now: number): RawBuilder<string> =>
   sql<string>`'[[0,0,[],' || ${sql`cast(${now} as text)`} || ',"{\\"event\\":\\"interrupted\\"}"]]'`;
 
-/** Deletes the events of runs. */
-export const dropEvents: (args: { deployment: string; thread_id: string; run_id: string }) => Statement = prepared(
+type Deleted = { deployment: string; thread_id: string; run_id: string; now: number };
+
+/** Events of a run that the batch has deleted. */
+const ofDeleted = (p: Deleted): RawBuilder<unknown> =>
+  sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
+    and not exists (select 1 from runs r where r.run_id = ${p.run_id})`;
+
+const frameOf = (seq: string): RawBuilder<number> => sql<number>`${sql.ref(seq)} % 4294967296`;
+
+const keepEnd = prepared<Deleted>(
   (p) =>
-    sql`delete from thread_events where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    and run_id = ${p.run_id} and not exists (select 1 from runs r where r.run_id = ${p.run_id})`,
+    sql`update thread_events set first_seq = last_seq, methods = 1, size = 30, events = ${stopped(p.now)}
+    where ${ofDeleted(p)} and ${frameOf("last_seq")} = 4294967295`,
 );
+
+const dropOthers = prepared<Deleted>(
+  (p) =>
+    sql`delete from thread_events where ${ofDeleted(p)} and ${frameOf("first_seq")} >= 65536
+    and ${frameOf("first_seq")} < 4294967295`,
+);
+
+/** Deletes the events of a run that the batch has deleted, but for its end: clients hang without it. */
+export const dropEvents = (deleted: Deleted): Statement[] => [keepEnd(deleted), dropOthers(deleted)];
 
 /** Deletes rows older than `before`, at most `limit`. */
 export const dropOldEvents: (args: { deployment: string; before: number; limit: number }) => Statement = prepared(

@@ -7,7 +7,7 @@ import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.t
 import { ofThread, type Pipe, prepared, readAll, readOne, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
-import { dropEvents } from "./events.ts";
+import { dropEvents, stoppedEvents } from "./events.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
@@ -16,6 +16,7 @@ import { clearing, dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
 import { sweep } from "./sweep.ts";
 
 type RunKey = { deployment: string; thread_id: string; run_id: string };
+type Deletion = RunKey & { now: number };
 
 const exactly = (p: RunKey, bound: Bound): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
@@ -28,6 +29,10 @@ const markThread = either<RunKey, Statement>((bound) =>
 // A requeued run may have stored checkpoints; its thread's head never moved to them.
 const clearPending = either<RunKey, Statement[]>((bound) =>
   clearing((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`),
+);
+
+const endPending = either<Deletion, Statement[]>((bound) =>
+  stoppedEvents((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`, true),
 );
 
 const dropItsTokens = either<RunKey, Statement>((bound) =>
@@ -105,22 +110,21 @@ export function runVerbs(driver: Pipe): RunStorage {
       return readAll(driver, statement(select), toRun);
     },
 
-    async deleteRun({ deployment, filter }, thread_id, run_id) {
-      const key = { deployment, thread_id, run_id };
+    async deleteRun({ deployment, filter }, thread_id, run_id, now) {
+      const key = { deployment, thread_id, run_id, now };
+      const before = [
+        runExists(key, filter),
+        ...clearPending(key, filter),
+        ...endPending(key, filter),
+        markThread(key, filter),
+        dropItsTokens(key, filter),
+      ];
       const results = await driver.batch(
-        [
-          ...clearPending(key, filter),
-          runExists(key, filter),
-          markThread(key, filter),
-          dropItsTokens(key, filter),
-          deleteRun(key, filter),
-          dropEvents(key),
-          dropLeftThreads({ deployment, now: 0 }),
-        ],
+        [...before, deleteRun(key, filter), ...dropEvents(key), dropLeftThreads({ deployment, now: 0 })],
         [ofThread(deployment, thread_id)],
       );
-      if (results.at(-3)?.[0]) return "deleted";
-      return results.at(-6)?.[0] ? "running" : "not_found";
+      if (results[before.length]?.[0]) return "deleted";
+      return results[0]?.[0] ? "running" : "not_found";
     },
 
     listRunsAfter: ({ deployment, filter }, thread_id, seq, limit) =>

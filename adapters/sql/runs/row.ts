@@ -1,5 +1,13 @@
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { ClaimedRun, Lease, ListedRun, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
+import type {
+  ClaimedRun,
+  Lease,
+  ListedRun,
+  MultitaskStrategy,
+  RunHead,
+  RunRow,
+  RunStatus,
+} from "../../../lib/storage/mod.ts";
 import { fromText, toText } from "../columns.ts";
 import type { SqlRow } from "../driver.ts";
 import type { Tables } from "../schema/mod.ts";
@@ -27,7 +35,24 @@ export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
     .reverse()
     .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
+/** The columns of `toRunHead`. */
+export const HEAD_COLUMNS: readonly string[] =
+  `run_id thread_id assistant_id graph_id seq created_at updated_at status metadata multitask_strategy attempt
+  claims turn temporary started_at ended_at error framed end_frame user_id api_key webhook webhook_host webhook_depth cron_id
+  cancel_reason`.split(/\s+/);
+
 export function toRun(row: SqlRow): RunRow {
+  const stored = row as unknown as Tables["runs"];
+  return {
+    ...toRunHead(row),
+    kwargs: JSON.parse(stored.kwargs) as JsonObject,
+    result: fromText<Json>(stored.result),
+    feedback: fromText<RunRow["feedback"]>(stored.feedback) ?? [],
+    auth_user: fromText<JsonObject>(stored.auth_user),
+  };
+}
+
+export function toRunHead(row: SqlRow): RunHead {
   const stored = row as unknown as Tables["runs"];
   return {
     run_id: stored.run_id,
@@ -39,7 +64,6 @@ export function toRun(row: SqlRow): RunRow {
     updated_at: stored.updated_at,
     status: stored.status as RunStatus,
     metadata: JSON.parse(stored.metadata) as JsonObject,
-    kwargs: JSON.parse(stored.kwargs) as JsonObject,
     multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
     attempt: stored.attempt,
     claims: stored.claims,
@@ -48,17 +72,14 @@ export function toRun(row: SqlRow): RunRow {
     started_at: stored.started_at,
     ended_at: stored.ended_at,
     ...errorOf(stored.error),
-    result: fromText<Json>(stored.result),
     framed: stored.framed === 1,
     end_frame: stored.end_frame,
     user_id: stored.user_id,
     api_key: stored.api_key,
-    feedback: fromText<RunRow["feedback"]>(stored.feedback) ?? [],
     webhook:
       stored.webhook === null
         ? null
         : { url: stored.webhook, host: stored.webhook_host as string, depth: stored.webhook_depth },
-    auth_user: fromText<JsonObject>(stored.auth_user),
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
     // Undefined for a run that is just made.
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),

@@ -39,17 +39,18 @@ const row = (of: SqlRow): Omit<StoppedRun, "kind"> => ({
 });
 
 /**
- * Ends pending runs and flags the others for their workers. A pending run that has stored checkpoints is flagged too: only its
- * executor knows the state that they leave, so a worker claims it once more to end it.
+ * Ends pending runs that were never claimed and flags the others for their workers. Only an attempt can end what an earlier one has
+ * begun: its state, its messages and its subgraphs. So a worker claims such a run once more to end it.
  */
 export function interruption<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Stop<Of> {
-  const unsaved = (p: Of): RawBuilder<unknown> => sql`run_id in (${which(p, pending)}) and saved = 0`;
+  const unclaimed = (p: Of): RawBuilder<unknown> => sql`run_id in (${which(p, pending)}) and claims = 0`;
   const endPending = endRuns<Of & End>({
-    runs: unsaved,
-    threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
+    runs: unclaimed,
+    threads: (p) =>
+      sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unclaimed(p)})`,
   });
-  const events = stoppedEvents<Of>((p) => sql`select run_id from runs where ${unsaved(p)}`, false);
-  // Runs that are still pending here have stored checkpoints.
+  const events = stoppedEvents<Of>((p) => sql`select run_id from runs where ${unclaimed(p)}`, false);
+  // Runs that are still pending here were claimed before.
   const flag = prepared<Of>(
     (p) =>
       sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})

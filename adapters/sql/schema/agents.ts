@@ -226,7 +226,7 @@ export const agentTables = {
     indexes: ["index keys_created on idempotency_keys (deployment, created_at)"],
   },
 
-  /** Rows of `Storage.probe`, which tests whether writing works. */
+  /** Rows of `Storage.probe`, which tests whether writing works, and the highest turns of deleted threads. */
   probes: {
     columns: { name: "text not null primary key", at: "bigint not null" },
   },

@@ -4,6 +4,7 @@ import type { Submission, TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, IdempotencyKey, Page } from "../../storage/mod.ts";
+import { isUnasked } from "../access.ts";
 import {
   absent,
   checked,
@@ -271,7 +272,7 @@ async function submit(context: RequestContext): Promise<Response> {
   const { token: segment = "" } = params;
   // A segment that cannot be an id gets the answer of an unknown token.
   const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
-  if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: PUBLIC });
+  if (!posted && isUnasked(request)) return new Response(null, { status: 204, headers: PUBLIC });
   // Only the holder of a token may make the server wait for a body.
   const sent = posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context));
   const key = await readSubmissionKey(headers, token.token_id, sent);
@@ -294,7 +295,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/tokens/:token+", {
     ...submission,
     summary: "Submit feedback by following a link; browsers get an HTML page",
-    no_content: "A browser's prefetch: nothing was recorded",
+    no_content: "A prefetch, or an image or another part of a page: nothing was recorded",
   }),
   route("post", "/api/v1/feedback/tokens/:token+", {
     ...submission,
@@ -326,11 +327,6 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     },
   }),
 ];
-
-/** True for a request that a browser makes in case its user follows a link. */
-function isPrefetch(headers: Headers): boolean {
-  return ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
-}
 /** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */
 export function prefersHtml(accept: string | null): boolean {
   const wishes = (accept ?? "").split(",").map((range) => {

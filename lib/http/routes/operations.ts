@@ -25,8 +25,8 @@ const objectText = v.pipe(
 ) as v.GenericSchema<unknown, JsonObject>;
 
 const cursor = v.optional(parse.name);
-const limit = (most: number): v.GenericSchema<number | undefined> =>
-  v.optional(parse.integer(1, most)) as v.GenericSchema<number | undefined>;
+const limit = (otherwise: number, most: number): v.GenericSchema<number | undefined> =>
+  v.optional(parse.integer(1, most), otherwise) as v.GenericSchema<number | undefined>;
 const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
 /** GET /greenroom/runs */
@@ -42,7 +42,7 @@ const runListQuery = v.object({
   created_before: v.optional(parse.name),
   started_after: v.optional(parse.name),
   started_before: v.optional(parse.name),
-  limit: limit(1000),
+  limit: limit(50, 1000),
   cursor,
 });
 
@@ -55,7 +55,7 @@ const threadListQuery = v.object({
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   metadata: v.optional(objectText),
-  limit: limit(100),
+  limit: limit(50, 100),
   cursor,
 });
 
@@ -63,7 +63,7 @@ const threadListQuery = v.object({
 const inboxQuery = v.object({
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
-  limit: limit(100),
+  limit: limit(20, 100),
   cursor,
 });
 
@@ -71,7 +71,7 @@ const inboxQuery = v.object({
 const deliveryListQuery = v.object({
   state: v.optional(parse.listOf(deliveryState)),
   thread_id: v.optional(parse.uuid),
-  limit: limit(1000),
+  limit: limit(50, 1000),
   cursor,
 });
 
@@ -80,7 +80,7 @@ const schedulePreview = v.object({
   schedule: parse.name,
   timezone: v.optional(parse.name),
   end_time: v.optional(parse.name),
-  limit: limit(100),
+  limit: limit(5, 100),
 });
 
 /** GET /greenroom/feedback/scores */
@@ -93,7 +93,7 @@ const scoreQuery = v.object({
 
 /** GET /greenroom/feedback/links */
 const linkQuery = v.object({
-  limit: limit(1000),
+  limit: limit(50, 1000),
   cursor,
 });
 

@@ -25,10 +25,11 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
 }
 
 /**
- * The query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids, group_by.
+ * The query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids, group_by,
+ * include.
  * An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
- * index of the id), `value_error` (order and length of the range; a time or group_by given twice), `too_long` (too many ids),
- * `enum` (unknown or empty group_by).
+ * index of the id), `value_error` (order and length of the range; a time, group_by or include given twice), `too_long` (too many
+ * ids), `enum` (unknown or empty group_by or include).
  */
 export function readUsageQuery(params: URLSearchParams): UsageRequest {
   return checked((refuse) => usageRequest(params, (at, msg, type) => refuse(["query", ...at], msg, type)));
@@ -73,7 +74,18 @@ function usageRequest(
   if (groups.length > 1) report(["group_by"], "group_by must be given once", "value_error");
   else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");
 
-  return { start_time, end_time, workspace_ids: [...ids], group_by: group_by ?? "workspace" };
+  const [included, ...others] = params.getAll("include");
+  const tokens = included === "tokens";
+  if (others.length > 0) report(["include"], "include must be given once", "value_error");
+  else if (included !== undefined && !tokens) report(["include"], "include must be tokens", "enum");
+
+  return {
+    start_time,
+    end_time,
+    workspace_ids: [...ids],
+    group_by: group_by ?? "workspace",
+    ...(tokens ? { tokens } : {}),
+  };
 }
 
 /** The most workspaces in one answer. */
@@ -163,14 +175,27 @@ const COLUMNS = [
   ["API Key Short Key", "api_key_short_key"],
 ] as const;
 
-/** The same as a CSV file. It always has all columns; those of other groupings are empty. */
+const SPENT = [
+  ["Tokens In", "tokens_in"],
+  ["Tokens Out", "tokens_out"],
+  ["Cost USD", "cost_usd"],
+] as const;
+
+/** The same as a CSV file. It always has all columns of groupings; those of other groupings are empty. */
 export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const width = strideMs(stride);
-  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"], quotes);
-  const row = ({ time_bucket, dimensions, traces }: UsageRecord): string => {
+  const spent = request.tokens ? SPENT : [];
+  const titles = [...COLUMNS.map(([title]) => title), "Traces", ...spent.map(([title]) => title)];
+  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...titles], quotes);
+  const row = ({ time_bucket, dimensions, traces, ...sums }: UsageRecord): string => {
     const end = formatRfc3339(Date.parse(time_bucket) + width);
     const names: Readonly<Record<string, string | null>> = dimensions;
-    return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces], quotes);
+    const cells = [
+      ...COLUMNS.map(([, key]) => names[key] ?? null),
+      traces,
+      ...spent.map(([, key]) => sums[key] ?? null),
+    ];
+    return csvRow([time_bucket, end, ...cells], quotes);
   };
   const day = (moment: number): string => formatRfc3339(moment).slice(0, 10);
   const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;

@@ -1,9 +1,9 @@
 /** The thread event protocol (v2): requests, routes and WebSockets. */
 import * as v from "valibot";
+import type { Permission } from "../../auth/permission.ts";
 import { ServiceError } from "../../errors.ts";
 import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
 import { createSession } from "../../protocol/session.ts";
-import type { Visibility } from "../../storage/visibility.ts";
 import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";
 import { errorResponse, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, threadId } from "../route.ts";
@@ -68,9 +68,9 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const filter = await context.body();
-      const { visibility } = await context.authorize({ thread_id });
-      const reader = context.service.protocol.subscribe(thread_id, filter, visibility);
-      return eventStream(context, reader, { thread_id }, {}, { at_once: true });
+      const permission = await context.authorize({ thread_id });
+      const reader = context.service.protocol.subscribe(thread_id, filter, permission.visibility);
+      return eventStream(context, reader, { thread_id }, {}, { at_once: true, closes: true, permission });
     },
   }),
   route("get", EVENTS, {
@@ -87,8 +87,8 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
         return errorResponse(error, { upgrade: "websocket" }, true);
       }
       context.handler.checkUpgrade(context.request);
-      const { visibility } = await context.authorize({ thread_id }, "threads:read");
-      return openSocket(context, thread_id, commandCaller(context, runsOfSocket(context)), visibility);
+      const permission = await context.authorize({ thread_id }, "threads:read");
+      return openSocket(context, thread_id, callerOfSocket(context, permission), permission);
     },
   }),
 ];
@@ -106,6 +106,12 @@ const commandCaller = (
     const [request, authorized] = await authorizeNewRun(running, thread_id, readFields(sent, runCreate));
     return { request, origin: { ...callerOrigin(running), ...authorized } };
   },
+});
+
+/** The caller of a WebSocket, whose permission to read the session asks for before each command. */
+const callerOfSocket = (context: RequestContext, { visibility }: Permission): CommandCaller => ({
+  ...commandCaller(context, runsOfSocket(context)),
+  read: async () => visibility,
 });
 
 /**
@@ -135,9 +141,9 @@ function openSocket(
   context: RequestContext,
   thread_id: string,
   caller: CommandCaller,
-  visibility: Visibility,
+  permission: Permission,
 ): Response {
-  const { host, handler, service, principal, request_id } = context;
+  const { host, handler, service, request_id } = context;
   if (typeof host.upgradeWebSocket !== "function") {
     const message = "This server cannot open WebSockets. Send a POST to this path for server-sent events";
     throw new ServiceError("not_built", message);
@@ -149,15 +155,15 @@ function openSocket(
   const session = createSession({
     environment: service.environment,
     limit: handler.bodies.limit,
+    ...handler.sockets,
     protocol: service.protocol,
     socket,
     thread_id,
     caller,
-    visibility,
+    permission,
     max_bytes,
     parse: handler.messages.parse,
     readFilter: (params) => readFields(params, eventFilter),
-    isStillValid: principal.isStillValid,
     ids: { request_id },
   });
   handler.bodies.open++;

@@ -1,10 +1,12 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
+import { type Permission, refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
+import { isScripted } from "../access.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
@@ -169,29 +171,42 @@ async function authorized(
   return { thread_id, run_id, visibility: (await context.authorize({ thread_id, run_id })).visibility };
 }
 
-/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it. */
+interface Joining {
+  readonly visibility: Visibility;
+  readonly permission: Permission;
+  readonly cancel: { readonly mayCancel?: () => Promise<boolean> };
+}
+
+/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it, when the caller leaves too. */
 async function authorizeJoin(
   context: RequestContext,
   thread_id: string | null,
   run_id: string,
   cancels = false,
-): Promise<Visibility> {
-  const { visibility } = await context.authorize({ thread_id, run_id });
-  if (!cancels) return visibility;
-  const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
+): Promise<Joining> {
+  const permission = await context.authorize({ thread_id, run_id });
+  const { visibility } = permission;
+  if (!cancels) return { visibility, permission, cancel: {} };
+  const value = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
+  const stops = await context.authorize(value, "threads:update");
+  return {
+    visibility: intersection(visibility, stops.visibility),
+    permission,
+    cancel: stops.again ? { mayCancel: async () => (await refusalOf(stops)) === null } : {},
+  };
 }
 
-/** A HEAD request disconnects at once and must change nothing. */
+/** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
 const joinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
-  context: RequestContext,
+  { request }: RequestContext,
   options: Options,
-): Options => (context.request.method === "HEAD" ? { ...options, cancel_on_disconnect: false } : options);
+): Options =>
+  request.method === "HEAD" || !isScripted(request) ? { ...options, cancel_on_disconnect: false } : options;
 
 /** A request with `cancel_on_disconnect` may cancel the run. */
-function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
-  if (method === "HEAD") return "read";
-  const values = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
+function joinUse(request: Pick<Request, "method" | "url" | "headers">): Use {
+  if (request.method === "HEAD" || !isScripted(request)) return "read";
+  const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
@@ -202,10 +217,12 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const { stream_mode: modes, ...rest } = query;
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
-  const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-  const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
+  const joining = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
+  const { visibility, permission, cancel } = joining;
+  const shown = { after, modes, ...options, ...cancel };
+  const { frames } = await context.service.runs.joinStream(thread_id, run_id, shown, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
-  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
+  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` }, { permission });
 }
 
 const newRun = {
@@ -291,8 +308,10 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const options = joinOptions(context, context.query());
       const [thread_id, run_id] = [threadId(context), runId(context)];
-      const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-      return waitResponse(context, await context.service.runs.join(thread_id, run_id, options, visibility), {});
+      const cancels = options.cancel_on_disconnect;
+      const { visibility, permission, cancel } = await authorizeJoin(context, thread_id, run_id, cancels);
+      const wait = await context.service.runs.join(thread_id, run_id, { ...options, ...cancel }, visibility);
+      return waitResponse(context, wait, {}, permission);
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),

@@ -22,7 +22,7 @@ import {
 import { PLAIN } from "../../validation.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
-import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
+import { empty, type HeaderValues, json, jsonList, PAGE_HEADERS, pageHeaders, selectedState } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
 import { command } from "../run-request.ts";
 import { eventStream } from "../sse.ts";
@@ -224,10 +224,9 @@ async function history(
 ): Promise<Response> {
   const { thread_id, visibility } = await authorized(context);
   const states = await context.service.threads.history(thread_id, search, visibility);
-  return await jsonList(
-    states.map((state) => selectedState(state, select)),
-    context.turn,
-  );
+  return await jsonList(async (add) => {
+    for (const state of states) await add(selectedState(state, select));
+  }, context.turn);
 }
 
 const reads = { events: ["threads:read"], errors: [404] } as const;
@@ -255,7 +254,16 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
       const { value, visibility } = await context.authorize(search);
-      return paged(await context.service.threads.search(value, visibility));
+      let headers: HeaderValues = {};
+      const begin = (page: Parameters<typeof pageHeaders>[0]): void => {
+        headers = pageHeaders(page);
+      };
+      const { threads } = context.service;
+      return await jsonList(
+        (add) => threads.searchEach(value, begin, add, visibility),
+        context.turn,
+        () => headers,
+      );
     },
   }),
   route("post", "/threads/count", {
@@ -434,10 +442,11 @@ export const THREAD_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
       const after = readThreadEventId(context.request.headers);
-      const { visibility } = await context.authorize({ thread_id });
+      const permission = await context.authorize({ thread_id });
       const options = { modes: [...stream_mode, ...stream_modes], after };
-      const frames = await context.service.threads.stream(thread_id, options, visibility);
-      return eventStream(context, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
+      const frames = await context.service.threads.stream(thread_id, options, permission.visibility);
+      const headers = { location: `/threads/${thread_id}/stream` };
+      return eventStream(context, frames, { thread_id }, headers, { permission });
     },
   }),
 ];

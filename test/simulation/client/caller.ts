@@ -13,7 +13,7 @@ export interface Asked {
   readonly tag: string;
   readonly script: Script;
   readonly thread_id: string | null;
-  readonly request: RunCreate;
+  request: RunCreate;
   readonly origin: RunOrigin;
   /** It was told of this run. */
   run_id: string | null;

@@ -31,7 +31,7 @@ function scriptFor(caller: Caller): Script {
   return { tag: `${caller.name}.${++caller.count}`, steps, deaf: has("agent_ignores_stop", 0.4) };
 }
 
-function planRun(caller: Caller, thread_id: string | null, keyed = caller.dice.chance(0.75)): Asked {
+export function planRun(caller: Caller, thread_id: string | null, keyed: boolean = caller.dice.chance(0.75)): Asked {
   const { dice } = caller;
   const script = scriptFor(caller);
   const json = script as unknown as JsonObject;
@@ -144,7 +144,7 @@ async function createBatch(caller: Caller): Promise<void> {
 }
 
 /** A 2xx: the run is stored, and it is the one that was asked for. */
-function acknowledged(caller: Caller, asked: Asked, run_id: string): void {
+export function acknowledged(caller: Caller, asked: Asked, run_id: string): void {
   const { world } = caller;
   asked.run_id = run_id;
   world.note(`${caller.name} knows ${asked.tag}`);

@@ -7,6 +7,7 @@ import { create, repeat, replaceLater } from "./create.ts";
 import { submitFeedback } from "./feedback.ts";
 import { join } from "./follow.ts";
 import { cancel, cancelMany, deleteRun } from "./stop.ts";
+import { talk } from "./talk.ts";
 import { deleteThread, look, touchThread, watchThread } from "./thread.ts";
 
 /** What a client does, with how often it does so among the requests that stop or look at something. */
@@ -43,6 +44,7 @@ export class Client extends Caller {
     for (let i = 0; i < plan.requests; i++) {
       await this.sleep(this.dice.below(plan.think_ms));
       await (this.dice.chance(plan.conflict) ? this.#any() : create)(this);
+      if (plan.talks) await talk(this);
     }
     this.idle = true;
     this.doing = "nothing";

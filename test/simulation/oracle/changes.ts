@@ -1,6 +1,6 @@
 /** What each batch has changed, in order, also where several share a commit: temporary triggers note it. */
 import type { Database } from "../database.ts";
-import { OF_ATTEMPTS } from "../thread-events.ts";
+import { ofAttempts } from "../thread-events.ts";
 import { LEFT_BY_RUN, RUN_COLUMNS, THREAD_COLUMNS } from "./notes.ts";
 
 /** One change of a row. `image` is what it became, as JSON; null when it was deleted. */
@@ -37,7 +37,7 @@ export class Changes {
     for (const event of ["insert", "update"]) {
       watch("threads", event, `'threads', new.thread_id, ${image(THREAD_COLUMNS)}, null`);
       for (const table of LEFT_BY_RUN) watch(table, event, "'writes', new.run_id, null, null");
-      watch("thread_events", event, "'writes', new.run_id, null, null", `new.${OF_ATTEMPTS}`);
+      watch("thread_events", event, "'writes', new.run_id, null, null", ofAttempts("new."));
     }
     watch("threads", "delete", "'threads', old.thread_id, null, null");
     database.query("delete from temp.changes");

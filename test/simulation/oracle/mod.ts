@@ -18,6 +18,8 @@ export class Oracle {
   /** The present life of each thread. */
   readonly threads: Map<string, ThreadNote> = new Map();
   readonly #world: World;
+  /** The turns of deleted threads: clients know their events by these. */
+  readonly #turns = new Map<string, number>();
   #named = 0;
   #calmSince = Number.POSITIVE_INFINITY;
   /** When each process last sent a claim of its own. */
@@ -69,6 +71,7 @@ export class Oracle {
     if (image === null) {
       if (!known) return;
       known.deleted = true;
+      this.#turns.set(thread_id, known.state.turn);
       this.threads.delete(thread_id);
       this.#world.note(`${known.name} is gone`);
       return;
@@ -88,6 +91,13 @@ export class Oracle {
         freeSince: this.#world.scheduler.now,
       };
       this.threads.set(thread_id, note);
+      const before = this.#turns.get(thread_id) ?? 0;
+      if (state.turn - (state.slot_token === null ? 0 : 1) < before) {
+        this.#world.violation(
+          "I15",
+          `${note.name} begins with turn ${state.turn}, and had ${before} when it was deleted`,
+        );
+      }
     }
   }
 

@@ -34,6 +34,7 @@ export const THREAD_COLUMNS: readonly (keyof ThreadState)[] = [
   "head",
   "status",
   "hidden",
+  "turn",
 ];
 /** Tables whose rows belong to a run. */
 export const LEFT_BY_RUN = ["checkpoints", "checkpoint_writes", "channel_values", "run_frames"] as const;
@@ -69,6 +70,7 @@ export interface ThreadState {
   readonly head: string | null;
   readonly status: string;
   readonly hidden: number;
+  readonly turn: number;
 }
 
 /** One claim of a run. */
@@ -109,6 +111,8 @@ export interface RunNote {
   /** Its frames are stored, and still there. */
   framed: boolean;
   readonly resumable: boolean;
+  /** Its frames have what its executor shows. */
+  readonly shows: boolean;
   readonly temporary: boolean;
   /** Where its end is to be told. */
   readonly webhook: string | null;

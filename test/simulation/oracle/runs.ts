@@ -2,7 +2,7 @@
 import type { JsonObject } from "../../../lib/json.ts";
 import { MAX_ATTEMPTS, scriptOf } from "../agent.ts";
 import type { Process } from "../node.ts";
-import { OF_ATTEMPTS } from "../thread-events.ts";
+import { ofAttempts } from "../thread-events.ts";
 import type { World } from "../world.ts";
 import { Executions } from "./executions.ts";
 import {
@@ -80,6 +80,7 @@ export class RunRules {
       thread,
       framed: state.framed === 1,
       resumable: kwargs["resumable"] === true,
+      shows: (kwargs["stream_mode"] as string[]).join() !== "values" || kwargs["all_events"] !== true,
       temporary: state.temporary === 1,
       webhook,
       tokens: feedback === null ? [] : (JSON.parse(feedback) as [string, string][]),
@@ -178,7 +179,7 @@ export class RunRules {
         this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
       }
     }
-    const [left] = database.query(`select count(*) as count from thread_events where run_id = ? and ${OF_ATTEMPTS}`, [
+    const [left] = database.query(`select count(*) as count from thread_events where run_id = ? and ${ofAttempts()}`, [
       run.run_id,
     ]);
     if (Number(left?.count) > 0) this.#world.violation("I3", `${run.tag} is ${run.fate}, and events of it are left`);

@@ -268,7 +268,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       const answer = progress([], [write("c1", "b", 1, "answer"), write("c1", "c", 0, "z")]);
       await finished(storage, assistant, "t", "r0", {}, { progress: answer });
       assert.equal(await shown(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"');
-      await storage.deleteRun(here, "t", "r0");
+      await storage.deleteRun(here, "t", "r0", 9_000);
       assert.equal(await shown(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"', "the state stays as it is");
     });
   });

@@ -223,11 +223,11 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       );
       const { lease } = await claimed(storage, assistant, "t", "r2");
       await aRun(storage, assistant, "t", "r3");
-      assert.equal(await storage.deleteRun(here, "u", "r1"), "not_found");
-      assert.equal(await storage.deleteRun(here, "t", "r1"), "deleted");
-      assert.equal(await storage.deleteRun(here, "t", "r1"), "not_found");
-      assert.equal(await storage.deleteRun(here, "t", "r2"), "running");
-      assert.equal(await storage.deleteRun(here, "t", "r3"), "deleted");
+      assert.equal(await storage.deleteRun(here, "u", "r1", 9_000), "not_found");
+      assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
+      assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "not_found");
+      assert.equal(await storage.deleteRun(here, "t", "r2", 9_000), "running");
+      assert.equal(await storage.deleteRun(here, "t", "r3", 9_000), "deleted");
       assert.deepEqual(await storage.finishRun(here, lease, finish({ thread: { ...finish().thread, head: null } })), {
         next: null,
       });
@@ -251,7 +251,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       const left = progress([checkpoint("c2", { x: 2 })], [write("c1", "task", 0, "late")]);
       assert.equal(await storage.saveProgress(here, lease, left, 3000), true);
       assert.equal(await storage.requeueRun(here, lease, 3000), true);
-      assert.equal(await storage.deleteRun(here, "t", "r2"), "deleted");
+      assert.equal(await storage.deleteRun(here, "t", "r2", 9_000), "deleted");
       const [only, ...more] = await storage.listCheckpoints(here, "t", { limit: 10 });
       assert.deepEqual([only?.checkpoint_id, only?.writes, more], ["c1", [], []]);
     });

@@ -1,6 +1,6 @@
 /** Tests of thread events: what saves store, what stopped runs leave, and what a reader gets. */
 import assert from "node:assert/strict";
-import type { EventMethod, Lease, Storage, ThreadEvent } from "../../../lib/storage/mod.ts";
+import { type EventMethod, FIRST_FRAME, type Lease, type Storage, type ThreadEvent } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -11,6 +11,7 @@ import {
   created,
   finish,
   here,
+  newRun,
   progress,
   type StorageTest,
   type SuiteApi,
@@ -117,8 +118,32 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const events = [event(TURN + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle");
-      await storage.deleteRun(here, "t", "r1");
-      assert.equal(await shown(storage), "");
+    });
+
+    test("of a run that is deleted are deleted, but for its end", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_FRAME)] }, 1200);
+      const events = [event(TURN + FIRST_FRAME + 1), event(TURN + END, "lifecycle")];
+      await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
+      assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
+      assert.equal(await shown(storage), "1.end r1 lifecycle");
+      for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
+      const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
+      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_FRAME)] }, 3200);
+      assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
+      await storage.requeueRun(here, second, 1300);
+      for (const id of ["r2", "r3"]) assert.equal(await storage.deleteRun(here, "t", id, 9_200), "deleted");
+      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
+      const kept = await storage.readEvents(here, "t", { after: 0 });
+      const interrupted = '{"event":"interrupted"}';
+      assert.deepEqual(
+        kept.events.map(({ data, timestamp }) => [data, timestamp]),
+        [9_000, 9_200, 9_200].map((at) => [interrupted, at]),
+      );
+      assert.equal(await storage.deleteRun(here, "t", "r3", 9_300), "not_found");
+      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
     });
 
     test("of a run that is rolled back are replaced by its end", async (storage) => {
@@ -152,7 +177,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(next?.run.turn, 4, "a claim takes a later turn");
     });
 
-    test("of a run that is stopped between two attempts end behind what readers may have", async (storage) => {
+    test("of a run that is stopped before its first attempt come behind what readers may have", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
@@ -161,8 +186,10 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       await storage.requeueRun(here, lease, 1300);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1400);
       assert.equal(await shown(storage), "1.1 r1 messages,2.2 r2 lifecycle");
-      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
-      assert.equal(await shown(storage, 2 * TURN + 2), "3.1 r1 lifecycle");
+      // Only an attempt can close what the one before has left open.
+      const [stopped] = await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
+      assert.equal(stopped?.kind, "flagged");
+      assert.equal(await shown(storage, 2 * TURN + 2), "");
     });
 
     test("of runs that a new run evicts come before those of the new run", async (storage) => {
@@ -188,6 +215,51 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(again?.run.turn, 2);
       await storage.saveProgress(here, again?.lease as Lease, { ...NOTHING, events: [event(2 * TURN + 1)] }, 1500);
       assert.equal(await shown(storage), "1.1 r1 messages,2.1 r1 messages");
+    });
+
+    test("of a thread that is made again come behind those of the thread before, however both happen", async (storage) => {
+      let assistant = await anAssistant(storage);
+      const deletions: Record<string, () => Promise<unknown>> = {
+        "by itself": () => storage.deleteThread(here, "t"),
+        "with others": () => storage.pruneThreads(here, ["t", "u"], "delete", 2000),
+        "in time": () => storage.expireThreads(here, 1e12, 10),
+        "with its assistant": () => storage.deleteAssistant(here, "a", { delete_threads: true }),
+      };
+      const ttl = { strategy: "delete", ttl_ms: 1 } as const;
+      const metadata = { assistant_id: "a" };
+      const thread = { thread_id: "t", metadata, config: {}, hidden: false, ttl };
+      const creations: Record<string, () => Promise<unknown>> = {
+        "by itself": () => storage.createThread(here, thread, 1000),
+        "as a copy": async () => {
+          const { revision: seen_revision } = await aThread(storage, "u", metadata);
+          return await storage.copyThread(here, { from: "u", seen_revision, thread_id: "t", metadata }, 1000);
+        },
+        "by a run": async () => {
+          const seen = { assistant_revision: assistant.revision, thread_revision: null };
+          const run = newRun("t", `first ${turn}`);
+          const claim = { token: `first ${turn}`, lease_until: 5000 };
+          const outcome = await storage.createRun(here, { run, seen, create_thread: thread, claim, now: 1100 });
+          assert.ok(outcome.kind === "created" && outcome.claimed);
+          assert.equal(outcome.claimed.run.turn, ++turn, "the run that creates the thread");
+          await storage.finishRun(here, outcome.claimed.lease, finish());
+        },
+      };
+      let turn = 0;
+      for (const [deleted, remove] of Object.entries(deletions)) {
+        for (const [made, create] of Object.entries(creations)) {
+          await create();
+          if (deleted === "in time" && made === "as a copy") {
+            await storage.updateThread(here, "t", () => ({ metadata, ttl }), 1000);
+          }
+          const { run, lease } = await claimed(storage, assistant, "t", `run ${turn}`);
+          assert.equal(run.turn, ++turn, `made ${made}, to be deleted ${deleted}`);
+          await storage.finishRun(here, lease, finish());
+          await remove();
+          assert.equal(await storage.getThread(here, "t"), null, deleted);
+          await storage.deleteThread(here, "u");
+          assistant = await anAssistant(storage);
+        }
+      }
     });
 
     test("are deleted when their retention is over", async (storage) => {

@@ -156,14 +156,14 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, named(1), "interrupt", 3000);
       assert.equal(await tokensOf(storage, "r1"), "t1 3500");
       await storage.stopRuns(here, named(2), "rollback", 3000);
-      assert.equal(await storage.deleteRun(here, "thread3", "r3"), "deleted");
+      assert.equal(await storage.deleteRun(here, "thread3", "r3", 9_000), "deleted");
       assert.equal(await storage.deleteThread(here, "thread4"), true);
       for (const n of [2, 3, 4]) assert.equal(await tokensOf(storage, `r${n}`), "", `r${n}`);
       // A run without feedback keys can have tokens.
       for (const action of ["delete", "rollback"] as const) {
         await created(storage, assistant, "thread3", action);
         await storage.createFeedbackTokens(here, [aToken(action, { run_id: action })]);
-        if (action === "delete") await storage.deleteRun(here, "thread3", action);
+        if (action === "delete") await storage.deleteRun(here, "thread3", action, 9_000);
         else await storage.stopRuns(here, { thread_id: "thread3", run_ids: [action] }, action, 3000);
         assert.equal(await tokensOf(storage, action), "", action);
       }

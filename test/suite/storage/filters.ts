@@ -280,11 +280,11 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listRunsAfter(bob, "t", 0, 10), []);
       assert.equal((await storage.listRuns(ann, "t", firstPage)).length, 2);
       assert.equal((await storage.listRunsAfter(ann, "t", 0, 10)).length, 2);
-      assert.equal(await storage.deleteRun(bob, "t", "r1"), "not_found");
-      assert.equal(await storage.deleteRun(bob, "h", "r3"), "not_found");
+      assert.equal(await storage.deleteRun(bob, "t", "r1", 9_000), "not_found");
+      assert.equal(await storage.deleteRun(bob, "h", "r3", 9_000), "not_found");
       assert.equal(await statuses(storage, "t"), "r1 pending,r2 pending");
-      assert.equal(await storage.deleteRun(ann, "t", "r1"), "deleted");
-      assert.equal(await storage.deleteRun(ann, "h", "r3"), "deleted");
+      assert.equal(await storage.deleteRun(ann, "t", "r1", 9_000), "deleted");
+      assert.equal(await storage.deleteRun(ann, "h", "r3", 9_000), "deleted");
     });
 
     for (const action of ["interrupt", "rollback"] as const) {
@@ -319,7 +319,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
         const newest = await storage.getCheckpoint(scope, "t", { ns: "" });
         assert.equal(newest?.checkpoint_id, count === 1 ? "c1" : undefined);
       }
-      assert.equal(await storage.deleteRun(bob, "t", "r1"), "not_found", "not that it is running");
+      assert.equal(await storage.deleteRun(bob, "t", "r1", 9_000), "not_found", "not that it is running");
       await stateless(storage, assistant, "r9");
       assert.equal(await storage.getRun(ann, "r9"), null, "a hidden thread without an owner");
     });

@@ -106,9 +106,8 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       await storage.saveProgress(here, second.lease, frames(3, "c"), 5100);
       await storage.requeueRun(here, second.lease, 5200);
       assert.equal((await storage.getRun(here, "r1"))?.framed, true);
-      const [stopped] = await storage.stopRuns(here, { status: "pending" }, "interrupt", 5300);
-      assert.deepEqual([stopped?.kind, stopped?.end_frame], ["ended", 4]);
-      assert.equal((await storage.getRun(here, "r1"))?.end_frame, 4);
+      const third = (await claimNext(storage, here, { ...claimTerms("w3"), now: 5300 })) as ClaimedRun;
+      assert.equal(third.last_frame, 3);
       assert.equal(await shown(storage, 0), "1 a,2 b,3 c");
     });
   });

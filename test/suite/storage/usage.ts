@@ -197,6 +197,30 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
+    test("sums tokens and costs where they are wanted, in sealed hours too", async (storage) => {
+      const traces = [HOUR - 1, HOUR, HOUR, 2 * HOUR, DAY].map((at, i) =>
+        aTrace(`r${i}`, at, { user_id: i === 2 ? null : "u1" }),
+      );
+      await storage.addTraces([
+        ...traces,
+        aTrace("off", HOUR, { counted: false }),
+        aTrace("w2", HOUR, { workspace_id: "w2" }),
+      ]);
+      for (const trace_id of [...traces.map((trace) => trace.trace_id), "off", "w2"]) {
+        await storage.addTraceUsage(trace_id, { tokens_in: 2 ** 33, tokens_out: 2, cost_usd: 0.25 });
+      }
+      const query = aQuery({ start: HOUR, group_by: "user", tokens: true });
+      for (const sealed of [0, DAY, 2 * DAY]) {
+        await sealAll(storage, sealed);
+        assert.deepEqual(await storage.countUsage(query), [
+          { bucket: 0, dimension: "u1", traces: 2, tokens_in: 2 ** 34, tokens_out: 4, cost_usd: 0.5 },
+          { bucket: 0, dimension: null, traces: 1, tokens_in: 2 ** 33, tokens_out: 2, cost_usd: 0.25 },
+          { bucket: 1, dimension: "u1", traces: 1, tokens_in: 2 ** 33, tokens_out: 2, cost_usd: 0.25 },
+        ]);
+        assert.deepEqual(await storage.countUsage({ ...query, workspace_ids: [] }), []);
+      }
+    });
+
     test("is ordered by code point, null last", async (storage) => {
       const users = [null, "b", "a", "B", "\u{10000}", "\uffee", "aa", null];
       const traces = users.map((user_id, i) => aTrace(`r${i}`, DAY, { user_id }));

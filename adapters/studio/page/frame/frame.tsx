@@ -9,7 +9,7 @@ import { useResource } from "../store/resource.ts";
 import { bindings, useDismiss, useKey } from "./keyboard.ts";
 import { Notices } from "./notices.tsx";
 import { go, hrefOf, place, view } from "./router.ts";
-import { VIEWS, type View } from "./views.ts";
+import { VIEWS } from "./views.ts";
 
 function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly close: () => void }): VNode {
   const inbox = useResource(
@@ -108,10 +108,10 @@ function Help({ close }: { readonly close: () => void }): VNode {
 
 const loaded = new Map<string, ComponentType>();
 
-/** The chosen view; the old one stays until the new one is there. */
+/** The chosen view. Nothing while it loads: the one before it would take the ids of the new address for its own. */
 function Current(): VNode {
   const name = view.value;
-  const [shown, setShown] = useState<View | null>(null);
+  const [, setLoaded] = useState("");
   const [problem, setProblem] = useState("");
   useErrorBoundary((error) =>
     setProblem(`This view cannot be shown: ${error instanceof Error ? error.message : error}`),
@@ -121,14 +121,16 @@ function Current(): VNode {
     setProblem(wanted ? "" : "There is no such view");
     if (!wanted) return;
     document.title = `${wanted.label} · Greenroom`;
-    if (loaded.has(name)) return setShown(wanted);
+    if (loaded.has(name)) return;
     wanted
       .load()
       .then(({ default: component }) => {
         loaded.set(name, component);
-        if (place.value.view === name) setShown(wanted);
+        setLoaded(name);
       })
-      .catch(() => setProblem("This part could not be loaded. The server may run a newer version."));
+      .catch(() => {
+        if (place.value.view === name) setProblem("This part could not be loaded. The server may run a newer version.");
+      });
   }, [name]);
   if (problem) {
     return (
@@ -140,8 +142,8 @@ function Current(): VNode {
       </div>
     );
   }
-  const View = shown ? loaded.get(shown.name) : undefined;
-  return View ? <View key={shown?.name} /> : <div />;
+  const View = loaded.get(name);
+  return View ? <View key={name} /> : <div />;
 }
 
 function GoKey({

@@ -4,37 +4,10 @@ import { useState } from "preact/hooks";
 import type { WaitingInterrupt } from "../api/types.ts";
 import { perform } from "../frame/notices.tsx";
 import { draft, drop, keep, Place } from "../store/drafts.ts";
+import { Approval, humanRequest, isObject } from "./approval.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
 import { Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
-
-interface ActionRequest {
-  readonly name: string;
-  readonly args: unknown;
-  readonly description?: string;
-}
-
-/** What LangChain's human-in-the-loop middleware sends. */
-interface HumanRequest {
-  readonly action_requests: readonly ActionRequest[];
-  readonly review_configs?: readonly {
-    readonly action_name?: string;
-    readonly allowed_decisions?: readonly string[];
-    readonly args_schema?: Schema;
-  }[];
-}
-
-type Decision =
-  | { readonly type: "approve" }
-  | { readonly type: "edit"; readonly edited_action: { readonly name: string; readonly args: unknown } }
-  | { readonly type: "reject"; readonly message?: string }
-  | { readonly type: "respond"; readonly message: string };
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-const humanRequest = (value: unknown): HumanRequest | null =>
-  isObject(value) && Array.isArray(value["action_requests"]) ? (value as unknown as HumanRequest) : null;
 
 const placeOf = (interrupt_id: string): string => `answer ${interrupt_id}`;
 
@@ -42,138 +15,6 @@ interface AnswerProps {
   readonly interrupt: WaitingInterrupt;
   readonly answer: (value: unknown) => void;
   readonly busy: boolean;
-}
-
-interface ActionProps {
-  /** Names what is typed here. */
-  readonly place: string;
-  readonly request: ActionRequest;
-  readonly allowed: readonly string[];
-  readonly schema: Schema | undefined;
-  readonly busy: boolean;
-  readonly decide: (decision: Decision) => void;
-}
-
-interface ActionDraft {
-  readonly mode: "" | "edit" | "reject" | "respond";
-  readonly text: string;
-  readonly args?: unknown;
-}
-
-/** One action of a request: its arguments, and a button for each decision that is allowed. */
-function ActionCard({ place, request, allowed, schema, busy, decide }: ActionProps): VNode {
-  const typed = draft<ActionDraft>(place, { mode: "", text: "" });
-  const set = (change: Partial<ActionDraft>): void => keep(place, { ...typed, ...change });
-  const setMode = (next: ActionDraft["mode"]): void => set({ mode: next });
-  const { mode, text, args = request.args } = typed;
-  const isOpen = (type: string): boolean => allowed.includes(type);
-  return (
-    <form
-      class="action-card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (mode === "edit") decide({ type: "edit", edited_action: { name: request.name, args } });
-        else if (mode === "respond") decide({ type: "respond", message: text });
-        else if (mode === "reject") decide({ type: "reject", ...(text ? { message: text } : {}) });
-      }}
-    >
-      <p>
-        <strong>{request.name}</strong>
-      </p>
-      {request.description ? <Markdown text={request.description} /> : null}
-      {mode === "edit" ? (
-        <Place.Provider value={place}>
-          <Editor
-            schema={schema}
-            label={`Arguments of ${request.name}`}
-            value={args}
-            change={(next) => set({ args: next })}
-          />
-        </Place.Provider>
-      ) : (
-        <Json value={request.args} open={3} />
-      )}
-      {mode === "reject" || mode === "respond" ? (
-        <textarea
-          rows={3}
-          aria-label={mode === "reject" ? "Reason" : "Response"}
-          placeholder={
-            mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"
-          }
-          value={text}
-          onInput={(event) => set({ text: event.currentTarget.value })}
-        />
-      ) : null}
-      <div class="buttons">
-        {mode === "" ? (
-          <>
-            {isOpen("approve") ? (
-              <button type="button" class="primary" disabled={busy} onClick={() => decide({ type: "approve" })}>
-                Approve
-              </button>
-            ) : null}
-            {isOpen("edit") ? (
-              <button type="button" disabled={busy} onClick={() => setMode("edit")}>
-                Edit
-              </button>
-            ) : null}
-            {isOpen("reject") ? (
-              <button type="button" disabled={busy} onClick={() => setMode("reject")}>
-                Reject
-              </button>
-            ) : null}
-            {isOpen("respond") ? (
-              <button type="button" disabled={busy} onClick={() => setMode("respond")}>
-                Respond
-              </button>
-            ) : null}
-          </>
-        ) : (
-          <>
-            <button type="submit" class="primary" disabled={busy}>
-              {mode === "edit" ? "Run with these arguments" : mode === "reject" ? "Reject" : "Respond"}
-            </button>
-            <button type="button" onClick={() => setMode("")}>
-              Back
-            </button>
-          </>
-        )}
-      </div>
-    </form>
-  );
-}
-
-/** All actions of a request are decided before the answer goes. */
-function HumanAnswer(props: AnswerProps & { readonly request: HumanRequest }): VNode {
-  const { interrupt, request, answer, busy } = props;
-  const [decisions, setDecisions] = useState<readonly Decision[]>([]);
-  const action = request.action_requests[decisions.length];
-  const total = request.action_requests.length;
-  if (!action) return <p class="faint">Sent.</p>;
-  const named = request.review_configs?.find(({ action_name }) => action_name === action.name);
-  const config = named ?? request.review_configs?.[decisions.length];
-  return (
-    <>
-      {total > 1 ? (
-        <p class="faint">
-          Action {decisions.length + 1} of {total}
-        </p>
-      ) : null}
-      <ActionCard
-        key={decisions.length}
-        place={`${placeOf(interrupt.interrupt_id)} ${decisions.length}`}
-        request={action}
-        allowed={config?.allowed_decisions ?? ["approve", "edit", "reject"]}
-        schema={config?.args_schema}
-        busy={busy}
-        decide={(decision) => {
-          const all = [...decisions, decision];
-          setDecisions(all);
-          if (all.length === total) answer({ decisions: all });
-        }}
-      />
-    </>
-  );
 }
 
 /** Texts that an interrupt offers as answers. */
@@ -256,7 +97,7 @@ export function questionOf(value: unknown): string | null {
   if (typeof value === "string") return value;
   if (!isObject(value)) return null;
   const request = humanRequest(value);
-  if (request) return request.action_requests.map(({ name }) => name).join(", ");
+  if (request) return request.actions.map(({ name }) => name).join(", ");
   const text = value["question"] ?? value["message"] ?? value["prompt"] ?? value["text"];
   return typeof text === "string" ? text : null;
 }
@@ -269,8 +110,8 @@ function restOf(value: unknown, prompt: string | null): unknown {
   return rest.length > 0 ? Object.fromEntries(rest) : undefined;
 }
 
-function InterruptCard(props: AnswerProps): VNode {
-  const { interrupt } = props;
+function InterruptCard({ hasKeys, ...props }: AnswerProps & { readonly hasKeys: boolean }): VNode {
+  const { interrupt, answer, busy } = props;
   const request = humanRequest(interrupt.value);
   const prompt = request ? null : questionOf(interrupt.value);
   const rest = request ? undefined : restOf(interrupt.value, prompt);
@@ -281,7 +122,11 @@ function InterruptCard(props: AnswerProps): VNode {
       </p>
       {prompt ? <Markdown text={prompt} /> : null}
       {rest === undefined ? null : <Json value={rest} open={2} />}
-      {request ? <HumanAnswer {...props} request={request} /> : <FreeAnswer {...props} />}
+      {request ? (
+        <Approval place={placeOf(interrupt.interrupt_id)} {...{ request, answer, busy, hasKeys }} />
+      ) : (
+        <FreeAnswer {...props} />
+      )}
     </section>
   );
 }
@@ -300,6 +145,7 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
   // Cards that were refused begin anew, with what was typed.
   const [tries, setTries] = useState(0);
   const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
+  const decided = open.find(({ value }) => humanRequest(value));
   const give = (interrupt_id: string, value: unknown): void => {
     const all = { ...answers, [interrupt_id]: value };
     setAnswers(all);
@@ -325,6 +171,7 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
           key={`${interrupt.interrupt_id} ${tries}`}
           interrupt={interrupt}
           busy={busy || isSending}
+          hasKeys={interrupt === decided}
           answer={(value) => give(interrupt.interrupt_id, value)}
         />
       ))}

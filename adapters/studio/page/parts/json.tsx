@@ -93,12 +93,13 @@ interface InPartProps {
   readonly children: (shown: string) => ComponentChildren;
 }
 
-/** A text, the beginning of one that is too long. */
+/** A text, the beginning of one that is too long. Thousands of accents on one letter would take the browser seconds. */
 export function InPart({ text, name, children }: InPartProps): VNode {
-  if (text.length <= MOST) return <>{children(text)}</>;
+  const shown = text.slice(0, MOST).replace(/(\p{M}{20})\p{M}+/gu, "$1");
+  if (text.length <= MOST) return <>{children(shown)}</>;
   return (
     <>
-      {children(text.slice(0, MOST))}
+      {children(shown)}
       <button type="button" class="quiet" onClick={() => download(name, text, "text/plain")}>
         … {(text.length - MOST).toLocaleString()} more characters: download all
       </button>

@@ -1,10 +1,11 @@
 /** Markdown of models: sanitized, with code that can be copied. Blocks that do not change while tokens stream are not rendered again. */
 import DOMPurify from "dompurify";
-import { marked, type Token } from "marked";
+import { Lexer, marked, type Token, type TokensList } from "marked";
 import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useMemo } from "preact/hooks";
 import { copy } from "./basics.tsx";
+import { InPart } from "./json.tsx";
 
 const ALLOWED = {
   ALLOWED_TAGS: [
@@ -16,9 +17,7 @@ const ALLOWED = {
     /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);|blob:|[^a-z]|[a-z+.-]+(?:[^a-z+.\-:]|$))/i,
 };
 
-const isOwnImage = (source: string): boolean =>
-  /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source) ||
-  URL.parse(source, location.href)?.origin === location.origin;
+const isInlineImage = (source: string): boolean => /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source);
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
@@ -26,8 +25,8 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("rel", "noopener noreferrer");
   }
   const source = node.tagName === "IMG" ? (node.getAttribute("src") ?? "") : null;
-  // A picture of another host would tell that host who reads.
-  if (source !== null && !isOwnImage(source)) {
+  // A picture of another host would tell that host who reads; an address of this one may do something.
+  if (source !== null && !isInlineImage(source)) {
     const link = node.ownerDocument.createElement("span");
     link.textContent = `[image: ${node.getAttribute("alt") || source}]`;
     node.replaceWith(link);
@@ -74,30 +73,88 @@ const Block = memo(
   (before, after) => before.raw === after.raw,
 );
 
-/** The parser takes seconds for some lines of this length. */
-const LONG_LINE = /[^\n]{10000}/;
+/** Work for one text, in characters that the parser looks at: about 50 ms. */
+const MOST_WORK = 10_000_000;
+/** What each piece of inline text costs: a table may have a million empty cells. */
+const PIECE = 1000;
+const MOST_LEVELS = 50;
 
-/** Null for text that nests too deep for the parser, or has a line that is too long for it. */
+/** Gives up on what would take seconds: the parser looks at the rest of a text again for each sign, long word and level in it. */
+class BoundedLexer extends Lexer {
+  #work = 0;
+  #level = 0;
+
+  #spend(work: number): void {
+    this.#work += work;
+    if (this.#work > MOST_WORK) throw new Error("too much work");
+  }
+
+  #nested<T>(read: () => T): T {
+    this.#level += 1;
+    if (this.#level > MOST_LEVELS) throw new Error("too deep");
+    const result = read();
+    this.#level -= 1;
+    return result;
+  }
+
+  override inline(text: string, tokens?: Token[]): Token[] {
+    this.#spend(PIECE);
+    return super.inline(text, tokens);
+  }
+
+  override inlineTokens(text: string, tokens?: Token[]): Token[] {
+    const signs = text.match(/[!-/:-@[-`{-~]/g)?.length ?? 0;
+    const longest = (text.match(/\S{64,}|\s{64,}/g) ?? []).reduce((most, { length }) => Math.max(most, length), 0);
+    this.#spend(text.length * (signs + longest / 8));
+    return this.#nested(() => super.inlineTokens(text, tokens));
+  }
+
+  override blockTokens(text: string, tokens?: Token[], isClipped?: boolean): TokensList {
+    return this.#nested(() => super.blockTokens(text, tokens, isClipped)) as TokensList;
+  }
+}
+
+/** What a page can show at once: each block is sanitized by itself, and each tag may nest. */
+const MOST_PARTS = 40_000;
+const IN_LINE = /^(?:text|strong|em|codespan|link|del|br|escape|image)$/;
+
+function partsOf(tokens: Token[]): number {
+  let parts = 20 * tokens.length;
+  marked.walkTokens(tokens, ({ type, raw }) => {
+    parts += type === "html" ? 10 * raw.split("<").length : IN_LINE.test(type) ? 1 : 5;
+  });
+  return parts;
+}
+
+/** Null for text that would take the page too long. */
 function tokensOf(text: string): Token[] | null {
-  if (LONG_LINE.test(text)) return null;
   try {
-    return marked.lexer(text, { gfm: true, breaks: true });
+    const all = new BoundedLexer({ ...marked.defaults, breaks: true }).lex(text);
+    const tokens = all.filter(({ type }) => type !== "space" && type !== "def");
+    return partsOf(tokens) > MOST_PARTS ? null : tokens;
   } catch {
     return null;
   }
 }
 
-export const Markdown = memo(function Markdown({ text }: { readonly text: string }): VNode {
+const Blocks = memo(function Blocks({ text }: { readonly text: string }): VNode {
   const tokens = useMemo(() => tokensOf(text), [text]);
   if (!tokens) return <div class="plain">{text}</div>;
   return (
     <div class="markdown">
-      {tokens
-        .filter(({ type }) => type !== "space")
-        .map((token, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
-          <Block key={index} raw={token.raw} token={token} />
-        ))}
+      {tokens.map((token, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
+        <Block key={index} raw={token.raw} token={token} />
+      ))}
     </div>
   );
 });
+
+/** `name`: the file name of a text that is too long to be shown whole. */
+export function Markdown({ text, name = "text.md" }: { readonly text: string; readonly name?: string }): VNode {
+  return (
+    <InPart text={text} name={name}>
+      {(shown) => <Blocks text={shown} />}
+    </InPart>
+  );
+}

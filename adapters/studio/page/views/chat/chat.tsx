@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place } from "../../frame/router.ts";
+import { humanRequest } from "../../parts/approval.tsx";
 import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
@@ -24,6 +25,7 @@ import {
 import { Bubble, editPlace, type MessageActions, Subagent } from "./message.tsx";
 import { type Message, withResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
+import { useToolTimes } from "./tool-times.ts";
 import { type TurnRuns, useTurnRuns } from "./turns.ts";
 
 interface ChatProps {
@@ -52,8 +54,10 @@ function useFollowing(changes: readonly unknown[]) {
 }
 
 /** Versions of the shown messages, read when the conversation rests. */
-function useForks(thread_id: string, version: number, checkpoint_id: string | null, resting: boolean) {
-  const history = useHistory(thread_id, version);
+function useForks(thread_id: string, state: ChatState) {
+  const history = useHistory(thread_id, state);
+  const { checkpoint_id } = state;
+  const resting = state.phase !== "running";
   const [forks, setForks] = useState<ReadonlyMap<string, Fork>>(new Map());
   useEffect(() => {
     if (!history.data || !resting) return;
@@ -137,6 +141,7 @@ interface MessagesProps {
   readonly state: ChatState;
   readonly forks: ReadonlyMap<string, Fork>;
   readonly turns: ReadonlyMap<string, TurnRuns>;
+  readonly times: ReadonlyMap<string, number>;
   readonly canChange: boolean;
   readonly editing: string | null;
   readonly setEditing: (id: string | null) => void;
@@ -144,7 +149,7 @@ interface MessagesProps {
 }
 
 /** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
-function Messages({ state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+function Messages({ state, forks, turns, times, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
@@ -176,7 +181,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
           key={message.id ?? index}
           message={message}
           results={results}
-          times={state.times}
+          times={times}
           nested={nested}
           fork={forks.get(message.id ?? "")}
           turn={turns.get(message.id ?? "")}
@@ -194,14 +199,15 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
 export function Chat(props: ChatProps): VNode {
   const { thread_id, source, assistant_id, schema } = props;
   const state = source.state.value;
-  const { phase, messages, interrupts, values, error, nested, version, checkpoint_id } = state;
+  const { phase, messages, interrupts, values, error, nested, checkpoint_id } = state;
   const running = phase === "running";
   const hasMessages = messages !== null || takesMessages(schema);
   const [chosen, setMode] = useState<InputMode | null>(null);
   const mode = chosen ?? (hasMessages ? "message" : "input");
   const [editing, setEditing] = useState<string | null>(null);
-  const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
+  const { history, forks } = useForks(thread_id, state);
   const { newest, turns } = useTurnRuns(thread_id, state, history);
+  const times = useToolTimes(thread_id, state, newest);
   const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
   const { send, actions } = useTurns(props, history, (id = null) => {
     isAtEnd.current = true;
@@ -209,7 +215,9 @@ export function Chat(props: ChatProps): VNode {
   });
   const lastHuman = messages?.findLast(({ type }) => type === "human");
   const stop = (): void => attempt("Stop", () => source.stop());
-  useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: !!lastHuman && !running });
+  // An approval that waits has the key.
+  const canEdit = !!lastHuman && !running && !interrupts.some(({ value: asked }) => humanRequest(asked));
+  useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: canEdit });
   useKey("Escape", "Stop the run", stop, { when: running, inFields: true });
   const isEmpty = phase === "idle" && !messages?.length && !hasValues(values);
 
@@ -225,6 +233,7 @@ export function Chat(props: ChatProps): VNode {
             state={state}
             forks={forks}
             turns={turns}
+            times={times}
             canChange={!running && history !== undefined}
             editing={editing}
             setEditing={setEditing}

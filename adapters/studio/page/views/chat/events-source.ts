@@ -21,6 +21,7 @@ interface StateAnswer {
 }
 
 const START: ChatState = {
+  isNew: false,
   phase: "loading",
   messages: null,
   values: null,
@@ -88,7 +89,7 @@ class EventsSource implements ChatSource {
 
   constructor(thread_id: string, isNew: boolean) {
     this.#thread_id = thread_id;
-    this.state = signal<ChatState>(isNew ? { ...START, phase: "idle" } : START);
+    this.state = signal<ChatState>(isNew ? { ...START, isNew: true, phase: "idle" } : START);
     this.#flush = perFrame(() => {
       if (!this.#isClosed && this.#stream) this.#set(this.#shown());
     });
@@ -255,7 +256,7 @@ class EventsSource implements ChatSource {
     try {
       const { since } = await start();
       this.#reading++;
-      this.#set({ interrupts: [] });
+      this.#set({ interrupts: [], isNew: false });
       if (this.#watching === undefined) this.#watch();
       void refresh("threads/");
       if (!this.#stream) void this.#follow(since);

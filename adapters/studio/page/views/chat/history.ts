@@ -3,6 +3,7 @@ import type { Checkpoint as Place } from "@langchain/langgraph-sdk";
 import { client } from "../../api/client.ts";
 import { type Resource, useResource } from "../../store/resource.ts";
 import { type Message, messagesOf } from "./messages.ts";
+import type { ChatState } from "./source.ts";
 
 export interface Checkpoint {
   readonly checkpoint_id: string;
@@ -73,9 +74,9 @@ async function read(thread_id: string): Promise<History> {
   return history;
 }
 
-/** `version` counts what changed it. */
-export const useHistory = (thread_id: string, version: number): Resource<History> =>
-  useResource(`history/${thread_id}/${version}`, () => read(thread_id));
+/** `version` counts what changed it. A new thread has none. */
+export const useHistory = (thread_id: string, { isNew, version }: ChatState): Resource<History> =>
+  useResource(isNew ? null : `history/${thread_id}/${version}`, () => read(thread_id));
 
 /** From the root to a checkpoint; to the newest by default. */
 export function pathTo({ all, byId }: History, checkpoint_id: string | null): readonly Checkpoint[] {

@@ -165,8 +165,8 @@ function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id:
 
 /** The model of a message and its tokens; behind the last message of a turn, those of the turn, and its run. */
 function About({ message, turn }: { readonly message: Message; readonly turn: TurnRuns | undefined }): VNode | null {
-  const { usage_metadata: usage, response_metadata: response = {} } = message;
-  const model = response["model_name"] ?? response["model"];
+  const { usage_metadata: usage, response_metadata: response } = message;
+  const model = response?.["model_name"] ?? response?.["model"];
   const [tokens_in, tokens_out] =
     turn && turn.tokens_in + turn.tokens_out > 0
       ? [turn.tokens_in, turn.tokens_out]
@@ -275,6 +275,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
   const reasoning = reasoningOf(message);
   const isHuman = message.type === "human";
   const role = ROLES[message.type] ?? message.type;
+  const file = `message-${message.id}.txt`;
   return (
     <article class={`message ${message.type}`} aria-label={`Message of ${role}`}>
       <p class="role">{message.name && message.type === "tool" ? message.name : role}</p>
@@ -295,10 +296,12 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
           />
         ) : message.type === "tool" ? (
           <ToolResult message={message} />
-        ) : text ? (
-          <InPart text={text} name={`message-${message.id}.txt`}>
-            {(shown) => (isHuman ? <p class="plain">{shown}</p> : <Markdown text={shown} />)}
+        ) : text && isHuman ? (
+          <InPart text={text} name={file}>
+            {(shown) => <p class="plain">{shown}</p>}
           </InPart>
+        ) : text ? (
+          <Markdown text={text} name={file} />
         ) : null}
         {message.tool_calls?.map((call, index) => (
           <ToolCard
@@ -313,7 +316,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         ))}
         <footer>
           {fork && actions ? <Branches fork={fork} branch={actions.branch} /> : null}
-          {actions ? (
+          {actions && !editing ? (
             <span class="message-actions">
               <button type="button" class="quiet" onClick={() => void copy(text, "Copied message")}>
                 Copy

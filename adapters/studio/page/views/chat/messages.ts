@@ -27,21 +27,42 @@ export interface Message {
   };
 }
 
-const isMessage = (value: unknown): value is Message =>
-  typeof value === "object" && value !== null && "content" in value && ("type" in value || "role" in value);
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const ROLES: Readonly<Record<string, string>> = { user: "human", assistant: "ai" };
 
-function normal(message: Message): Message {
-  const type = message.type ?? (message as unknown as { readonly role: string }).role;
-  const short = type.replace(/MessageChunk$/, "").toLowerCase();
-  return { ...message, type: ROLES[short] ?? short };
+const isMessage = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  isObject(value) && "content" in value && typeof (value["type"] ?? value["role"]) === "string";
+
+function contentOf(content: unknown): Message["content"] {
+  if (typeof content === "string") return content;
+  if (Array.isArray(content))
+    return content.filter((part): part is string | Block => typeof part === "string" || isObject(part));
+  return isObject(content) ? JSON.stringify(content) : String(content ?? "");
 }
 
-/** The messages of a state; null where it has none. */
+/** Any code can write a state: what is not a part of a message is left out. */
+function normal(message: Readonly<Record<string, unknown>>): Message {
+  const { type, role, content, tool_calls, id, ...rest } = message;
+  const short = String(type ?? role)
+    .replace(/MessageChunk$/, "")
+    .toLowerCase();
+  const calls = Array.isArray(tool_calls) ? tool_calls.filter(isObject) : [];
+  return {
+    ...rest,
+    ...(id === null || id === undefined ? {} : { id: String(id) }),
+    type: ROLES[short] ?? short,
+    content: contentOf(content),
+    ...(calls.length > 0 ? { tool_calls: calls as unknown as readonly ToolCall[] } : {}),
+  };
+}
+
+/** The messages of a state, without members that are null; null where it has none. */
 export function messagesOf(values: unknown): readonly Message[] | null {
-  const { messages } = (typeof values === "object" && values !== null ? values : {}) as { readonly messages?: unknown };
-  return Array.isArray(messages) && messages.every(isMessage) ? messages.map(normal) : null;
+  const messages = isObject(values) ? values["messages"] : null;
+  const present = Array.isArray(messages) ? messages.filter((one) => one !== null) : null;
+  return present?.every(isMessage) ? present.map(normal) : null;
 }
 
 /** Messages without the results of tools, and these by the ids of their calls: the card of a call shows its result. */

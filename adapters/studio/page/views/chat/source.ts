@@ -13,6 +13,8 @@ export interface Nested {
 }
 
 export interface ChatState {
+  /** The server does not have the thread yet. */
+  readonly isNew: boolean;
   readonly phase: "loading" | "idle" | "running" | "missing";
   /** Null: the state has no messages. */
   readonly messages: readonly Message[] | null;

@@ -76,8 +76,9 @@ const NO_RUNS: readonly RunSummary[] = [];
 
 /** The newest run and those of each turn. While something runs or is read, the last ones stay: the conversation would jump. */
 export function useTurnRuns(thread_id: string, state: ChatState, history: History | undefined) {
-  const { version, phase, messages, checkpoint_id } = state;
-  const { data, error } = useResource<Listing<RunSummary>>(`turns/${thread_id}/${version}`, (signal) =>
+  const { version, phase, messages, checkpoint_id, isNew } = state;
+  const key = isNew ? null : `turns/${thread_id}/${version}`;
+  const { data, error } = useResource<Listing<RunSummary>>(key, (signal) =>
     call("GET", "/greenroom/runs", { query: { thread_id, limit: 100 }, signal }),
   );
   // Servers that turn operations off have no such list.

@@ -72,7 +72,7 @@ export function Links(): VNode {
                     <th>key</th>
                     <th>run</th>
                     <th class="number">submitted</th>
-                    <th>created</th>
+                    <th class="minor">created</th>
                     <th>expires</th>
                     <th>
                       <span class="hidden">Actions</span>
@@ -87,7 +87,7 @@ export function Links(): VNode {
                         <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
                       </td>
                       <td class="number">{one.submissions}</td>
-                      <td>
+                      <td class="minor">
                         <Time at={one.created_at} />
                       </td>
                       <td>{one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>

@@ -112,7 +112,7 @@ function Records(): VNode {
                 <tr>
                   <th>key</th>
                   <th class="number">score</th>
-                  <th>value</th>
+                  <th class="minor">value</th>
                   <th>comment</th>
                   <th>run</th>
                   <th>created</th>
@@ -125,7 +125,7 @@ function Records(): VNode {
                       <a href={hereWith({ key: one.key })}>{one.key}</a>
                     </td>
                     <td class="number">{one.score === null ? "–" : String(one.score)}</td>
-                    <td>
+                    <td class="minor">
                       {one.value === null ? "" : typeof one.value === "string" ? one.value : JSON.stringify(one.value)}
                     </td>
                     <td class="comment">{one.comment}</td>

@@ -7,6 +7,7 @@ import type { RunDetail } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
 import { duration, exact, Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
+import { messagesOf } from "../chat/messages.ts";
 import type { FullState } from "../state/state.tsx";
 
 interface Bar {
@@ -22,13 +23,8 @@ interface Bar {
 
 type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "parent_checkpoint" | "next" | "metadata">;
 
-const toolsOf = (result: unknown): readonly string[] => {
-  const { messages } = (result ?? {}) as { readonly messages?: unknown };
-  if (!Array.isArray(messages)) return [];
-  return messages.flatMap((message: { readonly tool_calls?: readonly { readonly name: string }[] }) =>
-    (message.tool_calls ?? []).map(({ name }) => name),
-  );
-};
+const toolsOf = (result: unknown): readonly string[] =>
+  messagesOf(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
 
 interface CallData {
   readonly event: string;

@@ -292,7 +292,7 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
 
 export function StateTab(props: StateTabProps): VNode {
   const { thread_id, source } = props;
-  const history = useHistory(thread_id, source.state.value.version);
+  const history = useHistory(thread_id, source.state.value);
   // The last one stays until it is read again.
   const last = useRef(history.data);
   last.current = history.data ?? last.current;

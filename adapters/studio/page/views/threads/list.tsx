@@ -90,7 +90,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
           <option value="">any status</option>
           <option value="idle">idle</option>
           <option value="busy">running</option>
-          <option value="interrupted">needs an answer</option>
+          <option value="interrupted">interrupted</option>
           <option value="error">error</option>
         </select>
         <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
@@ -129,7 +129,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
               more={threads.more}
               row={(thread) => (
                 <>
-                  <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
+                  <Status value={thread.waiting ? "waiting" : thread.status} short />
                   <span class="text">
                     <span class="title">
                       {thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}

@@ -18,7 +18,7 @@ import type { ChatSource, ChatState } from "../chat/source.ts";
 import { duplicate, remove, rename } from "./actions.ts";
 import { ThreadList } from "./list.tsx";
 
-/** A part that is loaded when it is opened. */
+/** A part that is loaded when it is opened. Each part needs a key of its own: another one would get its properties. */
 function Later<Props extends object>(props: {
   readonly load: () => Promise<ComponentType<Props>>;
   readonly with: Props;
@@ -294,12 +294,12 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       />
       {tab === "state" ? (
         <Later
-          key={thread_id}
+          key="state"
           load={async () => (await import("../state/state.tsx")).StateTab}
           with={{ thread_id, source, assistant_id: choice.assistant_id }}
         />
       ) : tab === "runs" ? (
-        <Later key={thread_id} load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
+        <Later key="runs" load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
       ) : (
         <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       )}

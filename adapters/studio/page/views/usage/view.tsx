@@ -68,15 +68,16 @@ async function tokensSince(created_after: string, signal: AbortSignal) {
   return { ...sum, isWhole: cursor === null };
 }
 
-function Figures({ since }: { readonly since: string }): VNode {
+/** Tokens and cost of the runs in the table; `runs`: their number there. */
+function Figures({ since, runs }: { readonly since: string; readonly runs: number | undefined }): VNode {
   const sums = useResource(`usage/tokens/${since}`, (signal) => tokensSince(since, signal));
   return (
     <Ready of={sums} rows={1}>
-      {({ runs, tokens_in, tokens_out, cost_usd, isWhole }) => (
+      {({ runs: summed, tokens_in, tokens_out, cost_usd, isWhole }) => (
         <div class="figures">
           {(
             [
-              ["runs", count(runs)],
+              ["runs", runs === undefined ? "–" : count(runs)],
               ["tokens in", count(tokens_in)],
               ["tokens out", count(tokens_out)],
               ["cost", money(cost_usd)],
@@ -87,7 +88,7 @@ function Figures({ since }: { readonly since: string }): VNode {
               <span class="faint">{label}</span>
             </div>
           ))}
-          {isWhole ? null : <p class="faint">Of the newest {count(runs)} runs.</p>}
+          {isWhole ? null : <p class="faint">Tokens and cost of the newest {count(summed)} runs.</p>}
         </div>
       )}
     </Ready>
@@ -143,7 +144,7 @@ export default function Usage(): VNode {
         </button>
       </Head>
       <div class="scroll form">
-        <Figures since={start_time} />
+        <Figures since={start_time} runs={table?.lines.reduce((sum, { total }) => sum + total, 0)} />
         <Ready<unknown> of={workspaces.error ? workspaces : usage}>
           {() =>
             table && table.lines.length > 0 ? (

@@ -1,0 +1,109 @@
+/** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
+import type { ExecutorEvent } from "../../lib/executor/contract.ts";
+import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
+import { isMessage } from "./json.ts";
+
+type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
+
+/** A message of a model, with what it says about its use. LangSmith defines the costs. */
+interface ModelMessage {
+  readonly id?: string;
+  readonly usage_metadata?: {
+    readonly input_tokens?: unknown;
+    readonly output_tokens?: unknown;
+    readonly total_cost?: unknown;
+    readonly input_cost?: unknown;
+    readonly output_cost?: unknown;
+  };
+  readonly response_metadata?: { readonly model_name?: unknown; readonly model?: unknown };
+}
+
+interface ModelOutput {
+  readonly generations?: readonly (readonly { readonly message?: ModelMessage }[])[];
+}
+
+/** Counts each message once: when its model ends, or when a node has written it that did not get it as input. */
+export class ModelUsage {
+  /** Messages of which the tokens are counted, and those that nodes got as input: objects and ids, which reducers add later. */
+  private readonly counted = new Set<string | ModelMessage>();
+  private readonly given = new Set<string | ModelMessage>();
+  private readonly models = new Map<string, string>();
+  private readonly nodes = new Set<string>();
+  private events: UsageEvent[] = [];
+
+  readonly callbacks: Callbacks = {
+    handleChatModelStart: (
+      _model: unknown,
+      _messages: unknown,
+      run_id: string,
+      _parent?: string,
+      _extra?: unknown,
+      _tags?: unknown,
+      { ls_model_name }: Metadata = {},
+    ): void => {
+      if (typeof ls_model_name === "string") this.models.set(run_id, ls_model_name);
+    },
+    handleLLMEnd: ({ generations = [] }: ModelOutput, run_id: string): void => {
+      const model = this.models.get(run_id);
+      this.models.delete(run_id);
+      for (const { message } of generations.flat()) if (message) this.count(message, model);
+    },
+    handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
+    handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
+      if (name === undefined || name !== langgraph_node) return;
+      this.nodes.add(run_id);
+      for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
+    }),
+    handleChainEnd: (output: unknown, run_id: string): void => {
+      if (!this.nodes.delete(run_id)) return;
+      for (const message of messagesIn(output, 3)) if (!has(this.given, message)) this.count(message);
+    },
+    handleChainError: (_error: unknown, run_id: string): void => void this.nodes.delete(run_id),
+  };
+
+  /** What has been counted since the last call. */
+  take(): readonly UsageEvent[] {
+    if (this.events.length === 0) return NONE;
+    const events = this.events;
+    this.events = [];
+    return events;
+  }
+
+  private count(message: ModelMessage, requested?: string): void {
+    if (!message.usage_metadata || has(this.counted, message)) return;
+    add(this.counted, message);
+    const { input_tokens, output_tokens, total_cost, input_cost, output_cost } = message.usage_metadata;
+    const { model_name, model: other } = message.response_metadata ?? {};
+    const model = [requested, model_name, other].find((name) => typeof name === "string") as string | undefined;
+    const costs = isCost(total_cost) ? [total_cost] : [input_cost, output_cost].filter(isCost);
+    this.events.push({
+      type: "usage",
+      tokens_in: tokens(input_tokens),
+      tokens_out: tokens(output_tokens),
+      ...(costs.length > 0 ? { cost_usd: costs.reduce((sum, cost) => sum + cost, 0) } : {}),
+      ...(model === undefined ? {} : { model }),
+    });
+  }
+}
+
+function add(known: Set<string | ModelMessage>, message: ModelMessage): void {
+  known.add(message);
+  if (message.id !== undefined) known.add(message.id);
+}
+
+const has = (known: ReadonlySet<string | ModelMessage>, message: ModelMessage): boolean =>
+  known.has(message) || (message.id !== undefined && known.has(message.id));
+
+const NONE: readonly UsageEvent[] = [];
+
+/** A model that counts wrongly must not fail its run. */
+const tokens = (value: unknown): number => (Number.isSafeInteger(value) && (value as number) >= 0 ? Number(value) : 0);
+const isCost = (value: unknown): value is number =>
+  typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
+
+/** The messages in a state, an update or a command, at most `depth` levels down. */
+function* messagesIn(value: unknown, depth: number): Generator<ModelMessage> {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return;
+  if (isMessage(value)) yield value as ModelMessage;
+  else if (depth > 0) for (const inner of Object.values(value)) yield* messagesIn(inner, depth - 1);
+}

@@ -1,0 +1,98 @@
+/** Reads the chunks of a stream as soon as LangGraph makes them, so that what it puts is stored with the chunks of the same turn. */
+import { type Environment, nextTurn } from "../../lib/environment.ts";
+import type { CheckpointHandle } from "../../lib/executor/contract.ts";
+
+/**
+ * LangGraph runs ahead of whoever reads its stream, and puts writes before it streams them. So what it puts is held until the chunks
+ * of that turn of the event loop are shown.
+ */
+export class Pace {
+  private readonly environment: Pick<Environment, "defer">;
+  private readonly begin: (() => () => void) | undefined;
+  private readonly chunks: unknown[] = [];
+  /** How many chunks came, and how many of them were shown. */
+  private received = 0;
+  private shown = 0;
+  /** Holds of earlier turns, with the number of chunks that had come by then; and that of this turn. */
+  private holds: { readonly release: () => void; readonly at: number }[] = [];
+  private open: (() => void) | null = null;
+  private wake: () => void = () => {};
+  private ended = false;
+  private failure: { readonly error: unknown } | null = null;
+  private reading: Promise<void> = Promise.resolve();
+
+  constructor(checkpoints: CheckpointHandle, environment: Pick<Environment, "defer">) {
+    this.environment = environment;
+    this.begin = checkpoints.hold?.bind(checkpoints);
+  }
+
+  /** The handle, which holds what is put. */
+  handle(checkpoints: CheckpointHandle): CheckpointHandle {
+    return {
+      get: (at) => checkpoints.get(at),
+      list: (at) => checkpoints.list(at),
+      put: (checkpoint) => {
+        this.hold();
+        return checkpoints.put(checkpoint);
+      },
+      putWrites: (...writes) => {
+        this.hold();
+        return checkpoints.putWrites(...writes);
+      },
+    };
+  }
+
+  read(chunks: AsyncIterable<unknown>): void {
+    const readAll = async (): Promise<void> => {
+      try {
+        for await (const chunk of chunks) {
+          this.hold();
+          this.received++;
+          this.chunks.push(chunk);
+          this.wake();
+        }
+      } catch (error) {
+        this.failure = { error };
+      }
+      this.ended = true;
+      this.wake();
+    };
+    this.reading = readAll();
+  }
+
+  /** The next chunk. A call means that all earlier ones are shown. */
+  async next(): Promise<IteratorResult<unknown, undefined>> {
+    this.shown = this.received - this.chunks.length;
+    this.release();
+    while (this.chunks.length === 0 && !this.ended) {
+      await new Promise<void>((resolve) => {
+        this.wake = resolve;
+      });
+    }
+    if (this.chunks.length > 0) return { done: false, value: this.chunks.shift() };
+    if (this.failure) throw this.failure.error;
+    return { done: true, value: undefined };
+  }
+
+  /** Nothing more is shown: nothing is held any more. Resolves when LangGraph has ended. */
+  async close(): Promise<void> {
+    this.shown = Number.POSITIVE_INFINITY;
+    this.release();
+    await this.reading;
+  }
+
+  private hold(): void {
+    if (this.open || !this.begin || this.shown === Number.POSITIVE_INFINITY) return;
+    const release = this.begin();
+    this.open = release;
+    void nextTurn(this.environment).then(() => {
+      this.open = null;
+      this.holds.push({ release, at: this.received });
+      this.release();
+    });
+  }
+
+  private release(): void {
+    while (this.holds[0] && this.holds[0].at <= this.shown) this.holds.shift()?.release();
+  }
+}

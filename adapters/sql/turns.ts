@@ -1,0 +1,22 @@
+/**
+ * Turns of threads that were deleted. Clients know events by their `seq`, so a thread that is made again with the same id goes on
+ * where the deleted one was. One row keeps the highest turn of all deleted threads with the same last digits: there are few rows.
+ */
+import { type RawBuilder, sql } from "kysely";
+import { constant } from "./dialect.ts";
+
+/** The name of the row in `probes`: ids are UUIDs, so that there are at most 65,536 for a deployment. */
+const rowOf = (deployment: unknown, thread_id: unknown): RawBuilder<string> =>
+  sql<string>`'turns ' || ${deployment} || ' ' || substr(${thread_id}, 33)`;
+
+/** Keeps the turns of threads. Goes before their deletion. `threads`: the table with the condition that selects them. */
+export const keepTurns = (threads: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`insert into probes (name, at)
+    select ${rowOf(sql.ref("threads.deployment"), sql.ref("threads.thread_id"))}, max(threads.turn) from ${threads}
+      and threads.turn > 0 group by 1 order by 1
+    on conflict (name) do update set at = excluded.at where excluded.at > probes.at`;
+
+/** The turn of a thread that is created. */
+export const firstTurn = (p: { readonly deployment: string; readonly thread_id: string }): RawBuilder<number> =>
+  sql<number>`coalesce((select d.at from probes d
+    where d.name = ${rowOf(constant(p.deployment), constant(p.thread_id))}), 0)`;

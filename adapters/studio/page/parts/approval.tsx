@@ -1,0 +1,237 @@
+/** Actions that wait for a decision, as LangChain's human-in-the-loop middleware sends them: one card after the other. */
+import type { VNode } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useKey } from "../frame/keyboard.ts";
+import { draft, keep, Place } from "../store/drafts.ts";
+import { Editor, type Schema } from "./form.tsx";
+import { Json } from "./json.tsx";
+import { Markdown } from "./markdown.tsx";
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const DECISIONS = ["approve", "edit", "reject", "respond"] as const;
+type DecisionType = (typeof DECISIONS)[number];
+
+interface Action {
+  readonly name: string;
+  readonly args: unknown;
+  readonly description: string | null;
+  readonly allowed: readonly DecisionType[];
+  readonly schema: Schema | undefined;
+}
+
+/** `edited`: the member of a decision that has the changed action. */
+export interface HumanRequest {
+  readonly actions: readonly Action[];
+  readonly edited: "editedAction" | "edited_action";
+}
+
+/** The names of the middleware's members, of npm's `langchain` and of Python's. */
+const SPELLINGS = [
+  ["actionRequests", "reviewConfigs", "actionName", "allowedDecisions", "argsSchema", "editedAction"],
+  ["action_requests", "review_configs", "action_name", "allowed_decisions", "args_schema", "edited_action"],
+] as const;
+
+/** Null for a value that is not such a request, or has an action that no decision of this page fits. */
+export function humanRequest(value: unknown): HumanRequest | null {
+  if (!isObject(value)) return null;
+  const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));
+  if (!names) return null;
+  const [requestsName, configsName, actionName, allowedName, schemaName, edited] = names;
+  const requests = value[requestsName] as readonly unknown[];
+  const configs: readonly unknown[] = Array.isArray(value[configsName]) ? value[configsName] : [];
+  const actions = requests.map((request, index): Action | null => {
+    if (!isObject(request) || typeof request["name"] !== "string") return null;
+    const { name, args, description } = request;
+    const named = configs.find((one) => isObject(one) && one[actionName] === name) ?? configs[index];
+    const config = isObject(named) ? named : {};
+    const listed = config[allowedName];
+    const allowed = DECISIONS.filter((one) => (Array.isArray(listed) ? listed.includes(one) : one !== "respond"));
+    if (allowed.length === 0) return null;
+    return {
+      ...{ name, args, allowed },
+      description: typeof description === "string" ? description : null,
+      schema: isObject(config[schemaName]) ? (config[schemaName] as Schema) : undefined,
+    };
+  });
+  const known = actions.filter((action) => action !== null);
+  return known.length > 0 && known.length === actions.length ? { actions: known, edited } : null;
+}
+
+interface ActionDraft {
+  readonly mode: "" | Exclude<DecisionType, "approve">;
+  readonly text: string;
+  readonly args?: unknown;
+}
+
+/** What the middleware would fail on, for good. */
+const problemOf = ({ mode }: ActionDraft, args: unknown): string =>
+  mode === "edit" && !isObject(args) ? 'The arguments must be a JSON object, such as {"city": "Rome"}.' : "";
+
+/** Button, key, and what sends the decision. */
+const WORDS: Readonly<Record<DecisionType, readonly [label: string, key: string, send: string]>> = {
+  approve: ["Approve", "a", ""],
+  edit: ["Edit", "e", "Run with these arguments"],
+  reject: ["Reject", "r", "Reject"],
+  respond: ["Respond", "", "Respond"],
+};
+
+function DecisionKey(props: { readonly type: DecisionType; readonly choose: () => void }): null {
+  const [label, key] = WORDS[props.type];
+  useKey(key, `${label} the action`, ({ repeat }) => {
+    // A key that is held would decide the next action, too.
+    if (!repeat) props.choose();
+  });
+  return null;
+}
+
+interface ActionProps {
+  /** Names what is typed here. */
+  readonly place: string;
+  readonly action: Action;
+  readonly edited: HumanRequest["edited"];
+  readonly busy: boolean;
+  /** The keys decide here. */
+  readonly hasKeys: boolean;
+  readonly decide: (decision: unknown) => void;
+}
+
+/** One action of a request: its arguments, and a button for each decision that is allowed. */
+function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProps): VNode {
+  const typed = draft<ActionDraft>(place, { mode: "", text: "" });
+  const set = (change: Partial<ActionDraft>): void => keep(place, { ...typed, ...change });
+  const [isRefused, setRefused] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const isOpening = useRef(false);
+  const { mode, text, args = action.args } = typed;
+  const problem = problemOf(typed, args);
+  const choose = (type: DecisionType): void => {
+    if (type === "approve") decide({ type });
+    else {
+      isOpening.current = true;
+      set({ mode: type });
+    }
+  };
+  useLayoutEffect(() => {
+    if (isOpening.current) form.current?.querySelector<HTMLElement>("textarea, input, select")?.focus();
+    isOpening.current = false;
+  }, [mode]);
+  useKey("Escape", "Back to the decisions", () => set({ mode: "" }), { when: hasKeys && mode !== "", inFields: true });
+  const send = (): void => {
+    setRefused(problem !== "");
+    if (problem || busy || mode === "") return;
+    if (mode === "edit") decide({ type: mode, [edited]: { name: action.name, args } });
+    else decide({ type: mode, ...(text || mode === "respond" ? { message: text } : {}) });
+  };
+  return (
+    <form
+      class="action-card"
+      ref={form}
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <p>
+        <strong>{action.name}</strong>
+      </p>
+      {action.description ? <Markdown text={action.description} /> : null}
+      {mode === "edit" ? (
+        <Place.Provider value={place}>
+          <Editor
+            schema={action.schema}
+            label={`Arguments of ${action.name}`}
+            value={args}
+            change={(next) => set({ args: next ?? null })}
+          />
+          {isRefused && problem ? (
+            <p class="field-problem" role="alert">
+              {problem}
+            </p>
+          ) : null}
+        </Place.Provider>
+      ) : (
+        <Json value={action.args} open={3} />
+      )}
+      {mode === "reject" || mode === "respond" ? (
+        <textarea
+          rows={3}
+          aria-label={mode === "reject" ? "Reason" : "Response"}
+          placeholder={
+            mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"
+          }
+          value={text}
+          onInput={(event) => set({ text: event.currentTarget.value })}
+        />
+      ) : null}
+      <div class="buttons">
+        {mode === "" ? (
+          action.allowed.map((type) => {
+            const [label, key] = WORDS[type];
+            const hint = hasKeys && key ? `${label} (${key})` : undefined;
+            return (
+              <button
+                key={type}
+                type="button"
+                class={type === "approve" ? "primary" : ""}
+                disabled={busy}
+                title={hint}
+                onClick={() => choose(type)}
+              >
+                {label}
+              </button>
+            );
+          })
+        ) : (
+          <>
+            <button type="submit" class="primary" disabled={busy}>
+              {WORDS[mode][2]}
+            </button>
+            <button type="button" onClick={() => set({ mode: "" })}>
+              Back
+            </button>
+          </>
+        )}
+      </div>
+      {hasKeys && mode === "" && !busy
+        ? action.allowed.map((type) =>
+            WORDS[type][1] ? <DecisionKey key={type} type={type} choose={() => choose(type)} /> : null,
+          )
+        : null}
+    </form>
+  );
+}
+
+interface ApprovalProps extends Pick<ActionProps, "place" | "busy" | "hasKeys"> {
+  readonly request: HumanRequest;
+  readonly answer: (value: unknown) => void;
+}
+
+/** All actions of a request are decided before the answer goes. */
+export function Approval({ place, request, answer, busy, hasKeys }: ApprovalProps): VNode {
+  const { actions, edited } = request;
+  const [decisions, setDecisions] = useState<readonly unknown[]>([]);
+  const at = decisions.length;
+  const action = actions[at];
+  if (!action) return <p class="faint">Sent.</p>;
+  return (
+    <>
+      {actions.length > 1 ? (
+        <p class="faint">
+          Action {at + 1} of {actions.length}
+        </p>
+      ) : null}
+      <ActionCard
+        key={at}
+        place={`${place} ${at}`}
+        {...{ action, edited, busy, hasKeys }}
+        decide={(decision) => {
+          const all = [...decisions, decision];
+          setDecisions(all);
+          if (all.length === actions.length) answer({ decisions: all });
+        }}
+      />
+    </>
+  );
+}

@@ -1,0 +1,76 @@
+/** What a crash leaves of a LangGraph run: no save has the writes of a node without the events and frames that show them. */
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { AIMessageChunk } from "@langchain/core/messages";
+import { FakeStreamingChatModel } from "@langchain/core/utils/testing";
+import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { langgraph } from "../../adapters/langgraph/mod.ts";
+import type { RunCreate } from "../../lib/mod.ts";
+import type { FinishRun, Progress } from "../../lib/storage/mod.ts";
+import { reading } from "../core/event-reading.ts";
+import { faulty } from "../core/faulty.ts";
+import { testService } from "../suite/kit.ts";
+
+const ROUNDS = 6;
+/** More than one turn of the event loop takes. */
+const TOKENS = 300;
+const NODES = ["one", "two", "three"] as const;
+
+const speaks = (name: string) => async () => {
+  const chunks = Array.from({ length: TOKENS }, (_, n) => new AIMessageChunk({ id: name, content: `${name}${n} ` }));
+  return { messages: [await new FakeStreamingChatModel({ sleep: 0, chunks }).invoke("?")] };
+};
+
+const graph = new StateGraph(MessagesAnnotation)
+  .addNode("one", speaks("one"))
+  .addNode("two", speaks("two"))
+  .addNode("three", speaks("three"))
+  .addEdge(START, "one")
+  .addEdge("one", "two")
+  .addEdge("two", "three")
+  .addEdge("three", END)
+  .compile();
+
+/** Which messages end in the events of a save, and which its writes bring into the state. */
+function messagesOf({ writes, events = [], frames }: Progress) {
+  const ended = events
+    .filter(({ method, data }) => method === "messages" && data?.includes('"message-finish"'))
+    .map(({ node }) => String(node));
+  const written = NODES.filter((name) => writes.some((task) => JSON.stringify(task.writes).includes(`${name}0 `)));
+  const shown = frames?.list
+    .filter(({ event }) => event === "updates")
+    .map(({ data }) => Object.keys(JSON.parse(data)));
+  return { ended, written: [...written], shown: shown?.flat() };
+}
+
+for (const durability of ["async", "sync"] as const) {
+  it(`each save has the ends of the messages that it writes, durability ${durability}`, async () => {
+    const { storage, faults } = faulty();
+    const saves: Progress[] = [];
+    faults.saveProgress = (call, [, , progress]) => {
+      saves.push(progress as Progress);
+      return call();
+    };
+    faults.finishRun = (call, [, , end]) => {
+      saves.push((end as FinishRun).progress);
+      return call();
+    };
+    await using kit = await testService({ storage, executor: langgraph({ graph }) });
+    const all: string[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const { thread_id } = await kit.service.threads.create();
+      const live = reading(kit.service, thread_id);
+      const more: Partial<RunCreate> = { durability, stream_resumable: true, stream_mode: ["updates"] };
+      const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, ...more };
+      await (await kit.service.runs.wait(thread_id, request)).result;
+      await live.ends();
+      await live.close();
+      for (const [number, save] of saves.splice(0).entries()) {
+        const { ended, written, shown = [] } = messagesOf(save);
+        all.push(...written);
+        assert.deepEqual([ended, shown], [written, written], `save ${number} of round ${round}`);
+      }
+    }
+    assert.deepEqual(all, Array.from({ length: ROUNDS }, () => NODES).flat());
+  });
+}

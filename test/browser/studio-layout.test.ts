@@ -1,0 +1,241 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type { Locator } from "playwright-core";
+import { until } from "../support/until.ts";
+import { openStudio, type StudioHost, type StudioVisit, studioVisits, type VisitOptions } from "./studio-host.ts";
+import { said } from "./studio-seed.ts";
+
+const visitStudio = studioVisits();
+let host: StudioHost;
+before(async () => {
+  host = await openStudio();
+});
+after(() => host?.[Symbol.asyncDispose]());
+
+const visit = (test: (visit: StudioVisit) => Promise<void>, options: VisitOptions = {}): Promise<void> =>
+  visitStudio(host, test, options);
+
+async function asked(assistant_id: string, content = "hello", options = {}): Promise<string> {
+  const { threads, runs } = host.service;
+  const { thread_id } = await threads.create();
+  await (await runs.wait(thread_id, { assistant_id, input: said(content), ...options })).result;
+  return thread_id;
+}
+
+interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+const overlap = (one: Box, other: Box): boolean =>
+  one.x < other.x + other.width &&
+  other.x < one.x + one.width &&
+  one.y < other.y + other.height &&
+  other.y < one.y + one.height;
+
+async function boxOf(part: Locator): Promise<Box> {
+  return (await part.boundingBox()) ?? assert.fail(`${part} is not shown`);
+}
+
+describe("the studio's layout", () => {
+  for (const width of [390, 800, 1280, 1600]) {
+    it(`shows notices beside what sends, at ${width} px`, () =>
+      visit(
+        async (visit) => {
+          const { page } = visit;
+          await visit.open(`threads/${await asked("chat")}`);
+          const send = visit.button("Send");
+          const notice = page.locator(".notice", { hasText: "Copied link" });
+          await page.getByLabel("More actions").click();
+          await visit.button("Copy link").click();
+          await notice.waitFor();
+          for (const text of ["short", "many\nlines\n".repeat(20)]) {
+            await page.getByLabel("Message", { exact: true }).fill(text);
+            assert.ok(!overlap(await boxOf(notice), await boxOf(send)));
+          }
+          // The answers, where a thread waits.
+          await visit.open(`threads/${await asked("clerk", "refund")}`);
+          await page.getByLabel("More actions").click();
+          await visit.button("Copy link").click();
+          for (const name of ["Approve", "Edit", "Reject"])
+            assert.ok(!overlap(await boxOf(notice), await boxOf(visit.button(name, page.locator(".interrupt")))));
+        },
+        { width },
+      ));
+
+    it(`has no button on another thing while a message is edited, at ${width} px`, () =>
+      visit(
+        async (visit) => {
+          const { page } = visit;
+          await visit.open(`threads/${await asked("chat", "A long message to edit. ".repeat(20))}`);
+          const message = page.locator(".message.human");
+          await message.hover();
+          await visit.button("Edit", message).click();
+          const parts = message.locator(":is(button, textarea)");
+          await message.locator("textarea").waitFor();
+          const boxes = await Promise.all((await parts.all()).map(boxOf));
+          assert.ok(boxes.length >= 3);
+          for (const [at, one] of boxes.entries())
+            for (const other of boxes.slice(at + 1)) assert.ok(!overlap(one, other), JSON.stringify([one, other]));
+        },
+        { width },
+      ));
+  }
+
+  it("cuts nothing at 390 px: approvals, forms, sheets and a run under way", () =>
+    visit(
+      async (visit) => {
+        const { page } = visit;
+        const inSight = async (what: string): Promise<void> => {
+          const cut = await page.evaluate(() =>
+            [...document.querySelectorAll("button, input, textarea, select, .status, summary, a")]
+              .filter((one) => !one.closest(".navigation, .rows, .tool"))
+              .filter((one) => {
+                const { left, right, width } = one.getBoundingClientRect();
+                return width > 0 && (left < 0 || right > innerWidth || one.scrollWidth > one.clientWidth + 1);
+              })
+              .filter(
+                (one) =>
+                  getComputedStyle(one).textOverflow !== "ellipsis" && getComputedStyle(one).display !== "inline",
+              )
+              .map((one) => one.outerHTML.slice(0, 160)),
+          );
+          assert.deepEqual(cut, [], what);
+        };
+        await visit.open(`threads/${await asked("clerk", "refund close")}`);
+        await visit.button("Edit").first().waitFor();
+        await inSight("an approval");
+        await visit.button("Edit", page.locator(".interrupt")).click();
+        await inSight("its arguments");
+        await visit.button("Back").click();
+        await visit.button("Reject", page.locator(".interrupt")).click();
+        await inSight("a reason");
+        await visit.button("Context").click();
+        await page.getByRole("dialog").waitFor();
+        await inSight("the context");
+        await visit.open(`threads/${await asked("survey")}`);
+        await page.getByLabel("bags").waitFor();
+        await inSight("a form");
+        await visit.newThread("waiting");
+        await visit.say("narrow");
+        await host.gates.reached("narrow");
+        await visit.status("running");
+        await inSight("a run");
+        await visit.button("Stop").click();
+        await visit.status("idle");
+        await visit.open(`threads/${visit.thread_id}?tab=state`);
+        await visit.button("Edit values").click();
+        await page.getByRole("dialog").waitFor();
+        await inSight("a state");
+      },
+      { width: 390 },
+    ));
+});
+
+describe("what the studio says of runs", () => {
+  it("sends no request that is refused for a new thread", () =>
+    visit(async (visit) => {
+      await visit.newThread("chat");
+      await visit.say("hello");
+      await visit.shows("hello", "You said: hello");
+      await visit.status("idle");
+      await visit.atRest();
+      assert.deepEqual(visit.refused, []);
+    }));
+
+  it("does not say that a stopped thread waits", async () => {
+    await using own = await openStudio();
+    await visitStudio(own, async (visit) => {
+      const { page } = visit;
+      const { threads, runs } = own.service;
+      const { thread_id } = await threads.create();
+      const { run_id } = await runs.create(thread_id, { assistant_id: "report", input: { city: "Bergen" } });
+      await own.gates.reached("Bergen");
+      await runs.cancel(thread_id, run_id);
+      await own.gates.stopped("Bergen");
+      await until(async () => (await threads.get(thread_id)).status === "interrupted");
+      await visit.open("threads");
+      await page.locator('.rows a .status.interrupted[title="interrupted"]').waitFor();
+      await visit.atRest();
+      assert.equal(await page.locator(".navigation .badge").count(), 0);
+      const waiting = await threads.create();
+      await (await runs.wait(waiting.thread_id, { assistant_id: "approval", input: said("book") })).result;
+      await page.reload();
+      await page.locator(".navigation .badge", { hasText: /^1$/ }).waitFor();
+      await page.locator('.rows a .status[title="needs an answer"]').waitFor();
+    });
+  });
+
+  it("shows one number of runs, their tokens and their cost", async () => {
+    await using own = await openStudio();
+    await visitStudio(
+      own,
+      async (visit) => {
+        const { page } = visit;
+        const { threads, runs } = own.service;
+        const { thread_id } = await threads.create();
+        await (await runs.wait(thread_id, { assistant_id: "spender", input: said("go") })).result;
+        // Not begun: it has used nothing.
+        const later = await threads.create();
+        await runs.create(later.thread_id, { assistant_id: "spender", input: said("go"), after_seconds: 3600 });
+        await visit.open("usage");
+        const figures = page.locator(".figures div");
+        await page.locator("td.number").waitFor();
+        await visit.atRest();
+        assert.deepEqual(await figures.allInnerTexts(), [
+          "1\nruns",
+          "1,200\ntokens in",
+          "34\ntokens out",
+          "$0.250\ncost",
+        ]);
+        assert.deepEqual(await page.locator("td.number").allInnerTexts(), ["1"]);
+        const shown = ["1,234", "$0.250"];
+        const [run] = await runs.list(thread_id);
+        for (const path of ["runs?status=success", `threads/${thread_id}?tab=runs`]) {
+          await visit.open(path);
+          for (const text of shown) await page.locator(".run-table li .cost", { hasText: text }).waitFor();
+        }
+        await visit.open(`runs/${run?.run_id}`);
+        const facts = page.locator(".facts");
+        await facts.getByText("1,200 in, 34 out").waitFor();
+        await facts.getByText("$0.250").waitFor();
+      },
+      { width: 1280 },
+    );
+  });
+
+  it("keeps the time of a tool: at the end of its run, over a reload and another thread", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      let open = 0;
+      const isStream = (url: string): boolean => url.endsWith("/stream/events");
+      page.on("request", (request) => {
+        if (isStream(request.url())) open += 1;
+      });
+      for (const end of ["requestfinished", "requestfailed"] as const)
+        page.on(end as "requestfinished", (request) => {
+          if (isStream(request.url())) open -= 1;
+        });
+      await visit.newThread("clerk");
+      await visit.say("lookup");
+      await visit.status("idle");
+      const times = page.locator(".tool.success summary", { hasText: /\d m?s$/ });
+      await times.waitFor();
+      await visit.say("close");
+      await visit.button("Edit", page.locator(".interrupt")).click();
+      await visit.button("Run with these arguments").click();
+      await visit.status("idle");
+      await times.nth(1).waitFor();
+      const { thread_id } = visit;
+      await page.reload();
+      await times.nth(1).waitFor();
+      await visit.open(`threads/${await asked("clerk", "lookup")}`);
+      await page.locator(".tool.success").waitFor();
+      await visit.open(`threads/${thread_id}`);
+      await times.nth(1).waitFor();
+      // No stream stays open for a thread at rest.
+      await until(() => open === 0);
+    }));
+});

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { studioVisits } from "./studio-host.ts";
+import { openSeededStudio, placesOf } from "./studio-seed.ts";
+
+const visitStudio = studioVisits();
+
+/** A way through places 0 to `count - 1` that goes from each to every other once, and ends where it began. */
+function wayThrough(count: number): readonly number[] {
+  const left = Array.from({ length: count }, (_, from) =>
+    Array.from({ length: count }, (_, to) => to).filter((to) => to !== from),
+  );
+  const [way, open]: [number[], number[]] = [[], [0]];
+  while (open.length > 0) {
+    const next = left[open.at(-1) as number]?.pop();
+    if (next === undefined) way.push(open.pop() as number);
+    else open.push(next);
+  }
+  return way.reverse();
+}
+
+/** What kinds of elements are shown, but for the rows of lists, whose marks depend on the way there. */
+function kinds(): string {
+  const found = new Set<string>();
+  for (const one of document.querySelectorAll("main, main *"))
+    if (!one.closest(".rows, svg, .uplot")) found.add(`${one.tagName} ${one.getAttribute("class") ?? ""}`.trim());
+  return [...found].sort().join("\n");
+}
+
+describe("the studio's views and tabs", () => {
+  it("show the same whichever place one comes from", async () => {
+    await using seeded = await openSeededStudio();
+    await visitStudio(seeded.host, async (visit) => {
+      const { page, refused } = visit;
+      const paths = Object.values(placesOf(seeded)).flatMap((places) => places.map(({ path }) => path));
+      const expected: string[] = [];
+      for (const path of paths) {
+        await visit.open(path);
+        await visit.atRest();
+        expected.push(await page.evaluate(kinds));
+      }
+      assert.equal(new Set(expected).size > paths.length / 2, true);
+      const [first = 0, ...way] = wayThrough(paths.length);
+      assert.equal(way.length, paths.length * (paths.length - 1));
+      await visit.open(paths[first] as string);
+      let from = first;
+      await page.evaluate(`globalThis.kinds = ${kinds}`);
+      for (const to of way) {
+        const step = `${paths[from]} → ${paths[to]}`;
+        await page.evaluate((href) => {
+          history.pushState(null, "", href);
+          dispatchEvent(new PopStateEvent("popstate"));
+        }, seeded.host.studio + paths[to]);
+        await page
+          .waitForFunction(
+            (wanted) => (globalThis as unknown as { kinds(): string }).kinds() === wanted,
+            expected[to] as string,
+          )
+          .catch(async () => assert.equal(await page.evaluate(kinds), expected[to], step));
+        assert.deepEqual([...visit.problems, ...refused], [], step);
+        from = to;
+      }
+    });
+  });
+
+  it("of a thread follow each other by clicks", async () => {
+    await using seeded = await openSeededStudio();
+    await visitStudio(seeded.host, async (visit) => {
+      const { page } = visit;
+      const tabs = { Chat: ".conversation", State: ".checkpoints", Runs: ".detail-pane .run-table" };
+      const names = Object.keys(tabs) as (keyof typeof tabs)[];
+      await visit.open(`threads/${seeded.done}`);
+      for (const at of wayThrough(names.length)) {
+        const name = names[at] as keyof typeof tabs;
+        await visit.link(name, page.locator(".tabs")).click();
+        await page.locator(tabs[name]).waitFor();
+      }
+    });
+  });
+});

@@ -1,0 +1,280 @@
+/** What lists read from the database, and whether other work gets its turn meanwhile. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type SqlDriver, sqlStorage } from "../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import { firstItem } from "../../lib/json.ts";
+import type { RunCreate } from "../../lib/mod.ts";
+import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
+
+/** A database in memory that counts the characters which its reads give. */
+function counting(): { readonly driver: SqlDriver; characters: number } {
+  const driver = nodeSqliteDriver(":memory:");
+  const counted = {
+    characters: 0,
+    driver: {
+      ...driver,
+      async read(statement) {
+        const rows = await driver.read(statement);
+        for (const row of rows) for (const value of Object.values(row)) counted.characters += String(value).length;
+        return rows;
+      },
+    } as SqlDriver,
+  };
+  return counted;
+}
+
+const LARGE = 200_000;
+const large = "x".repeat(LARGE);
+
+/** Threads whose states are large beside and in their messages, each with a run whose request is as large. */
+async function world(options: Partial<TestServiceOptions> = {}) {
+  const database = counting();
+  const kit: TestService = await testService({
+    agents: { echo: () => "ok" },
+    storage: sqlStorage(database.driver),
+    ...options,
+  });
+  const handler = createHandler(kit.service);
+  return { database, kit, handler, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
+}
+
+async function ended({ service }: TestService, thread_id: string | null, input: RunCreate["input"]): Promise<void> {
+  await (await service.runs.wait(thread_id, { assistant_id: "echo", input })).result;
+}
+
+async function fill(kit: TestService, threads: number): Promise<void> {
+  for (let n = 0; n < threads; n += 1) {
+    const { thread_id } = await kit.service.threads.create({});
+    const messages = [
+      { type: "human", content: `Question ${n} ${large}` },
+      { type: "human", content: "More" },
+    ];
+    await ended(kit, thread_id, { messages, data: large });
+  }
+}
+
+describe("a list reads only what it shows", () => {
+  it("of threads: their titles, from the start of their messages", async () => {
+    await using it = await world();
+    await fill(it.kit, 5);
+    it.database.characters = 0;
+    const { items } = await it.kit.service.operations.listThreads();
+    assert.deepEqual(
+      items.map(({ title }) => title?.slice(0, 13)),
+      [4, 3, 2, 1, 0].map((n) => `Question ${n} xx`),
+    );
+    assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
+    it.database.characters = 0;
+    assert.equal((await it.kit.service.operations.listThreads({ text: "question 3" })).items.length, 1);
+    assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
+  });
+
+  it("of threads without messages: nothing of their states", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    await it.kit.service.threads.create({
+      metadata: { graph_id: "echo" },
+      supersteps: [{ updates: [{ as_node: "echo", values: { data: large } }] }],
+    });
+    it.database.characters = 0;
+    const { items } = await it.kit.service.operations.listThreads();
+    assert.deepEqual(
+      items.map(({ title }) => title),
+      [null, null],
+    );
+    assert.equal(items[1]?.thread_id, thread_id);
+    assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
+  });
+
+  it("of runs: no requests and results, which one run has", async () => {
+    await using it = await world();
+    await fill(it.kit, 3);
+    await ended(it.kit, null, { messages: [], data: large });
+    it.database.characters = 0;
+    const { items } = await it.kit.service.operations.searchRuns();
+    assert.equal(items.length, 4);
+    assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
+    const [run] = items;
+    const detail = await it.kit.service.operations.inspectRun(run?.run_id as string);
+    assert.equal((detail.kwargs.input as { data: string }).data, large);
+    assert.equal((detail.result as { data: string }).data, large);
+  });
+
+  it("of a search for threads without values: no states", async () => {
+    await using it = await world();
+    await fill(it.kit, 3);
+    it.database.characters = 0;
+    const found = await it.kit.service.threads.search({ select: ["thread_id", "metadata", "interrupts"] });
+    assert.equal(found.items.length, 3);
+    assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
+  });
+});
+
+describe("a title", () => {
+  const titleOf = async (values: unknown): Promise<string | null | undefined> => {
+    await using it = await world();
+    await it.kit.service.threads.create({
+      metadata: { graph_id: "echo" },
+      supersteps: [{ updates: [{ as_node: "echo", values: values as never }] }],
+    });
+    return (await it.kit.service.operations.listThreads()).items[0]?.title;
+  };
+
+  it("is the text of the first message, whatever follows it", async () => {
+    assert.equal(
+      await titleOf({
+        messages: [
+          { type: "human", content: "One" },
+          { type: "ai", content: large },
+        ],
+      }),
+      "One",
+    );
+    const content = [
+      { type: "image_url", image_url: { url: "data:," } },
+      { type: "text", text: "Two" },
+      { type: "text", text: "words" },
+    ];
+    assert.equal(await titleOf({ messages: [{ type: "human", content }] }), "Two words");
+    assert.equal(await titleOf({ messages: [] }), null);
+  });
+
+  it("is that of a list that was stored in parts", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    for (let n = 0; n < 4; n += 1) {
+      const messages = [{ type: "human", content: `Part ${n} ${"y".repeat(2_000)}` }];
+      await ended(it.kit, thread_id, { messages });
+    }
+    assert.match((await it.kit.service.operations.listThreads()).items[0]?.title ?? "", /^Part 0 y/);
+  });
+
+  it("of a running thread is that of its newest state", async () => {
+    const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    await using it = await world({
+      agents: {
+        slow: async function* () {
+          yield "One";
+          reached.resolve();
+          await gate.promise;
+        },
+      },
+    });
+    const { thread_id } = await it.kit.service.threads.create({});
+    const run = await it.kit.service.runs.wait(thread_id, {
+      assistant_id: "slow",
+      input: { messages: [{ type: "human", content: "Now" }] },
+      durability: "sync",
+    });
+    await reached.promise;
+    const { items } = await it.kit.service.operations.listThreads();
+    gate.resolve();
+    await run.result;
+    assert.equal(items[0]?.title, "Now");
+    assert.equal((await it.kit.service.operations.listThreads()).items[0]?.title, "Now");
+  });
+});
+
+describe("firstItem", () => {
+  const item = { a: 'b"\\ \u2028 \n', c: [1, { d: null }, "]}"], e: { f: "ü€😀" } };
+  const text = JSON.stringify([item, { g: 1 }]).replaceAll("ü", "\\u00fc");
+
+  it("gives the first item of a list", () => {
+    assert.deepEqual(firstItem(text), item);
+    assert.deepEqual(firstItem("[1]"), 1);
+    assert.deepEqual(firstItem('["a","b"]'), "a");
+    assert.deepEqual(firstItem(" [1]"), undefined);
+    assert.deepEqual(firstItem("[]"), undefined);
+    assert.deepEqual(firstItem("{}"), undefined);
+  });
+
+  it("gives what is left of it, wherever the text is cut off", () => {
+    const end = text.indexOf(',{"g"');
+    const rest = text.indexOf(',"c"');
+    for (let at = text.indexOf("b"); at <= end; at += 1) {
+      const found = firstItem(text.slice(0, at)) as { a: string };
+      if (at < rest) assert.ok(item.a.startsWith(found.a), `${at}: ${found.a}`);
+      else assert.equal(found.a, item.a, `${at}`);
+    }
+  });
+});
+
+describe("a search with values", () => {
+  it("lets other work have its turn between large states, and holds one at a time", async () => {
+    // Each look at the clock is 5 ms after the last one: every state takes its time.
+    let now = 0;
+    await using it = await world({ environment: { monotonic: () => (now += 5) } });
+    await fill(it.kit, 6);
+    let turns = 0;
+    let over = false;
+    const tick = (): void => {
+      turns += 1;
+      if (!over) setImmediate(tick);
+    };
+    setImmediate(tick);
+    const response = await it.handler(
+      new Request("http://localhost/threads/search", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ limit: 5 }),
+      }),
+    );
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("x-pagination-total"), "6");
+    assert.equal(response.headers.get("x-pagination-next"), "5");
+    // The list is sent as it is made: who reads nothing holds it up.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const read = it.database.characters;
+    for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(it.database.characters, read);
+    const before = turns;
+    const threads = (await response.json()) as { values: { data: string } }[];
+    over = true;
+    assert.deepEqual(
+      threads.map(({ values }) => values.data.length),
+      Array.from({ length: 5 }, () => LARGE),
+    );
+    assert.ok(it.database.characters > read);
+    assert.ok(turns - before >= 3, `${turns - before} turns`);
+  });
+
+  it("filters by values, and shows the page of what it found", async () => {
+    await using it = await world();
+    for (let n = 0; n < 7; n += 1) {
+      await it.kit.service.threads.create({
+        metadata: { graph_id: "echo" },
+        supersteps: [{ updates: [{ as_node: "echo", values: { n, odd: { is: n % 2 === 1 } } }] }],
+      });
+    }
+    const query = { values: { odd: { is: true } }, sort_order: "asc", limit: 2 } as const;
+    const first = await it.kit.service.threads.search(query);
+    assert.deepEqual(
+      [first.total, first.next, first.items.map(({ values }) => (values as { n: number }).n)],
+      [3, 2, [1, 3]],
+    );
+    const second = await it.kit.service.threads.search({ ...query, offset: 2 });
+    assert.deepEqual(
+      [second.total, second.next, second.items.map(({ values }) => (values as { n: number }).n)],
+      [3, null, [5]],
+    );
+  });
+
+  it("whose reader goes away ends, and reads no more", async () => {
+    await using it = await world();
+    await fill(it.kit, 6);
+    const response = await it.handler(
+      new Request("http://localhost/threads/search", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: "{}",
+      }),
+    );
+    await response.body?.cancel();
+    for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));
+    const read = it.database.characters;
+    for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(it.database.characters, read);
+  });
+});

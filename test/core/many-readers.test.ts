@@ -1,0 +1,143 @@
+/** What many readers of one thread or run cost together: reads, wake-ups and copies of large texts. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { fromFunctions } from "../../lib/mod.ts";
+import { Change, createStreamHub, type Frame, type Reader } from "../../lib/streams/hub.ts";
+import { testClock, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
+import { subscribe } from "./event-reading.ts";
+import { faulty } from "./faulty.ts";
+
+const READERS = 40;
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+async function turns(): Promise<void> {
+  for (let count = 0; count < 20; count++) await turn();
+}
+
+describe("many readers", () => {
+  it("of an absent thread leave without a read, and share the reads of a change", async () => {
+    const database = faulty();
+    const clock = testClock();
+    const kit = await testService({
+      storage: database.storage,
+      executor: fromFunctions({ echo: () => "done" }),
+      environment: clock,
+    });
+    const thread_id = crypto.randomUUID();
+    const readers = Array.from({ length: READERS }, () => subscribe(kit.service, thread_id));
+    const reads = readers.map((reader) => reader.next());
+    await turns();
+    const count = (): number => database.calls.getThread ?? 0;
+    await kit.service.threads.create({ thread_id });
+    let before = count();
+    // The next poll finds the thread for all of them.
+    await clock.advance(1_000);
+    await turns();
+    assert.ok(count() - before < READERS / 2, `${count() - before} reads found one thread`);
+
+    const absent = crypto.randomUUID();
+    const others = Array.from({ length: READERS }, () => subscribe(kit.service, absent));
+    const waiting = others.map((reader) => reader.next());
+    await turns();
+    before = count();
+    for (const reader of others) {
+      reader.leave();
+      await turn();
+    }
+    assert.deepEqual(await Promise.all(waiting), Array(READERS).fill([]));
+    assert.equal(count(), before, "readers that leave make others read");
+    for (const reader of readers) reader.leave();
+    await Promise.all(reads);
+    await kit[Symbol.asyncDispose]();
+  });
+
+  it("share one copy of each large event, whether its text is stored or read from its state", async () => {
+    const database = faulty();
+    await using kit = await testService({
+      storage: database.storage,
+      executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const params = { assistant_id: "large", input: {} };
+    await kit.service.threads.command(thread_id, { id: 1, method: "run.start", params });
+    await until(async () => (await kit.service.threads.get(thread_id)).status === "idle");
+    for (const channels of [["messages"], ["values"]]) {
+      const readers = Array.from({ length: 5 }, () => subscribe(kit.service, thread_id, { channels, since: 1 }));
+      const before = database.calls.readEvents ?? 0;
+      const got = await Promise.all(
+        readers.map(async (reader) => {
+          for (;;) {
+            const large = (await reader.next()).find(({ data }) => data.length > 1_000_000);
+            if (large) return large;
+          }
+        }),
+      );
+      // They hold what they got; one that comes later shares it too.
+      const late = subscribe(kit.service, thread_id, { channels, since: 1 });
+      for (let large: unknown; !large; ) {
+        large = (await late.next()).find(({ data }) => data.length > 1_000_000);
+        if (large) got.push(large as never);
+      }
+      assert.equal(new Set(got).size, 1, `${channels}: copies`);
+      assert.ok((database.calls.readEvents ?? 0) - before <= 6, "readers that come together share the reads");
+      for (const reader of [...readers, late]) reader.leave();
+    }
+  });
+
+  it("of a large run that has ended share its log", async () => {
+    const database = faulty();
+    await using kit = await testService({
+      storage: database.storage,
+      executor: fromFunctions({ large: () => "m".repeat(5_000_000) }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const request = { assistant_id: "large", stream_mode: ["values"], stream_resumable: true } as const;
+    const wait = await kit.service.runs.wait(thread_id, request);
+    await wait.result;
+    const { run_id } = wait.run;
+    const before = { ...database.calls };
+    const streams: Reader<Frame>[] = [];
+    const got = new Set<Frame>();
+    while (streams.length < 5) {
+      const { frames } = await kit.service.runs.joinStream(thread_id, run_id);
+      streams.push(frames);
+      let large: Frame | undefined;
+      while (!large) large = (await frames.next()).find(({ data }) => data.length > 1_000_000);
+      got.add(large);
+    }
+    assert.equal(got.size, 1, "copies");
+    const states = (database.calls.getCheckpoint ?? 0) - (before.getCheckpoint ?? 0);
+    assert.ok(states <= 1, `${states} read the state that the run left`);
+    assert.ok((database.calls.readFrames ?? 0) - (before.readFrames ?? 0) <= 5, "each reads the frames");
+    for (const frames of streams) frames.leave();
+  });
+
+  it("wake by themselves when they leave", async () => {
+    const change = new Change();
+    const woken: string[] = [];
+    const [one, other] = [{}, {}];
+    void change.wait(one).then(() => woken.push("one"));
+    void change.wait(other).then(() => woken.push("other"));
+    change.wake(one);
+    await turn();
+    assert.deepEqual(woken, ["one"]);
+    change.notify();
+    await turn();
+    assert.deepEqual(woken, ["one", "other"]);
+  });
+
+  it("of a run leave it one by one, and the others get its frames", async () => {
+    const environment = { now: () => 0, timer: () => () => {}, defer: (fn: () => void) => void setImmediate(fn) };
+    const hub = createStreamHub(environment as never);
+    const run = hub.runEvents("run");
+    const [one, other] = [run.read(0), run.read(0)];
+    const [left, got] = [one.next(), other.next()];
+    await turn();
+    one.leave();
+    assert.deepEqual(await left, []);
+    run.publish("custom", "1");
+    assert.deepEqual(await got, [{ id: 1, event: "custom", data: "1" }]);
+    other.leave();
+  });
+});

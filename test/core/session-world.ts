@@ -1,0 +1,98 @@
+/** A WebSocket session with a socket and events in memory. */
+import assert from "node:assert/strict";
+import { systemEnvironment, turnLimit } from "../../lib/environment.ts";
+import { ServiceError } from "../../lib/errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { createBudget } from "../../lib/protocol/connection.ts";
+import type { EventFilter, Protocol } from "../../lib/protocol/mod.ts";
+import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
+import { until } from "../support/until.ts";
+import { MemoryEvents } from "./protocol-world.ts";
+
+export const THREAD = "11111111-1111-4111-8111-111111111111";
+
+export interface World {
+  readonly session: Session;
+  readonly events: MemoryEvents;
+  readonly sent: JsonObject[];
+  readonly closed: (readonly [code: number, reason: string])[];
+  readonly socket: { bufferedAmount: number };
+  readonly log: unknown[];
+  readonly commands: string[];
+  /** Lets the timers of at most `ms` fire. */
+  elapse(ms: number): void;
+  /** Sends a command and waits for its answer. */
+  send(method: string, params?: JsonObject): Promise<JsonObject>;
+  /** The `seq` of the events that were sent. */
+  seqs(): number[];
+}
+
+export function world(options: Partial<SessionOptions> = {}, command?: Protocol["command"]): World {
+  const events = new MemoryEvents();
+  const sent: JsonObject[] = [];
+  const closed: (readonly [number, string])[] = [];
+  const log: unknown[] = [];
+  const commands: string[] = [];
+  const timers = new Map<object, { ms: number; fn: () => void }>();
+  const socket: World["socket"] & SessionOptions["socket"] = {
+    bufferedAmount: 0,
+    send: (text: string) => void sent.push(JSON.parse(text)),
+    close: (code: number, reason: string) => void closed.push([code, reason]),
+  };
+  const protocol: Protocol = {
+    events: () => assert.fail("not used"),
+    subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
+    kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
+    count: (thread_id, filters, visibility) => events.count(visibility, thread_id, filters),
+    async command(thread_id, sent, caller) {
+      commands.push(sent.method);
+      if (command) return await command(thread_id, sent, caller);
+      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id } };
+    },
+  };
+  const environment = {
+    ...systemEnvironment(),
+    timer(ms: number, fn: () => void) {
+      // The wait for subscriptions that come together.
+      if (ms <= 10) return systemEnvironment().timer(ms, fn);
+      const key = {};
+      timers.set(key, { ms, fn });
+      return () => void timers.delete(key);
+    },
+    log: (record: unknown) => void log.push(record),
+  };
+  const session = createSession({
+    ...{ environment, protocol, socket, thread_id: THREAD, permission: { visibility: {} }, max_bytes: 1_000, ids: {} },
+    limit: turnLimit(environment, 64),
+    commands: turnLimit(environment, 1),
+    whole: createBudget(1024 * 1024),
+    caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
+    async parse(text) {
+      try {
+        return JSON.parse(text);
+      } catch {
+        throw new ServiceError("bad_request", "no JSON");
+      }
+    },
+    readFilter: (params) => params as unknown as EventFilter,
+    ...options,
+  });
+  let ids = 0;
+  return {
+    ...{ session, events, sent, closed, socket, log, commands },
+    elapse(ms) {
+      for (const [key, timer] of [...timers]) {
+        if (timer.ms > ms || !timers.delete(key)) continue;
+        timer.fn();
+      }
+    },
+    async send(method, params) {
+      const id = ++ids;
+      session.onMessage(JSON.stringify({ id, method, params }));
+      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
+      await until(() => answer() !== undefined, `an answer to ${method}`);
+      return answer() as JsonObject;
+    },
+    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
+  };
+}

@@ -1,0 +1,158 @@
+/** Threads that are hidden from a reader: nothing of them arrives, and whether they exist cannot be learnt. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AuthContext } from "../../lib/auth/custom.ts";
+import { advanceUntil, clockedService } from "../core/faulty.ts";
+import { owning } from "../http/custom-world.ts";
+import { type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
+import { CALLS, called, KINDS, type OpenStream, Rooms, runningPlace, runOn } from "./open-streams.ts";
+
+const STEP_MS = 50;
+const ABSENT = "99999999-9999-4999-8999-999999999999";
+
+const user = (name: string) => ({ authorization: `Bearer ${name}` });
+
+/** Users whose threads say in their metadata whose they are, and root, who sees all. */
+const auth = (on: (context: AuthContext) => boolean | object): TestServiceOptions["auth"] => ({
+  custom: {
+    authenticate: ({ headers }) => (headers.get("authorization") ?? "").slice(7),
+    on: { "*": (context) => (context.user.identity === "root" ? true : on(context)) as never },
+  },
+});
+
+async function world(on: (context: AuthContext) => boolean | object = owning) {
+  const clock = testClock();
+  const rooms = new Rooms();
+  const at = await clockedService(clock, { agents: { agent: rooms.agent }, environment: clock, auth: auth(on) });
+  return { at, clock, rooms, [Symbol.asyncDispose]: () => at[Symbol.asyncDispose]() };
+}
+
+const open = (kind: string, at: TestService, name: string, place: { thread_id: string; run_id: string }) =>
+  (KINDS[kind] as (typeof KINDS)[string])(at, user(name), place);
+
+async function change({ fetch }: TestService, method: string, thread_id: string, body?: object): Promise<void> {
+  const response = await fetch(`http://greenroom/threads/${thread_id}`, {
+    method,
+    headers: { ...user("root"), "content-type": "application/json" },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+  });
+  assert.ok(response.ok, `${method} ${response.status}`);
+}
+
+const V2 = ["v2 server-sent events", "a WebSocket"];
+
+describe("a thread with a new owner", () => {
+  for (const kind of Object.keys(KINDS)) {
+    it(`shows ${kind} of the old one nothing that is said right after the change`, async () => {
+      await using all = await world();
+      const { at, clock, rooms } = all;
+      const place = await runningPlace(at, user("ann"));
+      const [mine, root] = [await open(kind, at, "ann", place), await open(kind, at, "root", place)];
+      rooms.say(place.thread_id, "before");
+      await advanceUntil(clock, () => [mine, root].every((one) => one.text().includes("before")), 10);
+      await change(at, "PATCH", place.thread_id, { metadata: { owner: "bob" } });
+      rooms.say(place.thread_id, "after");
+      await advanceUntil(clock, () => root.text().includes("after"), 10);
+      await advanceUntil(clock, mine.ended, 10);
+      assert.doesNotMatch(mine.text(), /after/);
+      await Promise.all([mine.close(), root.close()]);
+    });
+  }
+
+  for (const kind of ["a v1 thread stream", ...V2]) {
+    it(`shows ${kind} of the old one no later run`, async () => {
+      await using all = await world();
+      const { at, clock, rooms } = all;
+      const place = await runningPlace(at, user("ann"));
+      const { thread_id } = place;
+      const mine = await open(kind, at, "ann", place);
+      rooms.say(thread_id, "before");
+      rooms.say(thread_id, "bye");
+      await advanceUntil(clock, () => mine.text().includes("before"), 10);
+      await advanceUntil(clock, async () => (await at.service.threads.get(thread_id)).status === "idle", 10);
+      await change(at, "PATCH", thread_id, { metadata: { owner: "bob" } });
+      const bobs = await open(kind, at, "bob", place);
+      await runOn(at, user("bob"), thread_id);
+      rooms.say(thread_id, "bob's");
+      await advanceUntil(clock, () => bobs.text().includes("bob's"), 10);
+      await advanceUntil(clock, mine.ended, STEP_MS);
+      assert.doesNotMatch(mine.text(), /bob's/);
+      await Promise.all([mine.close(), bobs.close()]);
+    });
+  }
+
+  for (const kind of Object.keys(CALLS)) {
+    it(`tells the old one nothing of the end: ${kind}`, async () => {
+      await using all = await world();
+      const { at, clock, rooms } = all;
+      const { thread_id, run_id } = await runningPlace(at, user("ann"));
+      const mine = await called(at, user("ann"), (CALLS[kind] as (typeof CALLS)[string])(thread_id, run_id));
+      await change(at, "PATCH", thread_id, { metadata: { owner: "bob" } });
+      for (const text of ["after", "bye", "after", "bye"]) rooms.say(thread_id, text);
+      await advanceUntil(clock, mine.ended, STEP_MS);
+      assert.doesNotMatch(mine.text(), /after|__error__/);
+    });
+  }
+});
+
+describe("a thread that the caller never saw", () => {
+  it("is streamed to its maker all the same", async () => {
+    // A handler that gives a filter, and no metadata to what is made.
+    await using all = await world(({ event, user: { identity } }) =>
+      event === "threads:create_run" ? { owner: identity } : {},
+    );
+    const { at, clock, rooms } = all;
+    const body = { assistant_id: "agent", input: { room: "one" }, stream_mode: ["values"] };
+    for (const path of ["/runs/stream", "/runs/wait"]) {
+      const mine = await called(at, user("ann"), [path, body]);
+      for (let passed = 0; passed < 5_000; passed += STEP_MS) await clock.advance(STEP_MS);
+      rooms.say("one", "after all");
+      rooms.say("one", "bye");
+      await advanceUntil(clock, mine.ended, STEP_MS);
+      assert.match(mine.text(), /after all/, path);
+    }
+  });
+
+  for (const kind of V2) {
+    it(`looks like none to ${kind}, also when it is deleted or made again`, async () => {
+      await using all = await world();
+      const { at, clock, rooms } = all;
+      const place = await runningPlace(at, user("bob"));
+      const { thread_id } = place;
+      const theirs = await open(kind, at, "ann", place);
+      const none = await open(kind, at, "ann", { ...place, thread_id: ABSENT });
+      const bobs = await open(kind, at, "bob", place);
+      /** Without what is made for each subscription. */
+      const shown = (one: OpenStream): string =>
+        one
+          .text()
+          .replaceAll(thread_id, ABSENT)
+          .replace(/"subscription_id":"[^"]*"/g, "");
+      const same = (when: string): void => {
+        assert.equal(shown(theirs), shown(none), when);
+        assert.deepEqual([theirs.ended(), none.ended()], [false, false], when);
+      };
+      rooms.say(thread_id, "bob's");
+      await advanceUntil(clock, () => bobs.text().includes("bob's"), STEP_MS);
+      same("while it has events");
+      await change(at, "DELETE", thread_id);
+      await advanceUntil(clock, bobs.ended, STEP_MS);
+      for (let passed = 0; passed < 6_000; passed += STEP_MS) await clock.advance(STEP_MS);
+      same("after its deletion");
+      // An id that was another's may become one's own, and then has events.
+      for (const id of [thread_id, ABSENT]) {
+        const made = await at.fetch(`http://greenroom/threads`, {
+          method: "POST",
+          headers: { ...user("ann"), "content-type": "application/json" },
+          body: JSON.stringify({ thread_id: id }),
+        });
+        assert.equal(made.status, 200);
+        await runOn(at, user("ann"), id);
+        rooms.say(id, "ann's");
+      }
+      await advanceUntil(clock, () => [theirs, none].every((one) => one.text().includes("ann's")), STEP_MS);
+      assert.doesNotMatch(theirs.text(), /bob's/);
+      await Promise.all([theirs, none, bobs].map((one) => one.close()));
+    });
+  }
+});

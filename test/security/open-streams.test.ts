@@ -1,0 +1,412 @@
+/** Streams that are open while their caller loses the permission to read: they end, and what is said from then on never arrives. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { AuthOptions } from "../../lib/auth/principal.ts";
+import { staticIdentity } from "../../lib/auth/static-keys.ts";
+import type { Permission } from "../../lib/storage/identity.ts";
+import { PERMISSIONS } from "../../lib/storage/identity.ts";
+import { advanceUntil, clockedService } from "../core/faulty.ts";
+import { owning } from "../http/custom-world.ts";
+import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
+import { CALLS, called, type Headers, KINDS, type Place, Rooms, runningPlace } from "./open-streams.ts";
+
+/** How long a stream may stay open without permission, on the test's clock. */
+const LIMIT_MS = 3_000;
+const STEP_MS = 50;
+
+/** A deployment with a reader, who is about to lose the permission, and a neighbour, who keeps it. */
+interface Scene {
+  readonly reader: Headers;
+  readonly neighbour: Headers;
+  /** Makes the thread that both read. Default: the reader. */
+  readonly creator?: Headers;
+  /** The neighbour reads another thread. */
+  readonly apart?: true;
+  lose(place: Place): Promise<unknown>;
+}
+
+interface Cause {
+  readonly options: () => TestServiceOptions;
+  readonly scene: (at: TestService, clock: TestClock) => Promise<Scene>;
+  /** The code with which a socket closes. */
+  readonly code: number;
+}
+
+const keyOf = (key: string): Headers => ({ "x-api-key": key });
+const READER = ["runs:read", "runs:create", "threads:read"].filter((name) =>
+  (PERMISSIONS as readonly string[]).includes(name),
+) as Permission[];
+
+const byKey = (scene: Cause["scene"], code: number): Cause => ({
+  options: () => ({ auth: { mode: "api_key" } }),
+  scene,
+  code,
+});
+
+/** A service key for the neighbour; the reader has the token of a user. */
+async function withUser({ service: { accounts } }: TestService) {
+  const user = await accounts.createUser({ email: "ann@greenroom.example", permissions: READER });
+  const reader = await accounts.createKey({ kind: "pt", user: user.id });
+  const neighbour = await accounts.createKey({ kind: "sk" });
+  const grant = (permissions: readonly Permission[]) => accounts.grant({ user: user.id, permissions });
+  return { user, reader: keyOf(reader.key), neighbour: keyOf(neighbour.key), grant };
+}
+
+const OWNER = "aaaaaaaa-0000-4000-8000-000000000001";
+const MEMBER = "aaaaaaaa-0000-4000-8000-000000000002";
+const secret = (name: string): string => `${name}-${"0".repeat(32)}`;
+const builder = (name: string): Headers => ({
+  ...keyOf(secret(name)),
+  "x-auth-scheme": "service-api-key",
+  "content-type": "application/json",
+});
+
+/** An agent of the owner, who is no member of the workspace, shared with a member. */
+function shared(auth: AuthOptions): TestServiceOptions {
+  const identity = staticIdentity({
+    users: [{ id: OWNER }, { id: MEMBER }],
+    keys: [
+      { key: secret("owner"), permissions: ["feedback:create"], user: OWNER },
+      { key: secret("member"), permissions: PERMISSIONS, user: MEMBER },
+    ],
+  });
+  return { identity, auth: { mode: "agent_builder", owner: OWNER, shared: true, ...auth } };
+}
+
+const bearer = (name: string): Headers => ({ authorization: `Bearer ${name}` });
+
+/** Users see their own threads, and root sees all. `refused`: who may read no more. */
+function owned(refused: ReadonlySet<string>): TestServiceOptions {
+  return {
+    auth: {
+      custom: {
+        authenticate: ({ headers }) => (headers.get("authorization") ?? "").slice(7),
+        on: {
+          "*": (context) => {
+            if (refused.has(context.user.identity)) return false;
+            return context.user.identity === "root" || owning(context);
+          },
+        },
+      },
+    },
+  };
+}
+
+async function byUsers({
+  fetch,
+}: TestService): Promise<
+  Omit<Scene, "lose"> & { send: (method: string, place: Place, body?: object) => Promise<void> }
+> {
+  return {
+    reader: bearer("ann"),
+    neighbour: bearer("root"),
+    async send(method, { thread_id }, body) {
+      const sent = { method, headers: { ...bearer("root"), "content-type": "application/json" } };
+      const response = await fetch(`http://greenroom/threads/${thread_id}`, {
+        ...sent,
+        ...(body ? { body: JSON.stringify(body) } : {}),
+      });
+      assert.ok(response.ok, `${method} ${response.status}`);
+    },
+  };
+}
+
+const CAUSES: Readonly<Record<string, () => Cause>> = {
+  "key revoked": () =>
+    byKey(async ({ service: { accounts } }) => {
+      const [reader, neighbour] = [await accounts.createKey({ kind: "sk" }), await accounts.createKey({ kind: "sk" })];
+      return {
+        reader: keyOf(reader.key),
+        neighbour: keyOf(neighbour.key),
+        lose: () => accounts.revokeKey(reader.row.id),
+      };
+    }, 4401),
+  "key expired": () =>
+    byKey(async ({ service: { accounts } }, clock) => {
+      const expires_at = clock.now() + 61_100;
+      const reader = await accounts.createKey({ kind: "sk", expires_at });
+      const neighbour = await accounts.createKey({ kind: "sk" });
+      return {
+        reader: keyOf(reader.key),
+        neighbour: keyOf(neighbour.key),
+        lose: () => clock.advance(expires_at - clock.now()),
+      };
+    }, 4401),
+  "grant removed": () =>
+    byKey(async (at) => {
+      const { grant, ...scene } = await withUser(at);
+      return { ...scene, lose: () => grant([]) };
+    }, 4404),
+  "scope narrowed": () =>
+    byKey(async (at) => {
+      const { grant, ...scene } = await withUser(at);
+      return { ...scene, lose: () => grant(["runs:create"]) };
+    }, 4403),
+  "user deleted": () =>
+    byKey(async (at) => {
+      const { grant: _, user, ...scene } = await withUser(at);
+      return { ...scene, lose: () => at.service.accounts.deleteUser(user.id) };
+    }, 4401),
+  unshared: () => ({
+    options: () => shared({}),
+    scene: async ({ service }) => ({
+      reader: builder("member"),
+      neighbour: builder("owner"),
+      creator: builder("owner"),
+      lose: () => service.accounts.unshareAgent(service.deployment.name),
+    }),
+    code: 4404,
+  }),
+  transferred: () => ({
+    options: () => shared({}),
+    scene: async ({ service }) => ({
+      reader: builder("owner"),
+      neighbour: builder("member"),
+      lose: () => service.accounts.transferAgent(service.deployment.name, MEMBER),
+    }),
+    code: 4404,
+  }),
+  "re-owned": () => ({
+    options: () => owned(new Set()),
+    scene: async (at) => {
+      const { send, ...scene } = await byUsers(at);
+      return { ...scene, lose: (place) => send("PATCH", place, { metadata: { owner: "bob" } }) };
+    },
+    code: 1001,
+  }),
+  "refused by the handler": () => {
+    const refused = new Set<string>();
+    return {
+      options: () => owned(refused),
+      scene: async (at) => {
+        const { send: _, ...scene } = await byUsers(at);
+        return { ...scene, lose: async () => refused.add("ann") };
+      },
+      code: 4403,
+    };
+  },
+  deleted: () => ({
+    options: () => owned(new Set()),
+    scene: async (at) => {
+      const { send, ...scene } = await byUsers(at);
+      return { ...scene, apart: true, lose: (place) => send("DELETE", place) };
+    },
+    code: 1001,
+  }),
+};
+
+for (const [cause, make] of Object.entries(CAUSES)) {
+  describe(`${cause}:`, () => {
+    for (const [kind, open] of Object.entries(KINDS)) {
+      it(`${kind} ends, and the neighbour's goes on`, async () => {
+        const clock = testClock();
+        const rooms = new Rooms();
+        const { options, scene, code } = make();
+        await using at = await clockedService(clock, {
+          agents: { agent: rooms.agent },
+          environment: clock,
+          ...options(),
+        });
+        const { reader, neighbour, creator = reader, apart, lose } = await scene(at, clock);
+        const place = await runningPlace(at, creator);
+        const other = apart ? await runningPlace(at, neighbour) : place;
+        const [mine, theirs] = [await open(at, reader, place), await open(at, neighbour, other)];
+        assert.deepEqual([mine.status, theirs.status], [200, 200]);
+        const say = (text: string): void => {
+          for (const room of new Set([place.thread_id, other.thread_id])) rooms.say(room, text);
+        };
+        say("before");
+        await advanceUntil(clock, () => [mine, theirs].every(({ text }) => text().includes("before")), STEP_MS);
+        assert.ok(!mine.ended());
+
+        await lose(place);
+        for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
+        const seen = mine.text();
+        mine.command("state.get");
+        mine.command("run.start");
+        say("after");
+        await advanceUntil(clock, () => theirs.text().includes("after"), STEP_MS);
+        assert.ok(mine.ended(), "the stream has ended");
+        assert.equal(mine.text(), seen, "nothing arrives any more");
+        assert.ok(!theirs.ended());
+        if (kind === "a WebSocket") assert.equal(mine.code(), code);
+        await Promise.all([mine.close(), theirs.close()]);
+      });
+    }
+  });
+}
+
+/** A service with API keys, whose reads of one verb are counted. */
+async function counted(clock: TestClock, rooms: Rooms, verb: "findKey" | "getThread") {
+  const storage = nodeSqlite(":memory:");
+  let calls = 0;
+  const counting = <Verbs extends object>(verbs: Verbs): Verbs =>
+    new Proxy(verbs, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name, target);
+        if (typeof value !== "function") return name === "identity" ? counting(value as object) : value;
+        return (...args: unknown[]) => {
+          if (name === verb) calls++;
+          return value.apply(target, args);
+        };
+      },
+    });
+  const custom = verb === "getThread" ? owned(new Set()) : { auth: { mode: "api_key" as const } };
+  const service = await clockedService(clock, {
+    storage: counting(storage),
+    agents: { agent: rooms.agent },
+    environment: clock,
+    ...custom,
+  });
+  return { service, calls: () => calls };
+}
+
+describe("streams without end", () => {
+  for (const [kind, call] of Object.entries(CALLS)) {
+    it(`${kind} breaks off when the key is revoked`, async () => {
+      const clock = testClock();
+      const rooms = new Rooms();
+      await using at = await clockedService(clock, {
+        agents: { agent: rooms.agent },
+        environment: clock,
+        auth: { mode: "api_key" },
+      });
+      const { accounts } = at.service;
+      const { key, row } = await accounts.createKey({ kind: "sk" });
+      const { thread_id, run_id } = await runningPlace(at, keyOf(key));
+      const joins = kind === "a run that is joined";
+      if (!joins) {
+        rooms.say(thread_id, "bye");
+        await at.service.runs.join(thread_id, run_id).then(({ result }) => result);
+      }
+      const mine = await called(at, keyOf(key), call(thread_id, run_id));
+      await accounts.revokeKey(row.id);
+      await advanceUntil(clock, mine.ended, STEP_MS, LIMIT_MS / STEP_MS);
+      rooms.say(thread_id, "after");
+      rooms.say(thread_id, "bye");
+      await advanceUntil(clock, async () => (await at.service.threads.get(thread_id)).status === "idle", STEP_MS);
+      assert.doesNotMatch(mine.text(), /after/);
+    });
+  }
+
+  it("answer no command once the key is revoked, and close", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    await using at = await clockedService(clock, {
+      agents: { agent: rooms.agent },
+      environment: clock,
+      auth: { mode: "api_key" },
+    });
+    const { accounts } = at.service;
+    const { key, row } = await accounts.createKey({ kind: "sk" });
+    const place = await runningPlace(at, keyOf(key));
+    for (const method of ["state.get", "agent.getTree", "run.start", "subscription.subscribe"]) {
+      const fresh = await accounts.createKey({ kind: "sk" });
+      const socket = await (KINDS["a WebSocket"] as (typeof KINDS)[string])(at, keyOf(fresh.key), place);
+      await advanceUntil(clock, () => socket.text().includes('"id":1'), STEP_MS);
+      await accounts.revokeKey(fresh.row.id);
+      // The lookup that opened the socket may be shared for a moment.
+      await clock.advance(500);
+      socket.command(method);
+      await advanceUntil(clock, socket.ended, STEP_MS);
+      assert.equal(socket.code(), 4401, method);
+      assert.doesNotMatch(socket.text(), /"id":2/, method);
+      await socket.close();
+    }
+    await accounts.revokeKey(row.id);
+  });
+
+  it("of one key share the lookups, and what is said costs none", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "findKey");
+    await using _ = at;
+    const { key } = await at.service.accounts.createKey({ kind: "sk" });
+    const place = await runningPlace(at, keyOf(key));
+    const kinds = Object.values(KINDS);
+    const streams = await Promise.all(
+      Array.from({ length: 25 }, (_, i) => kinds[i % kinds.length]?.(at, keyOf(key), place)),
+    );
+    const before = calls();
+    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
+    const idle = calls() - before;
+    assert.ok(idle >= 4 && idle <= 20, `${idle} lookups in 10 s for 25 streams`);
+    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
+    const said = calls();
+    await advanceUntil(clock, () => streams.every((one) => one?.text().includes("word 99.")), 10);
+    assert.ok(calls() - said <= 2, `${calls() - said} lookups for 100 words`);
+    await Promise.all(streams.map((one) => one?.close()));
+  });
+
+  it("of one user and thread share the looks at the thread, and what is said costs none", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "getThread");
+    await using _ = at;
+    const place = await runningPlace(at, bearer("ann"));
+    const open = KINDS["a v1 run stream"] as (typeof KINDS)[string];
+    const streams = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
+    const before = calls();
+    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
+    const idle = calls() - before;
+    assert.ok(idle >= 4 && idle <= 20, `${idle} reads in 10 s for 25 streams`);
+    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
+    const said = calls();
+    await advanceUntil(clock, () => streams.every((one) => one.text().includes("word 99.")), 10);
+    assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
+    await Promise.all(streams.map((one) => one.close()));
+  });
+
+  it("of a thread that its reader does not see cost nothing while others read it", async () => {
+    const clock = testClock();
+    const rooms = new Rooms();
+    const { service: at, calls } = await counted(clock, rooms, "getThread");
+    await using _ = at;
+    const place = await runningPlace(at, bearer("bob"));
+    const open = KINDS["v2 server-sent events"] as (typeof KINDS)[string];
+    const bobs = await open(at, bearer("bob"), place);
+    const strangers = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
+    rooms.say(place.thread_id, "before");
+    await advanceUntil(clock, () => bobs.text().includes("before"), 10);
+    const before = calls();
+    for (let i = 0; i < 20; i++) {
+      rooms.say(place.thread_id, `word ${i}.`);
+      await advanceUntil(clock, () => bobs.text().includes(`word ${i}.`), 5);
+    }
+    assert.ok(calls() - before < 60, `${calls() - before} reads for 20 words`);
+    await Promise.all([bobs, ...strangers].map((one) => one.close()));
+  });
+
+  for (const kind of ["join", "stream"]) {
+    it(`stop no run when their caller may not stop it any more: ${kind}`, async () => {
+      const clock = testClock();
+      const rooms = new Rooms();
+      await using at = await clockedService(clock, {
+        agents: { agent: rooms.agent },
+        environment: clock,
+        auth: { mode: "api_key" },
+      });
+      const { grant, reader, neighbour } = await withUser(at);
+      const place = await runningPlace(at, neighbour);
+      const { thread_id, run_id } = place;
+      const path = `/threads/${thread_id}/runs/${run_id}/${kind}?cancel_on_disconnect=1`;
+      // One stream ends by itself, the other is left by its reader.
+      const [ended, left] = [await called(at, reader, [path, null]), await called(at, reader, [path, null])];
+      await clock.advance(500);
+      await grant(["runs:read"]);
+      await left.close();
+      await advanceUntil(clock, ended.ended, STEP_MS);
+      await clock.advance(1_000);
+      assert.equal((await at.service.runs.get(thread_id, run_id)).status, "running");
+      await grant(READER);
+      const mine = await called(at, reader, [path, null]);
+      await mine.close();
+      await advanceUntil(
+        clock,
+        async () => (await at.service.runs.get(thread_id, run_id)).status === "interrupted",
+        STEP_MS,
+      );
+    });
+  }
+});

@@ -1,0 +1,177 @@
+/** Readers of open streams of each kind, and agents that say on a thread what a test lets them say. */
+import assert from "node:assert/strict";
+import type { AgentFunction } from "../../lib/functions/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { TestService } from "../suite/kit.ts";
+
+export type Headers = Readonly<Record<string, string>>;
+
+/** What the run in a room says next. Without a room the run ends at once. */
+export class Rooms {
+  readonly #waiting = new Map<string, { said: string[]; wake: () => void }>();
+
+  say(room: string, text: string): void {
+    const open = this.#waiting.get(room) ?? { said: [], wake: () => {} };
+    this.#waiting.set(room, open);
+    open.said.push(text);
+    open.wake();
+  }
+
+  readonly agent: AgentFunction = async function* (this: Rooms, { input, signal }: Parameters<AgentFunction>[0]) {
+    const { room } = input as { room: string };
+    const open = this.#waiting.get(room) ?? { said: [], wake: () => {} };
+    this.#waiting.set(room, open);
+    signal.addEventListener("abort", () => open.wake());
+    while (!signal.aborted) {
+      const said = open.said.shift();
+      if (said === "bye") return;
+      if (said !== undefined) yield { said };
+      else
+        await new Promise<void>((resolve) => {
+          open.wake = resolve;
+        });
+    }
+  }.bind(this) as AgentFunction;
+}
+
+/** A stream that a caller has opened. */
+export interface OpenStream {
+  readonly status: number;
+  readonly text: () => string;
+  readonly ended: () => boolean;
+  /** How a socket was closed. */
+  readonly code: () => number | undefined;
+  /** Sends a command on a socket; other streams ignore it. */
+  command(method: string): void;
+  close(): Promise<void>;
+}
+
+export interface Place {
+  readonly thread_id: string;
+  readonly run_id: string;
+}
+
+type Open = (service: TestService, headers: Headers, place: Place) => Promise<OpenStream>;
+
+/** A body that is read from now on. */
+async function reading(response: Response): Promise<OpenStream> {
+  let text = "";
+  let ended = false;
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  const decoder = new TextDecoder();
+  const done = (async () => {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) text += decoder.decode(next.value);
+  })()
+    .catch(() => {})
+    .then(() => {
+      ended = true;
+    });
+  return {
+    status: response.status,
+    text: () => text,
+    ended: () => ended,
+    code: () => undefined,
+    command: () => {},
+    async close() {
+      await reader.cancel().catch(() => {});
+      await done;
+    },
+  };
+}
+
+const url = (path: string): string => `http://greenroom${path}`;
+const json = { "content-type": "application/json" };
+const CHANNELS = { channels: ["values", "lifecycle"] };
+
+/** A WebSocket of a host in this process. */
+async function socketOf({ service }: TestService, headers: Headers, { thread_id }: Place): Promise<OpenStream> {
+  const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
+  let text = "";
+  let code: number | undefined;
+  const socket = {
+    bufferedAmount: 0,
+    send: (sent: string) => {
+      text += `${sent}\n`;
+    },
+    close: (given: number) => {
+      code ??= given;
+    },
+    addEventListener: (type: string, listener: (event: never) => void) => {
+      listeners[type] = listener as never;
+    },
+  };
+  const request = new Request(url(`/threads/${thread_id}/stream/events`), {
+    headers: { ...headers, upgrade: "websocket" },
+  });
+  const { status } = await createHandler(service)(request, { upgradeWebSocket: () => ({ socket: socket as never }) });
+  let id = 0;
+  const command = (method: string, params: JsonObject = {}): void =>
+    listeners.message?.({ data: JSON.stringify({ id: ++id, method, params }) });
+  command("subscription.subscribe", CHANNELS);
+  return {
+    status: status === 101 ? 200 : status,
+    text: () => text,
+    ended: () => code !== undefined,
+    code: () => code,
+    command,
+    async close() {
+      listeners.close?.({});
+    },
+  };
+}
+
+const posting = (headers: Headers, body: object): RequestInit => ({
+  method: "POST",
+  headers: { ...headers, ...json },
+  body: JSON.stringify(body),
+});
+
+const runIn = (room: string): object => ({ assistant_id: "agent", input: { room }, stream_mode: ["values"] });
+
+/** The ways to read what a run says when it ends, or while it says it, by the call that makes or joins it. */
+export const CALLS: Readonly<Record<string, (thread_id: string, run_id: string) => readonly [string, object | null]>> =
+  {
+    "a run that is made and streamed": (thread_id) => [`/threads/${thread_id}/runs/stream`, runIn(thread_id)],
+    "a run that is made and waited for": (thread_id) => [`/threads/${thread_id}/runs/wait`, runIn(thread_id)],
+    "a run that is joined": (thread_id, run_id) => [`/threads/${thread_id}/runs/${run_id}/join`, null],
+  };
+
+export async function called(
+  { fetch }: TestService,
+  headers: Headers,
+  [path, body]: readonly [string, object | null],
+): Promise<OpenStream> {
+  return await reading(await fetch(url(path), body ? posting(headers, body) : { headers }));
+}
+
+/** The ways to read what a run says while it says it. */
+export const KINDS: Readonly<Record<string, Open>> = {
+  "a v1 run stream": async ({ fetch }, headers, { thread_id, run_id }) =>
+    await reading(await fetch(url(`/threads/${thread_id}/runs/${run_id}/stream`), { headers })),
+  "a v1 stream of a run by its id": async ({ fetch }, headers, { run_id }) =>
+    await reading(await fetch(url(`/runs/${run_id}/stream`), { headers })),
+  "a v1 thread stream": async ({ fetch }, headers, { thread_id }) =>
+    await reading(await fetch(url(`/threads/${thread_id}/stream`), { headers: { ...headers, "last-event-id": "-" } })),
+  "v2 server-sent events": async ({ fetch }, headers, { thread_id }) =>
+    await reading(await fetch(url(`/threads/${thread_id}/stream/events`), posting(headers, CHANNELS))),
+  "a WebSocket": socketOf,
+};
+
+export async function post({ fetch }: TestService, headers: Headers, path: string, body: object): Promise<JsonObject> {
+  const response = await fetch(url(path), posting(headers, body));
+  assert.equal(response.status, 200, path);
+  return (await response.json()) as JsonObject;
+}
+
+/** A run that waits on the thread, in a room with the name of the thread. */
+export async function runOn(at: TestService, headers: Headers, thread_id: string): Promise<Place> {
+  const { run_id } = (await post(at, headers, `/threads/${thread_id}/runs`, runIn(thread_id))) as { run_id: string };
+  return { thread_id, run_id };
+}
+
+/** The same on a new thread of the caller. */
+export async function runningPlace(at: TestService, headers: Headers, more: object = {}): Promise<Place> {
+  const { thread_id } = (await post(at, headers, "/threads", more)) as { thread_id: string };
+  return await runOn(at, headers, thread_id);
+}

@@ -1,0 +1,50 @@
+/** Clients of the event protocol, who speak to a thread at the same time. */
+import type { JsonObject } from "../../../lib/json.ts";
+import type { CommandAnswer } from "../../../lib/protocol/mod.ts";
+import type { Script } from "../agent.ts";
+import type { Asked, Caller } from "./caller.ts";
+import { acknowledged, planRun } from "./create.ts";
+
+/** Two messages to a thread, or a message and an answer where it waits for one: every run that succeeds has left its messages. */
+export async function talk(caller: Caller): Promise<void> {
+  const thread_id = caller.dice.pick(caller.threads);
+  const state = await caller.ask("state", (service) => service.threads.state(thread_id), true);
+  const interrupt_id = state?.interrupts[0]?.id;
+  const answers = interrupt_id !== undefined && caller.dice.chance(0.5);
+  const second = answers
+    ? command(caller, thread_id, "input.respond", ({ script }) => ({ interrupt_id, response: json(script) }))
+    : say(caller, thread_id);
+  await Promise.all([say(caller, thread_id), second]);
+}
+
+const json = (script: Script): JsonObject => script as unknown as JsonObject;
+
+const say = (caller: Caller, thread_id: string): Promise<void> =>
+  command(caller, thread_id, "run.start", ({ script, request: { assistant_id } }) => ({
+    ...{ assistant_id, input: json(script), multitask_strategy: "enqueue" },
+  }));
+
+async function command(
+  caller: Caller,
+  thread_id: string,
+  method: string,
+  paramsOf: (asked: Asked) => JsonObject,
+): Promise<void> {
+  const asked = planRun(caller, thread_id, false);
+  // A command has neither webhooks nor feedback keys.
+  asked.request = { assistant_id: asked.request.assistant_id, multitask_strategy: "enqueue" };
+  const what = `${method} ${asked.tag}`;
+  caller.world.note(`${caller.name} ${what}`);
+  const params = paramsOf(asked);
+  const answer = await caller.ask<CommandAnswer>(
+    what,
+    (service) => service.threads.command(thread_id, { id: 1, method, params }),
+    false,
+    (error) => {
+      if (error === "unknown") asked.unknown = true;
+      if (error === "refused") asked.refused = true;
+    },
+  );
+  if (answer?.type === "error") asked.refused = true;
+  if (answer?.type === "success") acknowledged(caller, asked, String(answer.result.run_id));
+}

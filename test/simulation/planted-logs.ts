@@ -1,0 +1,31 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are pieces of code.
+/** Faults to plant in what is stored of frames and events. */
+import type { PlantedFault } from "./planted-platform.ts";
+
+export const LOGS: readonly PlantedFault[] = [
+  {
+    name: "a read of the thread saves beside the end of its run",
+    file: "lib/engine/progress.ts",
+    find: "if (closed || failed) return Promise.resolve();",
+    replace: "if (failed) return Promise.resolve();",
+  },
+  {
+    name: "a run between two attempts is ended without its worker",
+    file: "adapters/sql/runs/stop.ts",
+    find: "sql`run_id in (${which(p, pending)}) and claims = 0`",
+    replace: "sql`run_id in (${which(p, pending)}) and saved = 0`",
+  },
+  {
+    name: "writes are stored before the events that show them",
+    file: "lib/executor/unsaved.ts",
+    find: "return hold <= this.#released;",
+    replace: "return hold <= this.#last;",
+  },
+  {
+    name: "events are stored before the writes that they show",
+    file: "lib/engine/progress.ts",
+    find: "ready ??= { frames: frames.length, events: events.length };",
+    replace: "ready = null;",
+    equivalent: "a step that is done again shows its message again",
+  },
+];
