@@ -28,14 +28,14 @@ const newestVersionsOf = scoped<ThreadKey & { run_id: string }>(
 
 /** A value that others extend begins as the oldest of them does. */
 const startOf = prepared<ValueKey>((p) => {
-  const part = sql`${ofThread(p, "c")} and c.channel = ${constant(p.channel)} and c.version = parts.version`;
-  return sql`with recursive parts (version, depth) as (
-      select cast(${p.channel_version} as text), 0
+  const part = sql`${ofThread(p, "c")} and c.channel = ${constant(p.channel)}`;
+  return sql`with recursive parts (version, extends_version) as (
+      select c.version, c.extends_version from channel_values c where ${part} and c.version = ${constant(p.channel_version)}
       union all
-      select c.extends_version, depth + 1 from parts cross join channel_values c
-      where ${part} and c.extends_version is not null)
+      select c.version, c.extends_version from parts cross join channel_values c
+      where ${part} and c.version = parts.extends_version)
     select substr(c.data, 1, 8192) as start from parts cross join channel_values c
-    where ${part} and c.extends_version is null and c.type = 'json'`;
+    where ${part} and c.version = parts.version and parts.extends_version is null and c.type = 'json'`;
 });
 
 /** The verb that reads how a channel begins. */

@@ -160,7 +160,7 @@ export function fake(options: FakeOptions = {}): Fake {
     add: (thread: unknown) => Promise<void>,
   ): Promise<void> => {
     calls.push(["threads.search", query]);
-    const { items, ...page } = known["threads.search"]?.(query) as { items: readonly unknown[] };
+    const { items, ...page } = (known["threads.search"] as (query: unknown) => { items: readonly unknown[] })(query);
     begin(page);
     for (const item of items) await add(item);
   };
