@@ -1,10 +1,19 @@
 /** Runs: executions of an assistant on a thread. */
-import { pause } from "../environment.ts";
+import { nextTurn, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import type {
+  MultitaskStrategy,
+  Place,
+  RunRow,
+  RunStatus,
+  Scope,
+  StopAction,
+  StoppedRun,
+  StopTarget,
+} from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { createReader, type Frame, type Reader } from "../streams/hub.ts";
 import { endDeleted, endRolledBack, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
@@ -318,6 +327,10 @@ function cancelReason(reason: string, action: StopAction): string {
   return reason === "taken" ? "taken: its input went into another run" : reason;
 }
 
+type StoppedStatus = Extract<StopTarget, { readonly status: string }>["status"];
+const ACTIVE = ["pending", "running"] as const;
+const STOPPED_AT_ONCE = 100;
+
 /** The poll interval of a cancel that waits for a run in another process. */
 const WAIT_MS = 100;
 
@@ -362,6 +375,27 @@ function createStops(options: RunOptions) {
     }
   }
 
+  /** Stops the runs that have the status now, although they may start meanwhile. Others are answered between the parts. */
+  async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
+    const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
+    const parts: string[][] = [];
+    for (let after: Place | null | undefined; after !== null; ) {
+      const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
+      parts.push(rows.map(({ run }) => run.run_id));
+      after = next;
+      await nextTurn(environment);
+    }
+    let stopped = 0;
+    for (const run_ids of parts) {
+      const runs = await storage.stopRuns(visible, { status: "all", run_ids }, action, environment.now());
+      onStopped(runs);
+      stopped += runs.length;
+      await nextTurn(environment);
+    }
+    if (stopped > 0) return;
+    throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);
+  }
+
   return {
     onStopped,
     /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
@@ -378,15 +412,12 @@ function createStops(options: RunOptions) {
       if (wait) await Promise.all(runs.map(whenEnded));
     },
     async stopMany(given: StopTarget, action: StopAction, visibility?: Visibility): Promise<void> {
-      const target = "status" in given ? given : lowerCase(given);
       const visible = withVisibility(scope, visibility);
+      if ("status" in given) return await stopStatus(visible, given.status, action);
+      const target = lowerCase(given);
       const runs = await storage.stopRuns(visible, target, action, environment.now());
       onStopped(runs);
       if (runs.length > 0) return;
-      if ("status" in target) {
-        const which = target.status === "all" ? "pending or running" : target.status;
-        throw new ServiceError("not_found", `No run is ${which}`);
-      }
       // Runs that have ended already are no error.
       const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(visible, run_id)));
       if (!known.some((run) => run?.thread_id === target.thread_id)) {
