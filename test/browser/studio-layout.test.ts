@@ -72,6 +72,8 @@ describe("the studio's layout", () => {
           await visit.open(`threads/${await asked("chat", "A long message to edit. ".repeat(20))}`);
           const message = page.locator(".message.human");
           await message.hover();
+          const actions = await boxOf(message.locator(".message-actions"));
+          assert.ok(!overlap(actions, await boxOf(message.locator(".plain"))), "the buttons lie on the text");
           await visit.button("Edit", message).click();
           const parts = message.locator(":is(button, textarea)");
           await message.locator("textarea").waitFor();
