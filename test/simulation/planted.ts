@@ -266,8 +266,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "1 + case when feedback is null then 0 else 1 end",
-    replace: "1",
+    find: "cast(1 as bigint) + case when feedback is null then 0 else 1 end",
+    replace: "cast(1 as bigint)",
   },
   {
     name: "a shut-down leaves its runs to their leases",
