@@ -102,6 +102,39 @@ describe("a list reads only what it shows", () => {
     assert.equal((detail.result as { data: string }).data, large);
   });
 
+  it("of a thread's runs, in parts: other work has its turn between", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    const made: string[] = [];
+    for (let n = 0; n < 45; n += 1) {
+      const { run, result } = await it.kit.service.runs.wait(thread_id, {
+        assistant_id: "echo",
+        input: { n, data: large },
+      });
+      made.unshift(run.run_id);
+      await result;
+    }
+    let turns = 0;
+    let over = false;
+    const tick = (): void => {
+      turns += 1;
+      if (!over) setImmediate(tick);
+    };
+    setImmediate(tick);
+    const all = await it.kit.service.runs.list(thread_id, { limit: 1000 });
+    over = true;
+    assert.ok(turns >= 2, `${turns} turns`);
+    assert.deepEqual(
+      all.map(({ run_id }) => run_id),
+      made,
+    );
+    const ids = async (limit: number, offset: number) =>
+      (await it.kit.service.runs.list(thread_id, { limit, offset })).map(({ run_id }) => run_id);
+    assert.deepEqual(await ids(30, 7), made.slice(7, 37));
+    assert.deepEqual(await ids(20, 0), made.slice(0, 20));
+    assert.deepEqual(await ids(50, 44), made.slice(44));
+  });
+
   it("of a search for threads without values: no states", async () => {
     await using it = await world();
     await fill(it.kit, 3);

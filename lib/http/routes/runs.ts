@@ -7,7 +7,7 @@ import type { StopAction, StopTarget } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
-import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
+import { accepted, empty, type HeaderValues, json, jsonList, selected } from "../respond.ts";
 import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
 import { authorizeNewRun, originOf, runCreate } from "../run-request.ts";
 import { eventStream, waitResponse } from "../sse.ts";
@@ -260,7 +260,10 @@ export const RUN_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const { select, ...search } = context.query();
       const { visibility } = await context.authorize({ thread_id });
-      return json(selected(await context.service.runs.list(thread_id, search, visibility), select));
+      const runs = selected(await context.service.runs.list(thread_id, search, visibility), select);
+      return await jsonList(async (add) => {
+        for (const run of runs) await add(run);
+      }, context.turn);
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id", {
