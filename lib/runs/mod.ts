@@ -233,12 +233,19 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async list(thread_id, { limit = 10, offset = 0, status } = {}, visibility) {
       const thread = await threads.visible(thread_id, visibility);
-      const rows = await storage.listRuns(withVisibility(scope, visibility), thread.thread_id, {
-        limit,
-        offset,
-        ...(status ? { status } : {}),
-      });
-      return rows.map(toRun);
+      const visible = withVisibility(scope, visibility);
+      const list: Run[] = [];
+      let place: { readonly offset: number; readonly below?: number } = { offset };
+      for (;;) {
+        const part = Math.min(LISTED_AT_ONCE, limit - list.length);
+        const query = { ...place, limit: part, ...(status ? { status } : {}) };
+        const rows = await storage.listRuns(visible, thread.thread_id, query);
+        list.push(...rows.map(toRun));
+        const last = rows.at(-1);
+        if (!last || rows.length < part || list.length === limit) return list;
+        place = { offset: 0, below: last.seq };
+        await nextTurn(environment);
+      }
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
@@ -330,6 +337,8 @@ function cancelReason(reason: string, action: StopAction): string {
 type StoppedStatus = Extract<StopTarget, { readonly status: string }>["status"];
 const ACTIVE = ["pending", "running"] as const;
 const STOPPED_AT_ONCE = 100;
+/** Their requests may be large. */
+const LISTED_AT_ONCE = 20;
 
 /** The poll interval of a cancel that waits for a run in another process. */
 const WAIT_MS = 100;

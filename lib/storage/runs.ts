@@ -242,6 +242,8 @@ export interface SweepTerms {
 /** Filters and page of a list of runs. */
 export interface RunQuery {
   readonly status?: RunStatus;
+  /** Only runs before the one with this `seq`. */
+  readonly below?: number;
 }
 
 /** The verbs of runs. */
