@@ -1,10 +1,18 @@
 /** Runs: executions of an assistant on a thread. */
-import { pause } from "../environment.ts";
+import { nextTurn, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import type {
+  MultitaskStrategy,
+  OldestPending,
+  RunRow,
+  RunStatus,
+  StopAction,
+  StoppedRun,
+  StopTarget,
+} from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, endRolledBack, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
@@ -253,6 +261,17 @@ const lowerCase = ({ thread_id, run_ids }: NamedRuns): NamedRuns => ({
   run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
 });
 
+/** How many runs are stopped at once: a run with a large input takes as long as its creation. */
+const SLICE = 100;
+
+/** The parts in which runs are stopped, so that other requests are answered in between. */
+function* slicesOf(target: StopTarget): Iterable<StopTarget | OldestPending> {
+  if ("run_ids" in target) {
+    const { thread_id, run_ids } = target;
+    for (let at = 0; at < run_ids.length; at += SLICE) yield { thread_id, run_ids: run_ids.slice(at, at + SLICE) };
+  } else if (target.status !== "running") for (;;) yield { status: "pending", limit: SLICE };
+}
+
 /** The limit of a cancel reason, in characters. */
 const REASON_LENGTH = 1000;
 
@@ -329,9 +348,20 @@ function createStops(options: RunOptions) {
     async stopMany(given: StopTarget, action: StopAction, visibility?: Visibility): Promise<void> {
       const target = "status" in given ? given : lowerCase(given);
       const visible = withVisibility(scope, visibility);
-      const runs = await storage.stopRuns(visible, target, action, environment.now());
-      onStopped(runs);
-      if (runs.length > 0) return;
+      let count = 0;
+      const stopSome = async (some: StopTarget | OldestPending): Promise<number> => {
+        const runs = await storage.stopRuns(visible, some, action, environment.now());
+        onStopped(runs);
+        count += runs.length;
+        return runs.length;
+      };
+      for (const some of slicesOf(target)) {
+        if ((await stopSome(some)) === 0 && "limit" in some) break;
+        await nextTurn(environment);
+      }
+      // What is running, what has stored something, and what has become pending meanwhile.
+      if ("status" in target) await stopSome(target);
+      if (count > 0) return;
       if ("status" in target) {
         const which = target.status === "all" ? "pending or running" : target.status;
         throw new ServiceError("not_found", `No run is ${which}`);

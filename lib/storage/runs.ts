@@ -165,6 +165,12 @@ export type StopTarget =
   | { readonly thread_id: string; readonly run_ids: readonly string[] }
   | { readonly status: "pending" | "running" | "all" };
 
+/** A part of many runs, which would keep other calls waiting: the oldest `limit` that are pending and have stored nothing. */
+export interface OldestPending {
+  readonly status: "pending";
+  readonly limit: number;
+}
+
 /** How a run ends. */
 export interface FinishRun {
   /** `run.claims` of the claim: tells this end from that of another worker when it is repeated. */
@@ -288,7 +294,7 @@ export interface RunStorage {
    */
   stopRuns(
     scope: Scope,
-    target: StopTarget,
+    target: StopTarget | OldestPending,
     action: StopAction,
     now: number,
     reason?: string,

@@ -50,7 +50,7 @@ export class SentEvents {
   readonly #asked = new Map<string, Promise<EventPage>>();
   readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
   readonly #sent = new SharedTexts<SentEvent>();
-  /** What large stored events were made, while they are held. */
+  /** What large stored events were made, while they are alive. */
   readonly #made = new WeakMap<StoredThreadEvent, SentEvent>();
   #size = 0;
   #readers = 0;
@@ -85,8 +85,8 @@ export class SentEvents {
     if (passes?.(event.method, event.namespace, event.name) === false) return null;
     if (event.data !== null) return this.#make(thread_id, event, event.data);
     const key = `${event.run_id} ${event.seq}`;
-    const held = this.#sent.get(key);
-    if (held) return held;
+    const alive = this.#sent.get(key);
+    if (alive) return alive;
     const known = this.#values.get(key);
     const read = known ?? { event: this.#read(thread_id, event, key), size: 0 };
     this.#values.delete(key);

@@ -1,7 +1,7 @@
 /** One copy of each large text for all readers that hold it. */
 
 /** Smaller texts are not worth the bookkeeping, in characters. */
-export const LARGE = 64 * 1024;
+export const LARGE: number = 64 * 1024;
 
 /** Holds nothing itself: an item lives as long as a reader has it, and a text as long as its item. */
 export class SharedTexts<Item extends { readonly data: string }> {
@@ -15,8 +15,8 @@ export class SharedTexts<Item extends { readonly data: string }> {
   /** The item that readers hold already if it has the same text, else this one. */
   share(key: string | number, item: Item): Item {
     if (item.data.length < LARGE) return item;
-    const held = this.get(key);
-    if (held?.data === item.data) return held;
+    const alive = this.get(key);
+    if (alive?.data === item.data) return alive;
     for (const [old, reference] of this.#items) if (!reference.deref()) this.#items.delete(old);
     this.#items.set(key, new WeakRef<Item>(item));
     return item;

@@ -77,7 +77,7 @@ class ThreadLog {
     return this.#once("find", scope, () => this.#options.storage.getThread(scope, this.#thread_id));
   }
 
-  recordAll(scope: Scope): Promise<void> {
+  recordAll(scope: Scope): Promise<unknown> {
     return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
   }
 

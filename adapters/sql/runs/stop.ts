@@ -1,6 +1,6 @@
 /** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
 import { type RawBuilder, sql } from "kysely";
-import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
+import type { OldestPending, Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { constant, each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
@@ -138,6 +138,28 @@ const named =
       and n.deployment = ${constant(p.deployment)} and n.thread_id = ${constant(p.thread_id)} and n.status = ${status}
       ${andOfPermitted("n", bound(p))}`;
 
+type Oldest = { deployment: string; run_ids: string; now: number };
+
+/** Of these runs, those that are still pending and have stored nothing. */
+const oldest =
+  (bound: BoundIn<Oldest>): Stopping<Oldest> =>
+  (p, status) =>
+    sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
+      and n.deployment = ${constant(p.deployment)} and n.status = ${status} and n.status = 'pending' and n.saved = 0
+      ${andOfPermitted("n", bound(p))}`;
+
+type Seen = { deployment: string; limit: number; bound: string };
+
+const readOldest = (filtered: boolean): ((args: Seen) => Statement) =>
+  prepared<Seen>(
+    (p) =>
+      sql`select n.run_id, n.thread_id from runs n where n.deployment = ${constant(p.deployment)} and n.status = 'pending'
+        and n.saved = 0${andOfPermitted("n", filtered ? p.bound : null)}
+        order by n.created_at, n.run_id limit ${constant(p.limit)}`,
+  );
+const oldestOfAll = readOldest(false);
+const oldestOfPart = readOldest(true);
+
 type OfStatus = { deployment: string; only: string; now: number };
 
 const ofStatus =
@@ -189,16 +211,26 @@ function eitherStops<Of extends { deployment: string; now: number }>(
 
 const stopNamed = eitherStops(named);
 const stopStatus = eitherStops(ofStatus);
+const stopOldest = eitherStops(oldest);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
   driver: Pipe,
   { deployment, filter }: Scope,
-  target: StopTarget,
+  target: StopTarget | OldestPending,
   action: StopAction,
   now: number,
   cancel_reason?: string,
 ): Promise<StoppedRun[]> {
+  if ("limit" in target) {
+    const bound = boundOf(filter);
+    const read = bound === null ? oldestOfAll : oldestOfPart;
+    const rows = await driver.read(read({ deployment, limit: target.limit, bound: bound ?? "" }));
+    if (rows.length === 0) return [];
+    const locks = [...new Set(rows.map((of) => ofThread(deployment, of.thread_id as string)))];
+    const args = { deployment, run_ids: JSON.stringify(rows.map((of) => of.run_id)), now };
+    return await execute(stopOldest(filter, action), args, (all) => driver.batch(all, locks));
+  }
   if ("status" in target) {
     const stop = stopStatus(filter, action);
     return await execute(stop, { deployment, only: target.status, now }, (all) => driver.batch(all));

@@ -321,6 +321,31 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.activity(here, 9000)).running, 0);
     });
 
+    test("takes the oldest that are pending and have stored nothing, so many at once", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const thread of ["t", "u"]) {
+        await aThread(storage, thread);
+        const { lease } = await claimed(storage, assistant, thread, `${thread}0`);
+        if (thread === "u") {
+          await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
+          await storage.requeueRun(here, lease, 1300);
+        }
+        for (const at of [1, 2, 3]) await aRun(storage, assistant, thread, `${thread}${at}`);
+      }
+      const stop = async (limit: number, action: StopAction) =>
+        await storage.stopRuns(here, { status: "pending", limit }, action, 2000);
+      assert.deepEqual(await stop(0, "interrupt"), []);
+      const first = await stop(4, "interrupt");
+      assert.deepEqual([first.length, first.every(({ kind }) => kind === "ended")], [4, true]);
+      const second = await stop(4, "rollback");
+      assert.deepEqual([second.length, second.every(({ kind }) => kind === "deleted")], [2, true]);
+      assert.equal(new Set([...first, ...second].map(({ run_id }) => run_id)).size, 6);
+      assert.deepEqual(await stop(4, "interrupt"), []);
+      // The running one, and the one with a checkpoint.
+      const rest = await storage.stopRuns(here, { status: "all" }, "interrupt", 2000);
+      assert.equal(fates(rest), "t0 flagged,u0 flagged");
+    });
+
     test("leaves no hidden thread behind", async (storage) => {
       const assistant = await anAssistant(storage);
       const there = async (id: string) => (await storage.getThread(here, `thread-${id}`)) !== null;
