@@ -88,10 +88,9 @@ function textOf(result: Json): { readonly json: string } {
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
   { handler: { bodies }, principal: { isStillValid }, request_id }: RequestContext,
-  wait: RunWait,
+  { run: { run_id, thread_id }, result, leave }: RunWait,
   headers: HeaderValues,
 ): Response {
-  const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };
   let text: { readonly json: string } | undefined;
   const body = openBody(bodies, isStillValid, {
@@ -99,7 +98,7 @@ export function waitResponse(
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
-        text = textOf((await wait.result) ?? {});
+        text = textOf((await result) ?? {});
       } catch (error) {
         bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
         text = textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
@@ -107,7 +106,7 @@ export function waitResponse(
       return true;
     },
     fail: () => {},
-    leave: () => wait.leave(),
+    leave,
   });
   return new Response(body, { headers: { "content-type": "application/json", ...headers } });
 }

@@ -1,5 +1,5 @@
 /** Runs: executions of an assistant on a thread. */
-import { nextTurn, pause } from "../environment.ts";
+import { nextTurn, pause, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
@@ -136,9 +136,13 @@ interface RunOptions extends Omit<CreateOptions, "onStopped"> {
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
+/** How many rows are read for subscribers in one turn of the event loop. */
+const JOINS_PER_TURN = 1;
+
 export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, environment, hub, threads, subscriptions } = options;
   const stops = createStops(options);
+  const joins = turnLimit(environment, JOINS_PER_TURN);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
@@ -149,13 +153,21 @@ export function createRuns(options: RunOptions): RunDirectory {
     return run;
   }
 
-  const leave = (run: RunRow, cancel: boolean, visibility?: Visibility) => (): void => {
-    if (!cancel) return;
-    stops.stop(run, "interrupt", false, visibility).catch((error: unknown) => {
-      const { run_id, thread_id } = run;
-      environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
-    });
-  };
+  /** For a subscriber, who must not hold the row: the input of a run may be large. */
+  const leave =
+    ({ run_id, thread_id }: RunRow, cancel: boolean, visibility?: Visibility) =>
+    (): void => {
+      if (!cancel) return;
+      stops.stop({ run_id, thread_id }, "interrupt", false, visibility).catch((error: unknown) => {
+        environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
+      });
+    };
+
+  /** The run of a subscriber. Many come at once, and their rows may be large. */
+  async function join(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
+    await joins.room(1);
+    return await find(thread_id, run_id, visibility);
+  }
 
   async function wait(run: RunRow, cancel: boolean, created = false, visibility?: Visibility): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
@@ -214,10 +226,10 @@ export function createRuns(options: RunOptions): RunDirectory {
       await stops.stopMany(target, action, visibility);
     },
     async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, visibility) {
-      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect, false, visibility);
+      return await wait(await join(thread_id, run_id, visibility), cancel_on_disconnect, false, visibility);
     },
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
-      const run = await find(thread_id, run_id, visibility);
+      const run = await join(thread_id, run_id, visibility);
       const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
       return { run: toRun(run), frames: filterFrames(frames, runEvents, shown) };
     },
@@ -334,7 +346,7 @@ function createStops(options: RunOptions) {
     onStopped,
     /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
     async stop(
-      run: RunRow,
+      run: Pick<RunRow, "run_id" | "thread_id">,
       action: StopAction,
       wait: boolean,
       visibility?: Visibility,
