@@ -1,5 +1,5 @@
 /** Runs: executions of an assistant on a thread. */
-import { nextTurn, pause, turnLimit } from "../environment.ts";
+import { nextTurn, pause, sharedCalls, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
@@ -142,7 +142,7 @@ const JOINS_PER_TURN = 1;
 export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, environment, hub, threads, subscriptions } = options;
   const stops = createStops(options);
-  const joins = turnLimit(environment, JOINS_PER_TURN);
+  const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
@@ -164,9 +164,9 @@ export function createRuns(options: RunOptions): RunDirectory {
     };
 
   /** The run of a subscriber. Many come at once, and their rows may be large. */
-  async function join(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
-    await joins.room(1);
-    return await find(thread_id, run_id, visibility);
+  function join(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
+    const key = JSON.stringify([visibility, thread_id, run_id]);
+    return joins(key, 1, () => find(thread_id, run_id, visibility));
   }
 
   async function wait(run: RunRow, cancel: boolean, created = false, visibility?: Visibility): Promise<RunWait> {

@@ -1,5 +1,5 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
-import { type Environment, type TurnLimit, turnLimit } from "../environment.ts";
+import { type Environment, sharedCalls, type TurnLimit, turnLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventPage, EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
@@ -46,8 +46,7 @@ export class SentEvents {
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
   readonly #limit: TurnLimit;
-  /** Reads that have not begun, by what they read. */
-  readonly #asked = new Map<string, Promise<EventPage>>();
+  readonly #pages: ReturnType<typeof sharedCalls>;
   readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
   readonly #sent = new SharedTexts<SentEvent>();
   /** What large stored events were made, while they are alive. */
@@ -58,21 +57,16 @@ export class SentEvents {
   constructor(options: SentEventOptions) {
     this.#options = options;
     this.#limit = turnLimit(options.environment, READ_PER_TURN);
+    this.#pages = sharedCalls(this.#limit);
   }
 
-  /** One read serves all who ask for it before it begins. */
   page(scope: Scope, thread_id: string, query: EventQuery): Promise<EventPage> {
     const key = JSON.stringify([scope, thread_id, query.after, [...(query.methods ?? [])]]);
-    const asked = this.#asked.get(key);
-    if (asked) return asked;
-    const page = this.#limit.room(READ_COST).then(async () => {
-      this.#asked.delete(key);
+    return this.#pages(key, READ_COST, async () => {
       const { events, ...rest } = await this.#options.storage.readEvents(scope, thread_id, query);
       this.#limit.spend(events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
       return { ...rest, events: events.map((event) => this.#shared(thread_id, event)) };
     });
-    this.#asked.set(key, page);
-    return page;
   }
 
   #shared(thread_id: string, event: StoredThreadEvent): StoredThreadEvent {
