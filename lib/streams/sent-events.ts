@@ -19,12 +19,27 @@ export interface SentEventOptions {
 
 /** The event as it is sent. `data`: as JSON. */
 export function sentOf(event: StoredThreadEvent, data: string): SentEvent {
-  const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const id = run_id && method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const { seq, method, namespace, name } = event;
+  return { seq, id: idOf(event), event: method, namespace, name, data: `${headOf(event)}${data}${TAIL}` };
+}
+
+const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
+  run_id && method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+
+/** The envelope before the data of an event, and after it. */
+function headOf(event: StoredThreadEvent): string {
+  const { seq, method, namespace, timestamp, node } = event;
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, id, event: method, namespace, name, data: envelope };
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":`;
+  return `{"type":"event","event_id":"${idOf(event)}","seq":${seq},"method":"${method}","params":${params}`;
+}
+const TAIL = "}}";
+
+/** Compares without another copy of the text. */
+function isSame(sent: SentEvent, event: StoredThreadEvent, data: string): boolean {
+  const head = headOf(event);
+  const length = head.length + data.length + TAIL.length;
+  return sent.data.length === length && sent.data.startsWith(head) && sent.data.startsWith(data, head.length);
 }
 
 /** How much may be read in one turn of the event loop, in characters; and what a read and an event cost as such. */
@@ -90,7 +105,11 @@ export class SentEvents {
 
   #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
     if (data.length < LARGE) return sentOf(event, data);
-    const made = this.#made.get(event) ?? this.#sent.share(`${thread_id} ${event.seq}`, sentOf(event, data));
+    const key = `${thread_id} ${event.seq}`;
+    const known = this.#made.get(event);
+    if (known) return known;
+    const alive = this.#sent.get(key);
+    const made = alive && isSame(alive, event, data) ? alive : this.#sent.share(key, sentOf(event, data));
     this.#made.set(event, made);
     return made;
   }
