@@ -127,7 +127,6 @@ describe("a LangGraph graph in a service", () => {
     await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: own }), { code: "invalid" });
   });
 
-
   it("gives its threads titles: the first message, as the graph stores it or as its whole value", async () => {
     const stored = new StateGraph(MessagesAnnotation)
       .addNode("say", () => ({ messages: [new AIMessage("Hi")] }))

@@ -344,6 +344,32 @@ describe("a cancel", () => {
     assert.equal((await threads.get(b)).values, null);
   });
 
+  it("of many takes so many at once", async () => {
+    const database = faulty();
+    await using kit = await testService({ storage: database.storage, agents: { talk: () => "done" } });
+    const { runs, threads } = kit.service;
+    for (const action of ["interrupt", "rollback"] as const) {
+      const { thread_id } = await threads.create();
+      const later = ask("later", { after_seconds: 3600 });
+      const created = await Promise.all(Array.from({ length: 250 }, () => runs.create(thread_id, later)));
+      const counts: number[] = [];
+      database.faults.stopRuns = async (call) => {
+        const stopped = (await call()) as readonly unknown[];
+        counts.push(stopped.length);
+        return stopped;
+      };
+      if (action === "interrupt") {
+        await runs.cancelMany({ thread_id, run_ids: created.map(({ run_id }) => run_id) });
+        assert.deepEqual(counts, [100, 100, 50]);
+      } else {
+        await runs.cancelMany({ status: "all" }, action);
+        assert.deepEqual(counts, [100, 100, 50]);
+      }
+      const left = await runs.list(thread_id, { limit: 1_000, status: "pending" });
+      assert.deepEqual(left, []);
+    }
+  });
+
   it("of a status that no run has says so", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
