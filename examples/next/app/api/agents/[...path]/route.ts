@@ -25,7 +25,7 @@ async function open(before: Promise<Service> | undefined): Promise<Service> {
 }
 
 // The first request opens it: a build loads this module too.
-async function answer(request: Request): Promise<Response> {
+export async function GET(request: Request): Promise<Response> {
   if (!handler) {
     process_wide.agents = open(process_wide.agents);
     handler = process_wide.agents.then((service) => createHandler(service, { prefix: "/api/agents" }));
@@ -33,12 +33,4 @@ async function answer(request: Request): Promise<Response> {
   return (await handler)(request);
 }
 
-export {
-  answer as DELETE,
-  answer as GET,
-  answer as HEAD,
-  answer as OPTIONS,
-  answer as PATCH,
-  answer as POST,
-  answer as PUT,
-};
+export { GET as DELETE, GET as HEAD, GET as OPTIONS, GET as PATCH, GET as POST, GET as PUT };
