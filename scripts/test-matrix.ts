@@ -27,7 +27,8 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql|postgres)\./, on: RUNTIMES },
   // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
   { files: /^test\/adapters\/(?:faults|exclusive)\./, on: ["bun"] },
-  { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },
+  // How LangGraph's streams take turns of the event loop depends on the runtime.
+  { files: /^test\/adapters\/langgraph(?:-streams|-stops|-saves)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
   { files: /^test\/clients\/thread-streams\./, on: RUNTIMES },
   // On Node prefix.node.test.ts runs the same suite.

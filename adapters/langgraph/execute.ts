@@ -70,14 +70,8 @@ export async function* execute(
   const protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, hosted, reading, wire) : null;
   try {
     const fork = await forkOf(job);
-    const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.callbacks] : [];
-    const callbacks = [
-      ...(parents ? [parents.callbacks] : []),
-      usage.callbacks,
-      ...frames.callbacks,
-      ...callers,
-      ...(protocol?.callbacks ?? []),
-    ];
+    const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? reading : null;
+    const callbacks = [parents, usage, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
     const options = streamOptions(job, fork, either, callbacks, subgraphs);
     refuseUnknownNodes(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {

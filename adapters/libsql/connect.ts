@@ -167,7 +167,7 @@ function uncompressed(request: Request): Promise<Response> {
 }
 
 /** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client parses them. */
-function pathOf(url: string): string {
+export function pathOf(url: string): string {
   return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
 }
 

@@ -1,9 +1,17 @@
 /** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
 import type { Client, ResultSet, Transaction } from "@libsql/client";
 import type { Storage } from "../../lib/storage/mod.ts";
-import { DatabaseUnavailable, type SqlDriver, type SqlRow, type SqlStatement, type SqlValue } from "../sql/driver.ts";
+import {
+  DatabaseUnavailable,
+  type SqlDriver,
+  type SqlRow,
+  type SqlStatement,
+  type SqlValue,
+  sizeOf,
+} from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
 import { FILE, isLocked, LOCK_WAIT_MS, lockOf, unlockable } from "../sqlite/file.ts";
+import { explainRoom } from "../sqlite/file-watch.ts";
 import { lockDelay, lockedTooLong } from "../sqlite/writer.ts";
 import {
   type Clients,
@@ -14,6 +22,7 @@ import {
   loadPackage,
   open,
   type Place,
+  pathOf,
   placeOf,
   rowsOf,
 } from "./connect.ts";
@@ -135,7 +144,13 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       : { multi_process: true, now: () => answer(serverTime) }),
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
-      return await answer(() => inTurn(() => write(bound)));
+      try {
+        return await answer(() => inTurn(() => write(bound)));
+      } catch (error) {
+        if (!local || place.file === undefined || inMemory(place.file)) throw error;
+        const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
+        throw explainRoom(pathOf(place.file), error, bytes);
+      }
     },
     async read(statement) {
       const bound = bind(place, statement);

@@ -3,6 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { constant } from "./dialect.ts";
+import { andOfPermitted, scoped } from "./filter.ts";
 import { type Pipe, prepared } from "./statement.ts";
 
 type Key = ThreadKey & { checkpoint_id: string };
@@ -14,34 +15,37 @@ const ofThread = (p: ThreadKey, table: string): RawBuilder<unknown> =>
 
 const columns = sql`select c.checkpoint_id, c.versions from checkpoints c`;
 
-const versionsOf = prepared<Key>(
-  (p) => sql`${columns} where ${ofThread(p, "c")} and c.checkpoint_id = ${constant(p.checkpoint_id)}`,
+const versionsOf = scoped<Key>(
+  (p, bound) =>
+    sql`${columns} where ${ofThread(p, "c")} and c.checkpoint_id = ${constant(p.checkpoint_id)}${andOfPermitted("c", bound)}`,
 );
 
-const newestVersionsOf = prepared<ThreadKey & { run_id: string }>(
-  (p) => sql`${columns} where ${ofThread(p, "c")} and c.run_id = ${constant(p.run_id)} order by c.seq desc limit 1`,
+const newestVersionsOf = scoped<ThreadKey & { run_id: string }>(
+  (p, bound) =>
+    sql`${columns} where ${ofThread(p, "c")} and c.run_id = ${constant(p.run_id)}${andOfPermitted("c", bound)}
+    order by c.seq desc limit 1`,
 );
 
 /** A value that others extend begins as the oldest of them does. */
 const startOf = prepared<ValueKey>((p) => {
-  const part = sql`${ofThread(p, "c")} and c.channel = ${constant(p.channel)} and c.version = parts.version`;
-  return sql`with recursive parts (version, depth) as (
-      select cast(${p.channel_version} as text), 0
+  const part = sql`${ofThread(p, "c")} and c.channel = ${constant(p.channel)}`;
+  return sql`with recursive parts (version, extends_version) as (
+      select c.version, c.extends_version from channel_values c where ${part} and c.version = ${constant(p.channel_version)}
       union all
-      select c.extends_version, depth + 1 from parts cross join channel_values c
-      where ${part} and c.extends_version is not null)
+      select c.version, c.extends_version from parts cross join channel_values c
+      where ${part} and c.version = parts.extends_version)
     select substr(c.data, 1, 8192) as start from parts cross join channel_values c
-    where ${part} and c.extends_version is null and c.type = 'json'`;
+    where ${part} and c.version = parts.version and parts.extends_version is null and c.type = 'json'`;
 });
 
 /** The verb that reads how a channel begins. */
 export function openingVerbs(driver: Pipe): Pick<CheckpointStorage, "readOpening"> {
   return {
-    async readOpening({ deployment }, thread_id, { checkpoint_id, run_id }, channel) {
+    async readOpening({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
       const key = { deployment, thread_id };
-      let found = run_id === undefined ? [] : await driver.read(newestVersionsOf({ ...key, run_id }));
+      let found = run_id === undefined ? [] : await driver.read(newestVersionsOf({ ...key, run_id }, filter));
       if (found.length === 0 && checkpoint_id !== null)
-        found = await driver.read(versionsOf({ ...key, checkpoint_id }));
+        found = await driver.read(versionsOf({ ...key, checkpoint_id }, filter));
       const [row] = found;
       if (!row) return null;
       const versions = new Map(Object.entries(JSON.parse(row.versions as string) as Record<string, string>));

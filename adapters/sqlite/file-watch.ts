@@ -122,14 +122,11 @@ export class FileWatch {
     }
   }
 
-  /** The same, where the disk has no room for `bytes` more: SQLite calls a quota or a limit of file sizes an I/O error. */
+  /** The same for a write of so many bytes. */
   explainWrite(error: unknown, bytes: number): unknown {
     if (!isBroken(error)) return error;
     const found = this.explain(error);
-    if (found !== error) return found;
-    const at = this.#log === undefined ? 0 : fstatSync(this.#log).size;
-    const problem = problemOfRoom(`${this.#file}.room`, at, bytes);
-    return problem === undefined ? error : new Error(`database or disk is full (${problem})`, { cause: error });
+    return found === error ? explainRoom(this.#file, error, bytes) : found;
   }
 
   /** After SQLite has closed its files. A log that it took away needs no mark. */
@@ -235,6 +232,14 @@ export class FileWatch {
 
 const QUIETLY = { bigint: true, throwIfNoEntry: false } as const;
 const encoder = new TextEncoder();
+
+/** The error of a write that found no room: SQLite calls a quota, or a limit of file sizes, an I/O error. Else the same error. */
+export function explainRoom(file: string, error: unknown, bytes: number): unknown {
+  if (!isBroken(error)) return error;
+  const log = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  const problem = problemOfRoom(`${file}.room`, log, bytes);
+  return problem === undefined ? error : new Error(`database or disk is full (${problem})`, { cause: error });
+}
 
 /** Why no more can be written behind this place of a file; undefined where it can. */
 function problemOfRoom(path: string, place: number, bytes: number): string | undefined {

@@ -203,9 +203,10 @@ export const streams = [
   {
     name: "cancel of 5,000 runs",
     async prepare(client) {
-      const { thread_id } = await client.json("POST", "/threads");
       const run = Buffer.from(JSON.stringify({ assistant_id: "echo", input: {}, after_seconds: 3_600 }));
+      let thread_id = "";
       for (let count = 0; count < 5_000; count += 50) {
+        if (count % 500 === 0) ({ thread_id } = await client.json("POST", "/threads"));
         const answers = Array.from({ length: 50 }, () => client.ask("POST", `/threads/${thread_id}/runs`, run));
         for (const { status, text } of await Promise.all(answers)) if (status >= 400) throw new Error(text);
       }

@@ -16,7 +16,7 @@ export type {
 export type * from "./store-handle.ts";
 
 /**
- * Stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
+ * All stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
  * an executor may report complete messages before the next state, by an event of mode `messages` with a list of them.
  */
 export const STREAM_MODES = [
@@ -32,6 +32,7 @@ export const STREAM_MODES = [
   "tools",
   "lifecycle",
 ] as const;
+/** One of the stream modes. */
 export type StreamMode = (typeof STREAM_MODES)[number];
 
 /** A `goto` to one node with an input for it. */

@@ -42,12 +42,8 @@ type ListMaker = (add: (item: object) => Promise<void>) => Promise<void>;
 /** A list with more characters is sent while it is made, and the event loop turns after each part of this size. */
 const LARGE = 256 * 1024;
 
-/** A JSON list. `headers` is called before the first item is sent. A failure after that breaks the connection off. */
-export function jsonList(
-  make: ListMaker,
-  turn: () => Promise<void>,
-  headers: () => HeaderValues = () => ({}),
-): Promise<Response> {
+/** A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off. */
+export function jsonList(make: ListMaker, turn: () => Promise<void>, headers: HeaderValues = {}): Promise<Response> {
   return new Promise((answer, refuse) => {
     const encoder = new TextEncoder();
     let text = "[";
@@ -56,7 +52,7 @@ export function jsonList(
     let left = false;
     let wanted = (): void => {};
     const respond = (body: BodyInit): void =>
-      answer(new Response(body, { headers: { "content-type": "application/json", ...headers() } }));
+      answer(new Response(body, { headers: { "content-type": "application/json", ...headers } }));
 
     async function send(): Promise<void> {
       if (!stream) {
@@ -122,10 +118,22 @@ export function paged<Item extends object>(page: PageOf<Item>, select?: readonly
   return json(selected(page.items, select), pageHeaders(page));
 }
 
-export const pageHeaders = ({ total, next }: Omit<PageOf<unknown>, "items">): HeaderValues => ({
+type PageHead = Omit<PageOf<unknown>, "items">;
+
+const pageHeaders = ({ total, next }: PageHead): HeaderValues => ({
   "x-pagination-total": String(total),
   ...(next === null ? {} : { "x-pagination-next": String(next) }),
 });
+
+/** One page of a search that makes its items one by one; it calls `begin` first. */
+export function pagedList(
+  make: (begin: (page: PageHead) => void, add: (item: object) => Promise<void>) => Promise<void>,
+  turn: () => Promise<void>,
+): Promise<Response> {
+  const headers: Record<string, string> = {};
+  const begin = (page: PageHead): void => void Object.assign(headers, pageHeaders(page));
+  return jsonList((add) => make(begin, add), turn, headers);
+}
 
 /** The items with only the fields in `select`; all fields when it is absent. */
 export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {

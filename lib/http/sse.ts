@@ -104,11 +104,10 @@ function textOf(result: Json): { readonly json: string } {
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
   { handler: { bodies }, principal, request_id }: RequestContext,
-  wait: RunWait,
+  { run: { run_id, thread_id }, result, leave }: RunWait,
   headers: HeaderValues,
   permission: Permission = permissionOf(principal),
 ): Response {
-  const { run_id, thread_id } = wait.run;
   const ids = { run_id, thread_id, request_id };
   let text: { readonly json: string } | undefined;
   const body = openBody(bodies, permission, {
@@ -116,7 +115,7 @@ export function waitResponse(
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
-        text = textOf((await wait.result) ?? {});
+        text = textOf((await result) ?? {});
       } catch (error) {
         // Hidden from the caller meanwhile: the body breaks off, as that of a stream.
         if (error instanceof ServiceError && error.code === "not_found") return false;
@@ -126,7 +125,7 @@ export function waitResponse(
       return true;
     },
     fail: () => {},
-    leave: () => wait.leave(),
+    leave,
   });
   return new Response(body, { headers: { "content-type": "application/json", ...headers } });
 }

@@ -51,21 +51,21 @@ const CHUNK_SIZE = 4 * 1024;
 /** The size of a part of a message, in characters. */
 const PART_SIZE = 64 * 1024;
 
-/** A limit of what is held at the same time. */
+/** A limit of what is used at the same time. */
 export interface Budget {
   /** Resolves when there is room, first come, first served. The result gives it back. */
   take(size: number): Promise<() => void>;
 }
 
-/** What is larger than `most` waits until nothing else is held. */
+/** What is larger than `most` waits until nothing else is used. */
 export function createBudget(most: number): Budget {
   const waiting: { readonly size: number; readonly go: () => void }[] = [];
-  let held = 0;
+  let used = 0;
 
   function admit(): void {
-    for (let next = waiting[0]; next && (held === 0 || held + next.size <= most); next = waiting[0]) {
+    for (let next = waiting[0]; next && (used === 0 || used + next.size <= most); next = waiting[0]) {
       waiting.shift();
-      held += next.size;
+      used += next.size;
       next.go();
     }
   }
@@ -77,7 +77,7 @@ export function createBudget(most: number): Budget {
         admit();
       });
       return () => {
-        held -= size;
+        used -= size;
         admit();
       };
     },

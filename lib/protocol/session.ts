@@ -3,6 +3,7 @@ import { type Permission, refusalOf, watchPermission } from "../auth/permission.
 import { pause, type TurnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
+import { END_FRAME } from "../storage/mod.ts";
 import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
@@ -46,8 +47,9 @@ export interface Session {
   onClose(): void;
 }
 
-/** How long a replay waits for another subscription. */
+/** How long a replay waits for another subscription: longer if no run goes on, for then its end is part of the replay. */
 const GATHER_MS = 10;
+const GATHER_ENDED_MS = 50;
 const MAX_SUBSCRIPTIONS = 100;
 /** Of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
@@ -72,7 +74,7 @@ export function createSession(options: SessionOptions): Session {
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
     count: (filters) => protocol.count(thread_id, filters, visibility),
     send: connection.send,
-    gather: () => pause(environment, GATHER_MS),
+    gather: (last) => pause(environment, last % (END_FRAME + 1) === END_FRAME ? GATHER_ENDED_MS : GATHER_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
@@ -218,8 +220,8 @@ interface SubscriptionOptions {
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
-  /** Waits a moment for subscriptions that the client sends together. */
-  gather(): Promise<void>;
+  /** Waits a moment for subscriptions that the client sends together. `last`: the newest event. */
+  gather(last: number): Promise<void>;
 }
 
 type Subscriptions = ReturnType<typeof createSubscriptions>;
@@ -236,6 +238,7 @@ function createSubscriptions(options: SubscriptionOptions) {
   let position: number | null = null;
   /** Counts the changes of `active`. */
   let version = 0;
+  let newest = 0;
   let leave = (): void => {};
 
   function update(): void {
@@ -248,6 +251,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     const waiting = fresh.filter(({ answered }) => !answered);
     if (waiting.length === 0) return;
     const { counts, last } = await options.count(waiting.map(({ filter }) => filter));
+    newest = last;
     for (const [at, subscription] of waiting.entries()) {
       subscription.answered = true;
       subscription.answer(counts[at] as number, last);
@@ -315,7 +319,7 @@ function createSubscriptions(options: SubscriptionOptions) {
         const fresh = [...active.values()].filter(({ replayed }) => !replayed);
         if (fresh.length > 0) {
           await answer(fresh);
-          if (version === since) await options.gather();
+          if (version === since) await options.gather(newest);
           if (version !== since) continue;
           for (const subscription of fresh) subscription.replayed = true;
           if (position === null) position = firstOf(fresh);

@@ -1,17 +1,18 @@
 /** Runs: executions of an assistant on a thread. */
-import { pause } from "../environment.ts";
+import { nextTurn, sharedCalls, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { createReader, type Frame, type Reader } from "../streams/hub.ts";
-import { endDeleted, endRolledBack, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
+import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
+import { createStops, type StopOptions } from "./stops.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
@@ -128,16 +129,20 @@ export interface Runs {
 /** Runs as the crons use them. */
 export interface RunDirectory extends Runs, RunPreparation {}
 
-interface RunOptions extends Omit<CreateOptions, "onStopped"> {
+interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
   readonly sights: Sights;
-  /** A run ended before it started. */
-  readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
+
+/** How many runs of a list are read at once: their requests may be large. */
+const LISTED_AT_ONCE = 20;
+/** How many rows are read for subscribers in one turn of the event loop. */
+const JOINS_PER_TURN = 1;
 
 export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, environment, hub, threads, subscriptions, sights } = options;
   const stops = createStops(options);
+  const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
@@ -148,18 +153,24 @@ export function createRuns(options: RunOptions): RunDirectory {
     return run;
   }
 
+  /** For a subscriber, who must not keep the row: the input of a run may be large. */
   const leave =
-    (run: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
+    ({ run_id, thread_id }: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
       const stop = async (): Promise<void> => {
-        if (await mayCancel()) await stops.stop(run, "interrupt", false, visibility);
+        if (await mayCancel()) await stops.stop({ run_id, thread_id }, "interrupt", false, visibility);
       };
       stop().catch((error: unknown) => {
-        const { run_id, thread_id } = run;
         environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
       });
     };
+
+  /** The run of a subscriber. Many come at once, and their rows may be large. */
+  function findShared(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
+    const key = JSON.stringify([visibility, thread_id, run_id]);
+    return joins(key, 1, () => find(thread_id, run_id, visibility));
+  }
 
   async function wait(
     run: RunRow,
@@ -224,12 +235,19 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async list(thread_id, { limit = 10, offset = 0, status } = {}, visibility) {
       const thread = await threads.visible(thread_id, visibility);
-      const rows = await storage.listRuns(withVisibility(scope, visibility), thread.thread_id, {
-        limit,
-        offset,
-        ...(status ? { status } : {}),
-      });
-      return rows.map(toRun);
+      const visible = withVisibility(scope, visibility);
+      const list: Run[] = [];
+      let place: { readonly offset: number; readonly below?: number } = { offset };
+      for (;;) {
+        const part = Math.min(LISTED_AT_ONCE, limit - list.length);
+        const query = { ...place, limit: part, ...(status ? { status } : {}) };
+        const rows = await storage.listRuns(visible, thread.thread_id, query);
+        list.push(...rows.map(toRun));
+        const last = rows.at(-1);
+        if (!last || rows.length < part || list.length === limit) return list;
+        place = { offset: 0, below: last.seq };
+        await nextTurn(environment);
+      }
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
@@ -248,7 +266,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       await stops.stopMany(target, action, visibility);
     },
     async join(thread_id, run_id, options = {}, visibility) {
-      return await wait(await find(thread_id, run_id, visibility), options, false, visibility);
+      return await wait(await findShared(thread_id, run_id, visibility), options, false, visibility);
     },
     async joinStream(
       thread_id,
@@ -256,7 +274,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       { after = 0, cancel_on_disconnect = false, mayCancel, ...shown } = {},
       visibility,
     ) {
-      const run = await find(thread_id, run_id, visibility);
+      const run = await findShared(thread_id, run_id, visibility);
       const onLeave = leave(run, cancel_on_disconnect, visibility, mayCancel);
       const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
       const seen = withVisibility(scope, visibility);
@@ -298,12 +316,6 @@ function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObjec
   };
 }
 
-type NamedRuns = Extract<StopTarget, { readonly thread_id: string }>;
-const lowerCase = ({ thread_id, run_ids }: NamedRuns): NamedRuns => ({
-  thread_id: thread_id.toLowerCase(),
-  run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
-});
-
 /** The limit of a cancel reason, in characters. */
 const REASON_LENGTH = 1000;
 
@@ -316,82 +328,4 @@ function cancelReason(reason: string, action: StopAction): string {
     throw new ServiceError("invalid", `reason: must have at most ${REASON_LENGTH} characters`);
   }
   return reason === "taken" ? "taken: its input went into another run" : reason;
-}
-
-/** The poll interval of a cancel that waits for a run in another process. */
-const WAIT_MS = 100;
-
-/** Stops runs: in the store first, then their attempts here, then their subscribers. */
-function createStops(options: RunOptions) {
-  const { storage, scope, environment, hub, worker } = options;
-
-  /** The store has stopped these runs: stops their attempts here. */
-  function onStopped(runs: readonly StoppedRun[]): void {
-    for (const run of runs) {
-      const { run_id, thread_id, kind, slot_token } = run;
-      const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
-      const runEvents = hub.find(run_id);
-      if (kind === "deleted" && runEvents) endRolledBack(runEvents);
-      if (kind === "ended") options.onEndedUnstarted?.(run);
-      if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
-    }
-  }
-
-  /** The process that executes the run may be dead: the thread is free when its slot expires. */
-  function wakeAfter(thread_id: string, slot_token: string): void {
-    storage.getThread(scope, thread_id).then(
-      (thread) => {
-        if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
-      },
-      (error: unknown) => {
-        environment.log({ level: "warn", message: "reading the slot of a stopped run failed", thread_id, error });
-      },
-    );
-  }
-
-  /** Resolves when the run has ended and no longer holds the slot of its thread. */
-  async function whenEnded({ run_id, thread_id, slot_token }: StoppedRun): Promise<void> {
-    await worker.whenDone(run_id);
-    while (true) {
-      const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
-      const active = run?.status === "pending" || run?.status === "running";
-      const slot = thread?.slot ?? null;
-      const holdsSlot = slot !== null && slot.token === slot_token && slot.until > environment.now();
-      if (!active && !holdsSlot) return;
-      await pause(environment, WAIT_MS);
-    }
-  }
-
-  return {
-    onStopped,
-    /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
-    async stop(
-      run: RunRow,
-      action: StopAction,
-      wait: boolean,
-      visibility?: Visibility,
-      reason?: string,
-    ): Promise<void> {
-      const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(withVisibility(scope, visibility), target, action, environment.now(), reason);
-      onStopped(runs);
-      if (wait) await Promise.all(runs.map(whenEnded));
-    },
-    async stopMany(given: StopTarget, action: StopAction, visibility?: Visibility): Promise<void> {
-      const target = "status" in given ? given : lowerCase(given);
-      const visible = withVisibility(scope, visibility);
-      const runs = await storage.stopRuns(visible, target, action, environment.now());
-      onStopped(runs);
-      if (runs.length > 0) return;
-      if ("status" in target) {
-        const which = target.status === "all" ? "pending or running" : target.status;
-        throw new ServiceError("not_found", `No run is ${which}`);
-      }
-      // Runs that have ended already are no error.
-      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(visible, run_id)));
-      if (!known.some((run) => run?.thread_id === target.thread_id)) {
-        throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
-      }
-    },
-  };
 }

@@ -127,13 +127,11 @@ const REQUEST_KEYS = Object.keys({
   feedback_keys: true,
 } satisfies Record<keyof RunCreate, true>);
 
+type Choice = "stream_mode" | "multitask_strategy" | "if_not_exists" | "on_disconnect" | "durability";
+
 /** The members with few values. */
 export const CHOICES: {
-  readonly stream_mode: typeof STREAM_MODES;
-  readonly multitask_strategy: readonly ["reject", "enqueue", "interrupt", "rollback"];
-  readonly if_not_exists: readonly ["reject", "create"];
-  readonly on_disconnect: readonly ["continue", "cancel"];
-  readonly durability: readonly ["sync", "async", "exit"];
+  readonly [Key in Choice]: readonly Exclude<NonNullable<RunCreate[Key]>, readonly unknown[]>[];
 } = {
   stream_mode: STREAM_MODES,
   multitask_strategy: ["reject", "enqueue", "interrupt", "rollback"],
@@ -148,7 +146,7 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   const unknown = unknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
   if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
-  for (const [key, choices] of Object.entries(CHOICES) as [keyof typeof CHOICES, readonly unknown[]][]) {
+  for (const [key, choices] of Object.entries(CHOICES) as [Choice, readonly unknown[]][]) {
     const value: unknown = request[key] ?? undefined;
     const isList = key === "stream_mode" && Array.isArray(value);
     if (value === undefined || (isList ? value : [value]).every((one) => choices.includes(one))) continue;

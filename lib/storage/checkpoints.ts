@@ -39,7 +39,7 @@ export interface CheckpointStorage {
   ): Promise<readonly StoredCheckpoint[]>;
   /**
    * Reads how the JSON of a channel begins, up to 8,192 characters, in the newest root checkpoint that `run_id` stored, or else in
-   * `checkpoint_id`. `start`: null when the channel has no JSON there. Null when there is no such checkpoint.
+   * `checkpoint_id`. `start`: null when the channel has no JSON there. Null when there is no such checkpoint or the thread is not visible.
    */
   readOpening(
     scope: Scope,

@@ -160,10 +160,10 @@ export interface StoppedRun {
   readonly slot_token: string | null;
 }
 
-/** Which active runs to stop: some of one thread, or all of a status. */
+/** Which active runs to stop: some of one thread, or all of a status; with `run_ids`, those among them. */
 export type StopTarget =
   | { readonly thread_id: string; readonly run_ids: readonly string[] }
-  | { readonly status: "pending" | "running" | "all" };
+  | { readonly status: "pending" | "running" | "all"; readonly run_ids?: readonly string[] };
 
 /** How a run ends. */
 export interface FinishRun {
@@ -242,6 +242,8 @@ export interface SweepTerms {
 /** Filters and page of a list of runs. */
 export interface RunQuery {
   readonly status?: RunStatus;
+  /** Only runs before the one with this `seq`. */
+  readonly below?: number;
 }
 
 /** The verbs of runs. */

@@ -162,7 +162,14 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
       if (signalled) checkRun(known);
       return;
     }
-    const entry: FollowedRun = { run, runEvents, checkAgain: false, checking: false, cancelTimer: () => {} };
+    const { run_id, thread_id } = run;
+    const entry: FollowedRun = {
+      run: { run_id, thread_id },
+      runEvents,
+      checkAgain: false,
+      checking: false,
+      cancelTimer: () => {},
+    };
     followed.set(runEvents, entry);
     // Signals sent before this moment did not reach this process.
     if (signalled) void poll(entry, SIGNALLED_POLL_MS);

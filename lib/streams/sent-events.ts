@@ -1,5 +1,5 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
-import { type Environment, type TurnLimit, turnLimit } from "../environment.ts";
+import { type Environment, sharedCalls, type TurnLimit, turnLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventPage, EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
@@ -22,11 +22,24 @@ const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
 
 /** The event as it is sent. `data`: as JSON. */
 export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
-  const { seq, method, namespace, timestamp, node, name } = event;
+  const { seq, method, namespace, name } = event;
+  return { seq, id, event: method, namespace, name, data: `${headOf(event, id)}${data}${TAIL}` };
+}
+
+/** The envelope before the data of an event, and after it. */
+function headOf(event: StoredThreadEvent, id: string = idOf(event)): string {
+  const { seq, method, namespace, timestamp, node } = event;
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, id, event: method, namespace, name, data: envelope };
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":`;
+  return `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}`;
+}
+const TAIL = "}}";
+
+/** Compares without another copy of the text. */
+function isSame(sent: SentEvent, event: StoredThreadEvent, data: string): boolean {
+  const head = headOf(event);
+  const length = head.length + data.length + TAIL.length;
+  return sent.data.length === length && sent.data.startsWith(head) && sent.data.startsWith(data, head.length);
 }
 
 /** How much may be read in one turn of the event loop, in characters; and what a read and an event cost as such. */
@@ -48,11 +61,10 @@ export class SentEvents {
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
   readonly #limit: TurnLimit;
-  /** Reads that have not begun, by what they read. */
-  readonly #asked = new Map<string, Promise<EventPage>>();
+  readonly #pages: ReturnType<typeof sharedCalls>;
   readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
   readonly #sent = new SharedTexts<SentEvent>();
-  /** What large stored events were made, while they are held. */
+  /** What large stored events were made, while they are alive. */
   readonly #made = new WeakMap<StoredThreadEvent, SentEvent>();
   #size = 0;
   #readers = 0;
@@ -60,21 +72,16 @@ export class SentEvents {
   constructor(options: SentEventOptions) {
     this.#options = options;
     this.#limit = turnLimit(options.environment, READ_PER_TURN);
+    this.#pages = sharedCalls(this.#limit);
   }
 
-  /** One read serves all who ask for it before it begins. */
   page(scope: Scope, thread_id: string, query: EventQuery): Promise<EventPage> {
     const key = JSON.stringify([scope, thread_id, query.after, [...(query.methods ?? [])]]);
-    const asked = this.#asked.get(key);
-    if (asked) return asked;
-    const page = this.#limit.room(READ_COST).then(async () => {
-      this.#asked.delete(key);
+    return this.#pages(key, READ_COST, async () => {
       const { events, ...rest } = await this.#options.storage.readEvents(scope, thread_id, query);
       this.#limit.spend(events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
       return { ...rest, events: events.map((event) => this.#shared(thread_id, event)) };
     });
-    this.#asked.set(key, page);
-    return page;
   }
 
   #shared(thread_id: string, event: StoredThreadEvent): StoredThreadEvent {
@@ -87,8 +94,8 @@ export class SentEvents {
     if (passes?.(event.method, event.namespace, event.name) === false) return null;
     if (event.data !== null) return this.#make(thread_id, event, event.data);
     const key = `${event.run_id} ${event.seq}`;
-    const held = this.#sent.get(key);
-    if (held) return held;
+    const alive = this.#sent.get(key);
+    if (alive) return alive;
     const known = this.#values.get(key);
     const read = known ?? { event: this.#read(thread_id, event, key), size: 0 };
     this.#values.delete(key);
@@ -98,7 +105,11 @@ export class SentEvents {
 
   #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
     if (data.length < LARGE) return sentOf(event, data);
-    const made = this.#made.get(event) ?? this.#sent.share(`${thread_id} ${event.seq}`, sentOf(event, data));
+    const key = `${thread_id} ${event.seq}`;
+    const known = this.#made.get(event);
+    if (known) return known;
+    const alive = this.#sent.get(key);
+    const made = alive && isSame(alive, event, data) ? alive : this.#sent.share(key, sentOf(event, data));
     this.#made.set(event, made);
     return made;
   }

@@ -15,8 +15,8 @@ export class SharedTexts<Item extends { readonly data: string }> {
   /** The item that readers hold already if it has the same text, else this one. */
   share(key: string | number, item: Item): Item {
     if (item.data.length < LARGE) return item;
-    const held = this.get(key);
-    if (held?.data === item.data) return held;
+    const alive = this.get(key);
+    if (alive?.data === item.data) return alive;
     for (const [old, reference] of this.#items) if (!reference.deref()) this.#items.delete(old);
     this.#items.set(key, new WeakRef<Item>(item));
     return item;

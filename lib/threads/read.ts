@@ -150,16 +150,8 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     of,
     paced,
     async firstMessage(row) {
-      const { thread_id, head, running } = row;
-      if (running !== null) await caughtUp(running);
-      const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
-      const opening = await storage.readOpening(scope, thread_id, at, "messages");
-      if (!opening) return null;
-      if (opening.start !== null) return firstItem(opening.start) ?? null;
-      // The state is one value, of whatever form.
-      if (!opening.channels.some((channel) => WHOLE.has(channel))) return null;
-      const values = (await current(row))?.values;
-      return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
+      if (row.running !== null) await caughtUp(row.running);
+      return await firstMessageOf(storage, scope, row, current);
     },
     async readable(row) {
       try {
@@ -208,6 +200,24 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
 
 /** The channels of states that are stored as one value, and of functional graphs. */
 const WHOLE: ReadonlySet<string> = new Set(["__root__", "__end__"]);
+
+/** See `States.firstMessage`. */
+async function firstMessageOf(
+  storage: Storage,
+  scope: Scope,
+  row: ThreadRow,
+  current: States["current"],
+): Promise<Json> {
+  const { thread_id, head, running } = row;
+  const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
+  const opening = await storage.readOpening(scope, thread_id, at, "messages");
+  if (!opening) return null;
+  if (opening.start !== null) return firstItem(opening.start) ?? null;
+  // The state is one value, of whatever form.
+  if (!opening.channels.some((channel) => WHOLE.has(channel))) return null;
+  const values = (await current(row))?.values;
+  return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
+}
 
 /** See `States.paced`. */
 function pacer(environment: Environment, most: number): States["paced"] {

@@ -3,7 +3,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { Annotation, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
+import { AIMessage } from "@langchain/core/messages";
+import {
+  Annotation,
+  entrypoint,
+  interrupt,
+  type LangGraphRunnableConfig,
+  MessagesAnnotation,
+  START,
+  StateGraph,
+} from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { combine, fromFunctions, type JsonObject } from "../../lib/mod.ts";
@@ -116,6 +125,23 @@ describe("a LangGraph graph in a service", () => {
     await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
     const own = { resume: { __agui_resume_map__: { mine: { status: "resolved", payload: 1 } } } };
     await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: own }), { code: "invalid" });
+  });
+
+  it("gives its threads titles: the first message, as the graph stores it or as its whole value", async () => {
+    const stored = new StateGraph(MessagesAnnotation)
+      .addNode("say", () => ({ messages: [new AIMessage("Hi")] }))
+      .addEdge(START, "say")
+      .compile();
+    const functional = entrypoint("whole", async ({ messages }: { messages: unknown[] }) => ({ messages }));
+    await using kit = await testService({ executor: langgraph({ stored, functional }) });
+    const { runs, threads, operations } = kit.service;
+    for (const assistant_id of ["stored", "functional"]) {
+      const { thread_id } = await threads.create();
+      const content = `Hello ${assistant_id}${" and more".repeat(2_000)}`;
+      await (await runs.wait(thread_id, { assistant_id, input: { messages: [{ role: "user", content }] } })).result;
+      const { items } = await operations.listThreads({ graph_id: assistant_id });
+      assert.equal(items[0]?.title, content.slice(0, 200));
+    }
   });
 
   it("goes on after a shut-down with what had not finished, and its readers see every frame once", async () => {

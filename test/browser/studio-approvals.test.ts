@@ -34,7 +34,7 @@ async function answersOf(thread_id: string): Promise<unknown[]> {
 async function lastOf(thread_id: string): Promise<string> {
   const { status, values } = await host.service.threads.get(thread_id);
   assert.equal(status, "idle");
-  const { messages } = values as { readonly messages: readonly { readonly content: string }[] };
+  const { messages } = values as unknown as { readonly messages: readonly { readonly content: string }[] };
   return messages.at(-1)?.content ?? "";
 }
 

@@ -63,7 +63,7 @@ async function openVite(url: string, folder: string, script: string) {
     ],
   });
   await vite.listen();
-  const { port } = vite.httpServer?.address() as AddressInfo;
+  const { port } = vite.httpServer!.address() as AddressInfo;
   return { origin: `http://127.0.0.1:${port}`, [Symbol.asyncDispose]: () => vite.close() };
 }
 

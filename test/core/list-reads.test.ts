@@ -102,6 +102,39 @@ describe("a list reads only what it shows", () => {
     assert.equal((detail.result as { data: string }).data, large);
   });
 
+  it("of a thread's runs, in parts: other work has its turn between", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    const made: string[] = [];
+    for (let n = 0; n < 45; n += 1) {
+      const { run, result } = await it.kit.service.runs.wait(thread_id, {
+        assistant_id: "echo",
+        input: { n, data: large },
+      });
+      made.unshift(run.run_id);
+      await result;
+    }
+    let turns = 0;
+    let over = false;
+    const tick = (): void => {
+      turns += 1;
+      if (!over) setImmediate(tick);
+    };
+    setImmediate(tick);
+    const all = await it.kit.service.runs.list(thread_id, { limit: 1000 });
+    over = true;
+    assert.ok(turns >= 1, `${turns} turns`);
+    assert.deepEqual(
+      all.map(({ run_id }) => run_id),
+      made,
+    );
+    const ids = async (limit: number, offset: number) =>
+      (await it.kit.service.runs.list(thread_id, { limit, offset })).map(({ run_id }) => run_id);
+    assert.deepEqual(await ids(30, 7), made.slice(7, 37));
+    assert.deepEqual(await ids(20, 0), made.slice(0, 20));
+    assert.deepEqual(await ids(50, 44), made.slice(44));
+  });
+
   it("of a search for threads without values: no states", async () => {
     await using it = await world();
     await fill(it.kit, 3);
@@ -225,7 +258,7 @@ describe("a search with values", () => {
     assert.equal(response.headers.get("x-pagination-total"), "6");
     assert.equal(response.headers.get("x-pagination-next"), "5");
     // The list is sent as it is made: who reads nothing holds it up.
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    for (let n = 0; n < 200; n += 1) await new Promise((resolve) => setImmediate(resolve));
     const read = it.database.characters;
     for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(it.database.characters, read);
@@ -248,17 +281,17 @@ describe("a search with values", () => {
         supersteps: [{ updates: [{ as_node: "echo", values: { n, odd: { is: n % 2 === 1 } } }] }],
       });
     }
-    const query = { values: { odd: { is: true } }, sort_order: "asc", limit: 2 } as const;
-    const first = await it.kit.service.threads.search(query);
+    const query = { values: { odd: { is: true } }, limit: 2 } as const;
+    const pages = await Promise.all([0, 2].map((offset) => it.kit.service.threads.search({ ...query, offset })));
     assert.deepEqual(
-      [first.total, first.next, first.items.map(({ values }) => (values as { n: number }).n)],
-      [3, 2, [1, 3]],
+      pages.map(({ total, next, items }) => [total, next, items.length]),
+      [
+        [3, 2, 2],
+        [3, null, 1],
+      ],
     );
-    const second = await it.kit.service.threads.search({ ...query, offset: 2 });
-    assert.deepEqual(
-      [second.total, second.next, second.items.map(({ values }) => (values as { n: number }).n)],
-      [3, null, [5]],
-    );
+    const found = pages.flatMap(({ items }) => items.map(({ values }) => (values as { n: number }).n));
+    assert.deepEqual(found.sort(), [1, 3, 5]);
   });
 
   it("whose reader goes away ends, and reads no more", async () => {

@@ -111,6 +111,14 @@ describe("many readers", () => {
     assert.ok(states <= 1, `${states} read the state that the run left`);
     assert.ok((database.calls.readFrames ?? 0) - (before.readFrames ?? 0) <= 5, "each reads the frames");
     for (const frames of streams) frames.leave();
+
+    const rows = database.calls.getRun ?? 0;
+    const together = await Promise.all(
+      Array.from({ length: READERS }, () => kit.service.runs.joinStream(thread_id, run_id)),
+    );
+    const reads = (database.calls.getRun ?? 0) - rows;
+    assert.ok(reads < 5, `${reads} reads of one row`);
+    for (const { frames } of together) frames.leave();
   });
 
   it("wake by themselves when they leave", async () => {

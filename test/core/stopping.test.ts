@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { StoredCheckpoint } from "../../lib/executor/contract.ts";
 import {
   createService,
@@ -10,6 +11,7 @@ import {
   type RunCreate,
   type Service,
 } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { advanceUntil, faulty, kill } from "./faulty.ts";
@@ -342,6 +344,32 @@ describe("a cancel", () => {
     assert.equal((await threads.get(b)).values, null);
   });
 
+  it("of many takes so many at once", async () => {
+    const database = faulty();
+    await using kit = await testService({ storage: database.storage, agents: { talk: () => "done" } });
+    const { runs, threads } = kit.service;
+    for (const action of ["interrupt", "rollback"] as const) {
+      const { thread_id } = await threads.create();
+      const later = ask("later", { after_seconds: 3600 });
+      const created = await Promise.all(Array.from({ length: 250 }, () => runs.create(thread_id, later)));
+      const counts: number[] = [];
+      database.faults.stopRuns = async (call) => {
+        const stopped = (await call()) as readonly unknown[];
+        counts.push(stopped.length);
+        return stopped;
+      };
+      if (action === "interrupt") {
+        await runs.cancelMany({ thread_id, run_ids: created.map(({ run_id }) => run_id) });
+        assert.deepEqual(counts, [100, 100, 50]);
+      } else {
+        await runs.cancelMany({ status: "all" }, action);
+        assert.deepEqual(counts, [100, 100, 50]);
+      }
+      const left = await runs.list(thread_id, { limit: 1_000, status: "pending" });
+      assert.deepEqual(left, []);
+    }
+  });
+
   it("of a status that no run has says so", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
@@ -468,5 +496,52 @@ describe("deleting a thread", () => {
     await until(() => agent.reasons.length > 0);
     assert.deepEqual(agent.reasons, ["rolled_back"]);
     assert.ok(!agent.log.includes("begin 2"));
+  });
+});
+
+describe("cancelling all runs of a status", () => {
+  it("stops a part of them at a time, and those that started meanwhile too", async () => {
+    const real = nodeSqlite(":memory:");
+    const parts: number[] = [];
+    let claimedMeanwhile: string | undefined;
+    const storage: Storage = {
+      ...real,
+      async stopRuns(scope, target, action, now, reason) {
+        if (parts.length === 0) {
+          // Another process takes the oldest run, which is in the last part.
+          const terms = { token: "token", lease_until: Date.now() + 60_000, worker: "other" };
+          const outcome = await real.claimRun(scope, { ...terms, graph_ids: ["talk"], now: Date.now() } as never);
+          if (outcome.kind === "claimed") claimedMeanwhile = outcome.claimed.run.run_id;
+        }
+        const stopped = await real.stopRuns(scope, target, action, now, reason);
+        parts.push(stopped.length);
+        return stopped;
+      },
+    };
+    await using kit = await testService({ agents: { talk: () => "" }, storage, worker: { concurrency: 0 } });
+    const { service } = kit;
+    const batch = Array.from({ length: 100 }, (): RunCreate => ({ assistant_id: "talk", input: {} }));
+    for (let n = 0; n < 3; n += 1) await service.runs.createBatch(batch);
+    let turns = 0;
+    let over = false;
+    const tick = (): void => {
+      turns += 1;
+      if (!over) setImmediate(tick);
+    };
+    setImmediate(tick);
+    await service.runs.cancelMany({ status: "pending" });
+    over = true;
+    assert.deepEqual(
+      parts.filter((stopped) => stopped > 0),
+      [100, 100, 100],
+    );
+    assert.ok(turns >= 3, `${turns} turns`);
+    assert.ok(claimedMeanwhile);
+    const found = await service.operations.searchRuns({ status: ["pending", "running"] });
+    assert.deepEqual(
+      found.items.map(({ run_id, cancel_requested }) => [run_id, cancel_requested]),
+      [[claimedMeanwhile, true]],
+    );
+    await assert.rejects(service.runs.cancelMany({ status: "pending" }), { code: "not_found" });
   });
 });

@@ -153,6 +153,17 @@ export function fake(options: FakeOptions = {}): Fake {
     "threads.stream": () => runEvents.stream(run(THREAD)).frames,
     ...options.answers,
   };
+  /** Shows as a search: the same threads, one by one. */
+  const searchEach = async (
+    query: unknown,
+    begin: (page: unknown) => void,
+    add: (thread: unknown) => Promise<void>,
+  ): Promise<void> => {
+    calls.push(["threads.search", query]);
+    const { items, ...page } = (known["threads.search"] as (query: unknown) => { items: readonly unknown[] })(query);
+    begin(page);
+    for (const item of items) await add(item);
+  };
   const noun = (name: string): unknown =>
     new Proxy(
       {},
@@ -161,6 +172,7 @@ export function fake(options: FakeOptions = {}): Fake {
           (_target, method) =>
           async (...args: unknown[]) => {
             const key = `${name}.${String(method)}`;
+            if (key === "threads.searchEach") return await searchEach(...(args as Parameters<typeof searchEach>));
             // Of a call that nobody bounds nothing is said.
             calls.push([key, ...(args.at(-1) === EVERYTHING ? args.slice(0, -1) : args)]);
             return known[key]?.(...args) ?? {};

@@ -80,37 +80,38 @@ describe("a server", { timeout: 120_000 }, () => {
     });
   }
 
-  it("whose files may not grow any more answers 507, reads on, and keeps what it has acknowledged", async () => {
-    using folder = project();
-    const acknowledged: string[] = [];
-    {
-      // The signal would end the process before a write could fail.
-      const limits = { cwd: folder.path, first: "trap '' XFSZ; ulimit -f 4096" };
-      await using program = start("server.ts", ARGUMENTS, limits);
-      const url = await urlOf(program);
-      let full: Response | undefined;
-      for (let n = 0; n < 200 && !full; n += 1) {
-        const response = await post(url, { metadata: { body: "x".repeat(100_000) } });
-        if (response.status === 200) acknowledged.push((await response.json()).thread_id);
-        else full = response;
+  for (const name of ["agents.db", "file:agents.db"])
+    it(`whose files may not grow any more answers 507, reads on, and keeps what it has acknowledged (${name})`, async () => {
+      using folder = project();
+      const acknowledged: string[] = [];
+      {
+        // The signal would end the process before a write could fail.
+        const limits = { cwd: folder.path, first: "trap '' XFSZ; ulimit -f 4096" };
+        await using program = start("server.ts", [...ARGUMENTS.slice(0, -1), name], limits);
+        const url = await urlOf(program);
+        let full: Response | undefined;
+        for (let n = 0; n < 200 && !full; n += 1) {
+          const response = await post(url, { metadata: { body: "x".repeat(100_000) } });
+          if (response.status === 200) acknowledged.push((await response.json()).thread_id);
+          else full = response;
+        }
+        assert.equal(full?.status, 507, program.output());
+        assert.match(await full.text(), /disk of the database is full/);
+        const red = await notReady(url);
+        assert.equal(red.status, 503);
+        assert.match(await red.text(), /disk of the database is full/);
+        assert.equal((await fetch(`${url}/threads/${acknowledged[0]}`)).status, 200);
       }
-      assert.equal(full?.status, 507, program.output());
-      assert.match(await full.text(), /disk of the database is full/);
-      const red = await notReady(url);
-      assert.equal(red.status, 503);
-      assert.match(await red.text(), /disk of the database is full/);
-      assert.equal((await fetch(`${url}/threads/${acknowledged[0]}`)).status, 200);
-    }
-    const database = new DatabaseSync(join(folder.path, "agents.db"));
-    const stored = new Set(
-      database
-        .prepare("select thread_id from threads")
-        .all()
-        .map((row) => row.thread_id),
-    );
-    assert.deepEqual(
-      acknowledged.filter((thread_id) => !stored.has(thread_id)),
-      [],
-    );
-  });
+      const database = new DatabaseSync(join(folder.path, "agents.db"));
+      const stored = new Set(
+        database
+          .prepare("select thread_id from threads")
+          .all()
+          .map((row) => row.thread_id),
+      );
+      assert.deepEqual(
+        acknowledged.filter((thread_id) => !stored.has(thread_id)),
+        [],
+      );
+    });
 });

@@ -32,6 +32,8 @@ const manifest = {
     "@langchain/core": "1.0.0",
     "@langchain/langgraph": "1.0.0",
     bun: "1.0.0",
+    deno: "1.0.0",
+    next: "1.0.0",
   },
 };
 const version = "1.0.0";
@@ -50,7 +52,10 @@ const packages = {
   "node_modules/base": { version },
   "node_modules/bun": { version, optionalDependencies: { "@oven/bun": "1.0.0" } },
   "node_modules/@oven/bun": { version },
+  "node_modules/deno": { version },
   "node_modules/kysely": { version: "1.2.0" },
+  "node_modules/next": { version, dependencies: { sharp: "*" } },
+  "node_modules/sharp": { version },
   "node_modules/react": { version },
   "node_modules/uuid": { version },
   "node_modules/zod": { version },
@@ -159,6 +164,29 @@ describe("scripts/install.mjs", () => {
     assert.deepEqual(checkout.install(["serving"]).calls, everything);
     assert.ok(checkout.installed().includes("@biomejs/biome"));
     assert.deepEqual(checkout.install(["serving"]).calls, []);
+  });
+
+  it("installs for tests what they need alone, and the rest when a check needs it", () => {
+    using checkout = new Checkout();
+    checkout.install(["serving"]);
+    const lowest = ".lowest npm install --no-save";
+    const { code, output, calls } = checkout.install(["testing"]);
+    assert.deepEqual([code, calls], [0, [".serving npm install --no-save", lowest]], output);
+    assert.match(output, /^Installing what the tests need: .*GB.*minutes\)\nInstalling the lowest versions .*MB\)\n$/);
+    const tests = checkout.installed();
+    for (const name of [...SERVING, "deno"]) assert.ok(tests.includes(name), name);
+    for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(!tests.includes(name), name);
+    for (const args of [["testing"], ["serving"]]) assert.deepEqual(checkout.install(args).calls, []);
+
+    // A newer package: the tree for tests stays one, also when serving finds out.
+    const newer = { ...packages, "node_modules/kysely": { version: "1.3.0" } };
+    checkout.write("package-lock.json", { packages: { "": manifest, ...newer } });
+    assert.deepEqual(checkout.install(["serving"]).calls, [".serving npm install --no-save"]);
+    assert.ok(checkout.installed().includes("deno"));
+
+    assert.deepEqual(checkout.install([]).calls, [`${checkout.name} npm install --no-save`, lowest]);
+    for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(checkout.installed().includes(name), name);
+    assert.deepEqual(checkout.install(["testing"]).calls, []);
   });
 
   it("shows what the installer says when it fails, and leaves node_modules as it was", () => {

@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AuthOptions } from "../../lib/auth/principal.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import type { Permission } from "../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { advanceUntil, clockedService } from "../core/faulty.ts";
@@ -76,16 +77,16 @@ function shared(auth: AuthOptions): TestServiceOptions {
 
 const bearer = (name: string): Headers => ({ authorization: `Bearer ${name}` });
 
-/** Users see their own threads, and root sees all. `refused`: who may read no more. */
-function owned(refused: ReadonlySet<string>): TestServiceOptions {
+/** Users see their own threads, and root sees all. `answers`: what the handler gives to some. */
+function owned(answers: ReadonlyMap<string, false | JsonObject> = new Map()): TestServiceOptions {
   return {
     auth: {
       custom: {
         authenticate: ({ headers }) => (headers.get("authorization") ?? "").slice(7),
         on: {
           "*": (context) => {
-            if (refused.has(context.user.identity)) return false;
-            return context.user.identity === "root" || owning(context);
+            const { identity } = context.user;
+            return answers.get(identity) ?? (identity === "root" || owning(context));
           },
         },
       },
@@ -109,6 +110,19 @@ async function byUsers({
       });
       assert.ok(response.ok, `${method} ${response.status}`);
     },
+  };
+}
+
+/** The host's handler answers something else from now on. */
+function byHandler(answer: false | JsonObject): Cause {
+  const answers = new Map<string, false | JsonObject>();
+  return {
+    options: () => owned(answers),
+    scene: async (at) => {
+      const { send: _, ...scene } = await byUsers(at);
+      return { ...scene, lose: async () => answers.set("ann", answer) };
+    },
+    code: 4403,
   };
 }
 
@@ -168,26 +182,17 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     code: 4404,
   }),
   "re-owned": () => ({
-    options: () => owned(new Set()),
+    options: () => owned(),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
       return { ...scene, lose: (place) => send("PATCH", place, { metadata: { owner: "bob" } }) };
     },
     code: 1001,
   }),
-  "refused by the handler": () => {
-    const refused = new Set<string>();
-    return {
-      options: () => owned(refused),
-      scene: async (at) => {
-        const { send: _, ...scene } = await byUsers(at);
-        return { ...scene, lose: async () => refused.add("ann") };
-      },
-      code: 4403,
-    };
-  },
+  "refused by the handler": () => byHandler(false),
+  "filter narrowed": () => byHandler({ owner: "ann", team: "blue" }),
   deleted: () => ({
-    options: () => owned(new Set()),
+    options: () => owned(),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
       return { ...scene, apart: true, lose: (place) => send("DELETE", place) };
@@ -252,7 +257,7 @@ async function counted(clock: TestClock, rooms: Rooms, verb: "findKey" | "getThr
         };
       },
     });
-  const custom = verb === "getThread" ? owned(new Set()) : { auth: { mode: "api_key" as const } };
+  const custom = verb === "getThread" ? owned() : { auth: { mode: "api_key" as const } };
   const service = await clockedService(clock, {
     storage: counting(storage),
     agents: { agent: rooms.agent },

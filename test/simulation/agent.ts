@@ -91,7 +91,8 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const messages = messagesIn(head);
   const isLate = job.strict_resume && !job.resumed && questionsIn(head).length === 0;
   // As graphs do it: an answer by id is refused where nothing waits, any other is ignored.
-  if (isLate && !("tag" in (job.command?.resume as JsonObject))) throw new Error(`${script.tag} is too late`);
+  const { resume = {} } = job.command ?? {};
+  if (isLate && !("tag" in (resume as JsonObject))) throw new Error(`${script.tag} is too late`);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.

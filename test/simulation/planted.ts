@@ -266,8 +266,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "1 + case when feedback is null then 0 else 1 end",
-    replace: "1",
+    find: "cast(1 as bigint) + case when feedback is null then 0 else 1 end",
+    replace: "cast(1 as bigint)",
   },
   {
     name: "a shut-down leaves its runs to their leases",
@@ -277,7 +277,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "who waits for a cancelled run is answered at once",
-    file: "lib/runs/mod.ts",
+    file: "lib/runs/stops.ts",
     find: "if (wait) await Promise.all(runs.map(whenEnded));",
     replace: "",
   },

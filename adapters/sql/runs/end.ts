@@ -55,7 +55,7 @@ export function endRuns<Of extends End>({
   const closeRuns = prepared<Of>(
     (p) =>
       sql`update runs set status = ${p.status}, error = ${p.run_error}, result = ${p.result}, ended_at = ${p.now},
-        end_frame = coalesce(${p.end_frame}, 1 + case when feedback is null then 0 else 1 end),
+        end_frame = coalesce(${p.end_frame}, cast(1 as bigint) + case when feedback is null then 0 else 1 end),
         updated_at = ${p.now}, lease_token = null, lease_until = null
       where ${runs(p)} returning run_id, thread_id, end_frame`,
   );

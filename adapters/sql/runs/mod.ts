@@ -106,6 +106,7 @@ export function runVerbs(driver: Pipe): RunStorage {
         .limit(query.limit)
         .offset(query.offset);
       if (query.status) select = select.where("status", "=", query.status);
+      if (query.below !== undefined) select = select.where("seq", "<", query.below);
       if (filter) select = select.where(sql<boolean>`1 = 1${andOfPermitted("runs", boundOf(filter))}`);
       return readAll(driver, statement(select), toRun);
     },

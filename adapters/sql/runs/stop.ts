@@ -147,6 +147,15 @@ const ofStatus =
     sql`select n.run_id from runs n where n.deployment = ${constant(p.deployment)} and n.status = ${status}
       and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
 
+type OfList = OfStatus & { run_ids: string };
+
+const ofList =
+  (bound: BoundIn<OfList>): Stopping<OfList> =>
+  (p, status) =>
+    sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
+      and n.deployment = ${constant(p.deployment)} and n.status = ${status}
+      and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
+
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const mark = markThreads<Of>(all);
@@ -190,6 +199,7 @@ function eitherStops<Of extends { deployment: string; now: number }>(
 
 const stopNamed = eitherStops(named);
 const stopStatus = eitherStops(ofStatus);
+const stopList = eitherStops(ofList);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
@@ -201,8 +211,10 @@ export async function stopRuns(
   cancel_reason?: string,
 ): Promise<StoppedRun[]> {
   if ("status" in target) {
-    const stop = stopStatus(filter, action);
-    return await execute(stop, { deployment, only: target.status, now }, (all) => driver.batch(all));
+    const terms = { deployment, only: target.status, now };
+    const send = (all: Statement[]): Promise<SqlRow[][]> => driver.batch(all);
+    if (!target.run_ids) return await execute(stopStatus(filter, action), terms, send);
+    return await execute(stopList(filter, action), { ...terms, run_ids: JSON.stringify(target.run_ids) }, send);
   }
   const { thread_id, run_ids } = target;
   const args = { deployment, thread_id, run_ids: JSON.stringify(run_ids), now };

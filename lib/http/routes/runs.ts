@@ -9,7 +9,7 @@ import { both as intersection, type Visibility } from "../../storage/visibility.
 import { isScripted } from "../access.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
-import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
+import { accepted, empty, type HeaderValues, json, jsonList, selected } from "../respond.ts";
 import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
 import { authorizeNewRun, originOf, runCreate } from "../run-request.ts";
 import { eventStream, waitResponse } from "../sse.ts";
@@ -277,7 +277,10 @@ export const RUN_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const { select, ...search } = context.query();
       const { visibility } = await context.authorize({ thread_id });
-      return json(selected(await context.service.runs.list(thread_id, search, visibility), select));
+      const runs = selected(await context.service.runs.list(thread_id, search, visibility), select);
+      return await jsonList(async (add) => {
+        for (const run of runs) await add(run);
+      }, context.turn);
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id", {

@@ -22,7 +22,7 @@ import {
 import { PLAIN } from "../../validation.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
-import { empty, type HeaderValues, json, jsonList, PAGE_HEADERS, pageHeaders, selectedState } from "../respond.ts";
+import { empty, json, jsonList, PAGE_HEADERS, pagedList, selectedState } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
 import { command } from "../run-request.ts";
 import { eventStream } from "../sse.ts";
@@ -254,16 +254,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
       const { value, visibility } = await context.authorize(search);
-      let headers: HeaderValues = {};
-      const begin = (page: Parameters<typeof pageHeaders>[0]): void => {
-        headers = pageHeaders(page);
-      };
       const { threads } = context.service;
-      return await jsonList(
-        (add) => threads.searchEach(value, begin, add, visibility),
-        context.turn,
-        () => headers,
-      );
+      return await pagedList((begin, add) => threads.searchEach(value, begin, add, visibility), context.turn);
     },
   }),
   route("post", "/threads/count", {

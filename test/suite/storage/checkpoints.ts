@@ -56,6 +56,46 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.measureThread({ deployment: "elsewhere" }, "t"), none);
     });
 
+    test("show how a channel begins", async (storage) => {
+      const lease = await aLease(storage);
+      const json = (channel: string, version: string, data: string, extends_version?: string): SavedValue => ({
+        ...{ channel, version, type: "json", data },
+        ...(extends_version === undefined ? {} : { extends_version }),
+      });
+      const long = `["${"é".repeat(10_000)}"]`;
+      const first: SavedCheckpoint = {
+        ...checkpoint("c1", {}),
+        versions: { list: "v1", long: "v1", blob: "v1" },
+        values: [
+          json("list", "v1", "[1,2]"),
+          json("long", "v1", long),
+          { channel: "blob", version: "v1", type: "bin", data: new Uint8Array([1]) },
+        ],
+      };
+      const versions = { list: "v3", long: "v1", none: "v9" };
+      const values = [json("list", "v2", "[3]", "v1"), json("list", "v3", "[4]", "v2")];
+      const second: SavedCheckpoint = { ...checkpoint("c2", {}), parent_id: "c1", versions, values };
+      await storage.saveProgress(here, lease, progress([first, second]), 1200);
+      const opening = async (checkpoint_id: string | null, channel: string, more: { run_id?: string } = {}) =>
+        await storage.readOpening(here, "t", { checkpoint_id, ...more }, channel);
+      const [channels, older] = [
+        ["list", "long", "none"],
+        ["list", "long", "blob"],
+      ];
+      assert.deepEqual(await opening("c2", "list"), { channels, start: "[1,2]" });
+      assert.deepEqual(await opening("c1", "list"), { channels: older, start: "[1,2]" });
+      assert.deepEqual(await opening("c2", "long"), { channels, start: long.slice(0, 8192) });
+      assert.deepEqual(await opening("c1", "blob"), { channels: older, start: null });
+      assert.deepEqual(await opening("c2", "none"), { channels, start: null });
+      assert.deepEqual(await opening("c2", "other"), { channels, start: null });
+      assert.deepEqual(await opening("c1", "list", { run_id: lease.run_id }), { channels, start: "[1,2]" });
+      assert.deepEqual(await opening("c1", "list", { run_id: "other" }), { channels: older, start: "[1,2]" });
+      assert.equal(await opening(null, "list"), null);
+      assert.equal(await opening("c3", "list"), null);
+      assert.equal(await storage.readOpening(here, "u", { checkpoint_id: "c1" }, "list"), null);
+      assert.equal(await storage.readOpening({ deployment: "elsewhere" }, "t", { checkpoint_id: "c1" }, "list"), null);
+    });
+
     test("give back what was put, text and bytes, in the order it was put", async (storage) => {
       const lease = await aLease(storage);
       const bytes = new Uint8Array([0, 255, 1, 128]);

@@ -206,6 +206,9 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids({ limit: 10, offset: 0 }), "r4,r3,r2,r1");
       assert.equal(await ids({ limit: 2, offset: 1 }), "r3,r2");
       assert.equal(await ids({ limit: 10, offset: 0, status: "success" }), "r1");
+      const below = (await storage.getRun(here, "r4"))?.seq as number;
+      assert.equal(await ids({ limit: 2, offset: 0, below }), "r3,r2");
+      assert.equal(await ids({ limit: 2, offset: 1, below, status: "pending" }), "r2");
       assert.equal(await ids({ limit: 10, offset: 0, status: "running" }), "");
       assert.deepEqual(await storage.listRuns(here, "u", { limit: 10, offset: 0 }), []);
     });

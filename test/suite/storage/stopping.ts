@@ -321,6 +321,22 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.activity(here, 9000)).running, 0);
     });
 
+    test("takes those of a list that have the status, on every thread", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u", "v"]) {
+        await aThread(storage, id);
+        await claimed(storage, assistant, id, `${id}a`);
+        await aRun(storage, assistant, id, `${id}b`);
+      }
+      const stop = async (status: "pending" | "running" | "all", action: StopAction, ...run_ids: string[]) =>
+        fates(await storage.stopRuns(here, { status, run_ids }, action, 2000));
+      assert.equal(await stop("pending", "interrupt", "ta", "tb", "ub", "unknown"), "tb ended,ub ended");
+      assert.equal(await stop("all", "interrupt", "ta", "tb"), "ta flagged");
+      assert.equal(await stop("all", "rollback", "va", "vb", "ub"), "va deleted,vb deleted");
+      assert.equal(await stop("all", "rollback"), "");
+      assert.equal(await statuses(storage, "t"), "ta running,tb interrupted");
+    });
+
     test("leaves no hidden thread behind", async (storage) => {
       const assistant = await anAssistant(storage);
       const there = async (id: string) => (await storage.getThread(here, `thread-${id}`)) !== null;

@@ -1,0 +1,131 @@
+/** Stops runs: in the store first, then their attempts here, then their subscribers. */
+import { nextTurn, pause } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import type { Place, RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { endRolledBack } from "../streams/run-subscription.ts";
+import type { CreateOptions } from "./create.ts";
+
+export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "environment" | "hub" | "worker"> {
+  /** A run ended before it started. */
+  readonly onEndedUnstarted?: (run: StoppedRun) => void;
+}
+
+export interface Stops {
+  /** The store has stopped these runs: stops their attempts here. */
+  onStopped(runs: readonly StoppedRun[]): void;
+  /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
+  stop(
+    run: Pick<RunRow, "run_id" | "thread_id">,
+    action: StopAction,
+    wait: boolean,
+    visibility?: Visibility,
+    reason?: string,
+  ): Promise<void>;
+  /** Stops many runs in parts. Errors: not_found. */
+  stopMany(target: StopTarget, action: StopAction, visibility?: Visibility): Promise<void>;
+}
+
+type NamedRuns = Extract<StopTarget, { readonly thread_id: string }>;
+const lowerCase = ({ thread_id, run_ids }: NamedRuns): NamedRuns => ({
+  thread_id: thread_id.toLowerCase(),
+  run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
+});
+
+type StoppedStatus = Extract<StopTarget, { readonly status: string }>["status"];
+const ACTIVE = ["pending", "running"] as const;
+const STOPPED_AT_ONCE = 100;
+
+/** The poll interval of a cancel that waits for a run in another process. */
+const WAIT_MS = 100;
+
+export function createStops(options: StopOptions): Stops {
+  const { storage, scope, environment, hub, worker } = options;
+
+  function onStopped(runs: readonly StoppedRun[]): void {
+    for (const run of runs) {
+      const { run_id, thread_id, kind, slot_token } = run;
+      const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
+      const runEvents = hub.find(run_id);
+      if (kind === "deleted" && runEvents) endRolledBack(runEvents);
+      if (kind === "ended") options.onEndedUnstarted?.(run);
+      if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
+    }
+  }
+
+  /** The process that executes the run may be dead: the thread is free when its slot expires. */
+  function wakeAfter(thread_id: string, slot_token: string): void {
+    storage.getThread(scope, thread_id).then(
+      (thread) => {
+        if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
+      },
+      (error: unknown) => {
+        environment.log({ level: "warn", message: "reading the slot of a stopped run failed", thread_id, error });
+      },
+    );
+  }
+
+  /** Resolves when the run has ended and no longer holds the slot of its thread. */
+  async function whenEnded({ run_id, thread_id, slot_token }: StoppedRun): Promise<void> {
+    await worker.whenDone(run_id);
+    while (true) {
+      const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
+      const active = run?.status === "pending" || run?.status === "running";
+      const slot = thread?.slot ?? null;
+      const holdsSlot = slot !== null && slot.token === slot_token && slot.until > environment.now();
+      if (!active && !holdsSlot) return;
+      await pause(environment, WAIT_MS);
+    }
+  }
+
+  /** Stops the runs that have the status now, although they may start meanwhile. Others are answered between the parts. */
+  async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
+    const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
+    const parts: string[][] = [];
+    for (let after: Place | null | undefined; after !== null; ) {
+      const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
+      parts.push(rows.map(({ run }) => run.run_id));
+      after = next;
+      await nextTurn(environment);
+    }
+    let stopped = 0;
+    for (const run_ids of parts) {
+      const runs = await storage.stopRuns(visible, { status: "all", run_ids }, action, environment.now());
+      onStopped(runs);
+      stopped += runs.length;
+      await nextTurn(environment);
+    }
+    if (stopped > 0) return;
+    throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);
+  }
+
+  return {
+    onStopped,
+    async stop(run, action, wait, visibility, reason) {
+      const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
+      const runs = await storage.stopRuns(withVisibility(scope, visibility), target, action, environment.now(), reason);
+      onStopped(runs);
+      if (wait) await Promise.all(runs.map(whenEnded));
+    },
+    async stopMany(given, action, visibility) {
+      const visible = withVisibility(scope, visibility);
+      if ("status" in given) return await stopStatus(visible, given.status, action);
+      const target = lowerCase(given);
+      const { thread_id, run_ids } = target;
+      let stopped = 0;
+      for (let at = 0; at < run_ids.length; at += STOPPED_AT_ONCE) {
+        const some = { thread_id, run_ids: run_ids.slice(at, at + STOPPED_AT_ONCE) };
+        const runs = await storage.stopRuns(visible, some, action, environment.now());
+        onStopped(runs);
+        stopped += runs.length;
+        await nextTurn(environment);
+      }
+      if (stopped > 0) return;
+      // Runs that have ended already are no error.
+      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(visible, run_id)));
+      if (!known.some((run) => run?.thread_id === target.thread_id)) {
+        throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
+      }
+    },
+  };
+}
