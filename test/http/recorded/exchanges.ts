@@ -300,7 +300,7 @@ export async function converse(): Promise<Exchange[]> {
     // A run in the background ends at a time that the event loop decides, unless time stands still.
     if (!path.endsWith("/join")) await clock.advance(1_000);
     const sent = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
-    const headers = sent === undefined ? {} : { "content-type": "application/json" };
+    const headers: Record<string, string> = sent === undefined ? {} : { "content-type": "application/json" };
     const response = await test.fetch(`http://greenroom${path}`, {
       method,
       headers,
@@ -326,11 +326,12 @@ export async function converse(): Promise<Exchange[]> {
   const read = (path: string, body: object, end: RegExp): Promise<string> =>
     call("POST", path, body, async (response) => {
       let text = "";
-      const reader = (response.body as ReadableStream<Uint8Array>).pipeThrough(new TextDecoderStream()).getReader();
+      const decoder = new TextDecoder();
+      const reader = (response.body as ReadableStream<Uint8Array>).getReader();
       while (!end.test(text)) {
         const { value, done } = await reader.read();
         if (done) break;
-        text += value;
+        text += decoder.decode(value, { stream: true });
       }
       await reader.cancel();
       return text.replace(/^: heartbeat\n+/gm, "");
