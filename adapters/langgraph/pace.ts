@@ -46,6 +46,8 @@ export class Pace {
     const readAll = async (): Promise<void> => {
       try {
         for await (const chunk of chunks) {
+          // Nobody takes it once it is closed, and a graph may ignore its signal for long.
+          if (this.shown === Number.POSITIVE_INFINITY) continue;
           this.hold();
           this.received++;
           this.chunks.push(chunk);
@@ -77,6 +79,7 @@ export class Pace {
   /** Nothing more is shown: nothing is held any more. Resolves when LangGraph has ended. */
   async close(): Promise<void> {
     this.shown = Number.POSITIVE_INFINITY;
+    this.chunks.length = 0;
     this.release();
     await this.reading;
   }

@@ -5,6 +5,9 @@ import { AIMessageChunk } from "@langchain/core/messages";
 import { FakeStreamingChatModel } from "@langchain/core/utils/testing";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { Pace } from "../../adapters/langgraph/pace.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
+import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 import type { RunCreate } from "../../lib/mod.ts";
 import type { FinishRun, Progress } from "../../lib/storage/mod.ts";
 import { reading } from "../core/event-reading.ts";
@@ -42,6 +45,22 @@ function messagesOf({ writes, events = [], frames }: Progress) {
     .map(({ data }) => Object.keys(JSON.parse(data)));
   return { ended, written: [...written], shown: shown?.flat() };
 }
+
+it("nothing is kept of what a graph shows after its end", async () => {
+  const pace = new Pace({} as CheckpointHandle, systemEnvironment());
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  async function* chunks(): AsyncGenerator<number> {
+    for (let at = 0; at < 3; at++) {
+      yield at;
+      await turn();
+    }
+  }
+  pace.read(chunks());
+  assert.deepEqual(await pace.next(), { done: false, value: 0 });
+  await turn();
+  await pace.close();
+  assert.deepEqual(await pace.next(), { done: true, value: undefined });
+});
 
 for (const durability of ["async", "sync"] as const) {
   it(`each save has the ends of the messages that it writes, durability ${durability}`, async () => {
