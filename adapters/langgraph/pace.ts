@@ -1,5 +1,5 @@
 /** Reads the chunks of a stream as soon as LangGraph makes them, so that what it puts is stored with the chunks of the same turn. */
-import { type Environment, nextTurn } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 
 /**
@@ -88,7 +88,7 @@ export class Pace {
     if (this.open || !this.begin || this.shown === Number.POSITIVE_INFINITY) return;
     const release = this.begin();
     this.open = release;
-    void nextTurn(this.environment).then(() => {
+    this.environment.defer(() => {
       this.open = null;
       this.holds.push({ release, at: this.received });
       this.release();

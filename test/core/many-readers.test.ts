@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { describe, it } from "node:test";
+import { systemEnvironment } from "../../lib/environment.ts";
 import { fromFunctions } from "../../lib/mod.ts";
 import type { Bus } from "../../lib/storage/bus.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
@@ -168,7 +169,7 @@ describe("many readers", () => {
     const getThread = (): never => {
       throw new Error("down");
     };
-    const sights = createSights({ storage: { getThread }, bus, environment: clock });
+    const sights = createSights({ storage: { getThread }, bus, environment: { ...systemEnvironment(), ...clock } });
     let left = 0;
     const items = createReader(
       async () => [1],
