@@ -1,5 +1,5 @@
 /** Reads the chunks of a stream as soon as LangGraph makes them, so that what it puts is stored with the chunks of the same turn. */
-import { type Environment, nextTurn } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 
 /**
@@ -9,7 +9,9 @@ import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 export class Pace {
   private readonly environment: Pick<Environment, "defer">;
   private readonly begin: (() => () => void) | undefined;
+  /** Those from `head` on are still to be shown. `shift` would move the rest for each. */
   private readonly chunks: unknown[] = [];
+  private head = 0;
   /** How many chunks came, and how many of them were shown. */
   private received = 0;
   private shown = 0;
@@ -46,6 +48,8 @@ export class Pace {
     const readAll = async (): Promise<void> => {
       try {
         for await (const chunk of chunks) {
+          // Nobody takes it once it is closed, and a graph may ignore its signal for long.
+          if (this.shown === Number.POSITIVE_INFINITY) continue;
           this.hold();
           this.received++;
           this.chunks.push(chunk);
@@ -62,21 +66,32 @@ export class Pace {
 
   /** The next chunk. A call means that all earlier ones are shown. */
   async next(): Promise<IteratorResult<unknown, undefined>> {
-    this.shown = this.received - this.chunks.length;
+    this.shown = this.received - (this.chunks.length - this.head);
     this.release();
-    while (this.chunks.length === 0 && !this.ended) {
+    while (this.chunks.length === this.head && !this.ended) {
       await new Promise<void>((resolve) => {
         this.wake = resolve;
       });
     }
-    if (this.chunks.length > 0) return { done: false, value: this.chunks.shift() };
+    if (this.chunks.length > this.head) return { done: false, value: this.take() };
     if (this.failure) throw this.failure.error;
     return { done: true, value: undefined };
+  }
+
+  private take(): unknown {
+    const chunk = this.chunks[this.head];
+    this.chunks[this.head++] = undefined;
+    if (2 * this.head >= this.chunks.length) {
+      this.chunks.splice(0, this.head);
+      this.head = 0;
+    }
+    return chunk;
   }
 
   /** Nothing more is shown: nothing is held any more. Resolves when LangGraph has ended. */
   async close(): Promise<void> {
     this.shown = Number.POSITIVE_INFINITY;
+    this.chunks.length = this.head = 0;
     this.release();
     await this.reading;
   }
@@ -85,7 +100,7 @@ export class Pace {
     if (this.open || !this.begin || this.shown === Number.POSITIVE_INFINITY) return;
     const release = this.begin();
     this.open = release;
-    void nextTurn(this.environment).then(() => {
+    this.environment.defer(() => {
       this.open = null;
       this.holds.push({ release, at: this.received });
       this.release();

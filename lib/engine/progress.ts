@@ -262,7 +262,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
     },
     hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
-    isFull: () => size > BACKLOG,
+    // While all of it is held, only more events let it go: the executor must not wait.
+    isFull: () => size > BACKLOG && (!ready || ready.frames + ready.events > 0),
     /** `all`: events count too for which no reader waits. */
     isDirty(all: boolean): boolean {
       const { frames: framesReady, events: eventsReady } = ready ?? { frames: frames.length, events: events.length };

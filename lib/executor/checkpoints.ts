@@ -181,7 +181,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     take() {
       const progress = unsaved.take();
       const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
-      // Saves run one after another, so what the last one took is stored now.
+      for (const at of [...progress.writes, ...unsaved.writes()]) names.add(key(at.ns, at.checkpoint_id));
+      // Saves run one after another, so what the last one took is stored now. Others still have writes that are not.
       for (const name of taken.filter((old) => !names.has(old))) {
         known.delete(name);
         ownWrites.delete(name);

@@ -79,6 +79,11 @@ export class Unsaved {
     return taken.map(({ item }) => item);
   }
 
+  /** Those that no save has taken yet. */
+  writes(): NewWrites[] {
+    return this.#writes.map(({ item }) => item);
+  }
+
   /** There is something to take. */
   isReady(): boolean {
     return [this.#checkpoints[0], this.#writes[0]].some((first) => first !== undefined && this.#isReady(first));

@@ -59,8 +59,8 @@ export class EventCursor {
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<EventMethod>;
   #cursor: number;
-  /** Read from the store, and not shown yet; and up to where that read went. */
-  #page: readonly StoredThreadEvent[] = [];
+  /** Read from the store, and not shown yet, the newest first; and up to where that read went. */
+  #page: StoredThreadEvent[] = [];
   #read_to = 0;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
@@ -178,22 +178,22 @@ export class EventCursor {
       this.#cursor = floor;
       return ready;
     }
-    this.#page = this.#page.slice(indexAfter(this.#page, this.#cursor, placeOf));
+    while ((this.#page.at(-1)?.seq ?? Number.POSITIVE_INFINITY) <= this.#cursor) this.#page.pop();
     if (this.#page.length === 0) {
       const { events, read_to } = await sent.page(scope, thread_id, { after: this.#cursor, methods: this.#methods });
-      this.#page = events;
+      this.#page = events.toReversed();
       // Nothing below it is still to be stored: the log has continued from there.
       this.#read_to = read_to ?? Math.max(this.#cursor, floor);
     }
     let room = BATCH_SIZE;
-    for (let [stored] = this.#page; stored; [stored] = this.#page) {
+    for (let stored = this.#page.at(-1); stored; stored = this.#page.at(-1)) {
       if (room <= 0) return ready;
       const event = await sent.of(thread_id, stored, this.#passes);
       if (event) ready.push(event);
       room -= event?.data.length ?? 0;
       this.#cursor = stored.seq;
       // Events that were taken are not held: they may be large.
-      this.#page = this.#page.slice(1);
+      this.#page.pop();
     }
     this.#cursor = this.#read_to;
     return ready;

@@ -156,8 +156,13 @@ export function createSights(options: SightOptions): Sights {
       if (made) options.storage.getThread(scope, thread_id).then((thread) => thread && begin(), begin);
       else begin();
       return createReader(async () => {
-        const items = await reader.next();
-        if (items.length > 0 && (!sight || (await sight.holds()))) return items;
+        try {
+          const items = await reader.next();
+          if (items.length > 0 && (!sight || (await sight.holds()))) return items;
+        } catch (error) {
+          leave();
+          throw error;
+        }
         leave();
         return [];
       }, leave);

@@ -5,6 +5,9 @@ import { AIMessageChunk } from "@langchain/core/messages";
 import { FakeStreamingChatModel } from "@langchain/core/utils/testing";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { Pace } from "../../adapters/langgraph/pace.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
+import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 import type { RunCreate } from "../../lib/mod.ts";
 import type { FinishRun, Progress } from "../../lib/storage/mod.ts";
 import { reading } from "../core/event-reading.ts";
@@ -12,6 +15,7 @@ import { faulty } from "../core/faulty.ts";
 import { testService } from "../suite/kit.ts";
 
 const ROUNDS = 6;
+const BURST = 3_000;
 /** More than one turn of the event loop takes. */
 const TOKENS = 300;
 const NODES = ["one", "two", "three"] as const;
@@ -42,6 +46,46 @@ function messagesOf({ writes, events = [], frames }: Progress) {
     .map(({ data }) => Object.keys(JSON.parse(data)));
   return { ended, written: [...written], shown: shown?.flat() };
 }
+
+it("nothing is kept of what a graph shows after its end", async () => {
+  const pace = new Pace({} as CheckpointHandle, systemEnvironment());
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  async function* chunks(): AsyncGenerator<number> {
+    for (let at = 0; at < 3; at++) {
+      yield at;
+      await turn();
+    }
+  }
+  pace.read(chunks());
+  assert.deepEqual(await pace.next(), { done: false, value: 0 });
+  await turn();
+  await pace.close();
+  assert.deepEqual(await pace.next(), { done: true, value: undefined });
+});
+
+it("what a graph shows in one turn does not take a turn for each chunk, however large it is", async () => {
+  const bursting = new StateGraph(MessagesAnnotation)
+    .addNode("burst", (_state, { writer }) => {
+      for (let at = 0; at < BURST; at++) writer?.("x".repeat(1_000));
+      return { messages: ["done"] };
+    })
+    .addEdge(START, "burst")
+    .addEdge("burst", END)
+    .compile();
+  let turns = 0;
+  const defer = (fn: () => void): void => {
+    turns++;
+    setImmediate(fn);
+  };
+  await using kit = await testService({ executor: langgraph({ graph: bursting }), environment: { defer } });
+  const { thread_id } = await kit.service.threads.create();
+  const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, stream_mode: ["custom"] };
+  const { frames } = await kit.service.runs.stream(thread_id, { ...request, stream_resumable: true });
+  let shown = 0;
+  for await (const { event } of frames) if (event === "custom") shown++;
+  assert.equal(shown, BURST);
+  assert.ok(turns < BURST / 10, `${turns} turns for ${BURST} chunks`);
+});
 
 for (const durability of ["async", "sync"] as const) {
   it(`each save has the ends of the messages that it writes, durability ${durability}`, async () => {

@@ -105,6 +105,31 @@ describe("checkpoints of a job", () => {
     assert.equal(job.isDirty(), false);
   });
 
+  it("shows what is held, whatever a save takes meanwhile", async () => {
+    await using fixture = await open();
+    const { job, store } = fixture;
+    const [first, second] = [checkpoint(1, ["a"], null), checkpoint(2, ["b"], 1)];
+    await job.put(first);
+    await store();
+    const release = job.hold();
+    await job.putWrites({ ns: "", checkpoint_id: first.checkpoint_id }, "task", [
+      { channel: "x", idx: 0, type: "json", data: "1" },
+    ]);
+    await job.put(second);
+    const writes = async (): Promise<number | undefined> =>
+      (await job.get({ ns: "", checkpoint_id: first.checkpoint_id }))?.writes.length;
+    assert.equal(await writes(), 1);
+    for (const _ of [1, 2]) {
+      await store();
+      assert.equal(await writes(), 1, "its write is held");
+    }
+    release();
+    await store();
+    assert.equal(await writes(), 1);
+    await store();
+    assert.equal(await writes(), 1, "its write is stored");
+  });
+
   it("lists stored and unstored checkpoints once each, newest first", async () => {
     await using fixture = await open();
     const { job, store } = fixture;

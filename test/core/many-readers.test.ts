@@ -1,8 +1,13 @@
 /** What many readers of one thread or run cost together: reads, wake-ups and copies of large texts. */
 import assert from "node:assert/strict";
+import process from "node:process";
 import { describe, it } from "node:test";
+import { systemEnvironment } from "../../lib/environment.ts";
 import { fromFunctions } from "../../lib/mod.ts";
-import { Change, createStreamHub, type Frame, type Reader } from "../../lib/streams/hub.ts";
+import type { Bus } from "../../lib/storage/bus.ts";
+import type { Scope } from "../../lib/storage/mod.ts";
+import { Change, createReader, createStreamHub, type Frame, type Reader } from "../../lib/streams/hub.ts";
+import { createSights } from "../../lib/streams/sight.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { subscribe } from "./event-reading.ts";
@@ -119,6 +124,64 @@ describe("many readers", () => {
     const reads = (database.calls.getRun ?? 0) - rows;
     assert.ok(reads < 5, `${reads} reads of one row`);
     for (const { frames } of together) frames.leave();
+  });
+
+  it("pay for each small event of a large page what they pay in a small one", async () => {
+    const executor = fromFunctions({
+      async *count({ messages, emit }) {
+        for (let at = 0; at < Number(messages.at(-1)?.content); at++) {
+          emit(at);
+          if (at % 500 === 0) await turn();
+        }
+        yield "done";
+      },
+    });
+    await using kit = await testService({ executor });
+    const { service } = kit;
+
+    /** Events that replays take, in one millisecond of CPU. */
+    async function rate(count: number, replays: number): Promise<number> {
+      const { thread_id } = await service.threads.create();
+      const params = { assistant_id: "count", input: { messages: [{ role: "user", content: String(count) }] } };
+      await service.threads.command(thread_id, { id: 1, method: "run.start", params });
+      await until(async () => (await service.threads.get(thread_id)).status === "idle");
+      let best = 0;
+      for (let round = 0; round < 3; round++) {
+        const before = process.cpuUsage();
+        for (let replay = 0; replay < replays; replay++) {
+          const reader = subscribe(service, thread_id, { channels: ["custom"], since: 1 });
+          for (let taken = 0; taken < count; ) taken += (await reader.next()).length;
+          reader.leave();
+        }
+        const { user, system } = process.cpuUsage(before);
+        best = Math.max(best, (1_000 * count * replays) / (user + system));
+      }
+      return best;
+    }
+
+    const [few, many] = [await rate(500, 40), await rate(20_000, 1)];
+    assert.ok(many > few / 3, `${many} events per ms of a large page, ${few} of a small one`);
+  });
+
+  it("leave when their thread cannot be read", async () => {
+    const clock = testClock();
+    const bus = { on: () => () => {} } as unknown as Bus;
+    const getThread = (): never => {
+      throw new Error("down");
+    };
+    const sights = createSights({ storage: { getThread }, bus, environment: { ...systemEnvironment(), ...clock } });
+    let left = 0;
+    const items = createReader(
+      async () => [1],
+      () => left++,
+    );
+    const scope = { deployment: "default", filter: [{ key: "owner", value: "ann" }] } as unknown as Scope;
+    const reader = sights.reader(scope, crypto.randomUUID(), items);
+    await clock.advance(1_500);
+    await assert.rejects(async () => {
+      for await (const _ of reader);
+    }, /down/);
+    assert.equal(left, 1);
   });
 
   it("wake by themselves when they leave", async () => {

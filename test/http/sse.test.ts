@@ -60,6 +60,7 @@ describe("a stream", () => {
     assert.equal(await reader.next(), "id: 7\nevent: updates|child:1\ndata: []\n\nevent: end\ndata: null\n\n");
     assert.equal(await reader.next(), undefined);
     assert.equal(service.timers(), 0);
+    assert.equal(service.runEvents.left, 1, "the log of the run does not stay for a reader that has all of it");
   });
 
   it("sends what is ready as one chunk", async () => {
@@ -322,7 +323,7 @@ describe("a stream of large frames", () => {
     assert.equal(text, frames.map(wire).join(""));
     // A character takes up to three bytes, and a pair four.
     assert.ok(Math.max(...sizes) <= 3 * CHUNK + 4, String(Math.max(...sizes)));
-    assert.deepEqual([service.timers(), service.runEvents.left], [0, 0]);
+    assert.equal(service.timers(), 0);
   });
 
   it("lets other work in while its reader takes all it can get", async () => {
