@@ -105,6 +105,18 @@ export function sharedCalls(
   };
 }
 
+/** Makes calls. One that is under way serves all who ask for the same. */
+export function joinedCalls(): <Result>(key: unknown, call: () => Promise<Result>) => Promise<Result> {
+  const underWay = new Map<unknown, Promise<unknown>>();
+  return <Result>(key: unknown, call: () => Promise<Result>): Promise<Result> => {
+    const known = underWay.get(key) as Promise<Result> | undefined;
+    if (known) return known;
+    const made = call().finally(() => underWay.delete(key));
+    underWay.set(key, made);
+    return made;
+  };
+}
+
 /** A limit of what is used at the same time. */
 export interface Budget {
   /** Resolves when there is room, first come, first served. The result gives it back. */
