@@ -42,13 +42,13 @@ export interface RunStream {
   readonly frames: Reader<Frame>;
 }
 
-/**
- * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`; with the links of its
- * `feedback_keys` in `__feedback__`. Never rejects for a failed run; rejects with not_found if the thread is hidden from the caller
- * meanwhile.
- */
+/** A run and its result. */
 export interface RunWait {
   readonly run: Run;
+  /**
+   * The final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`, with the feedback links of the run in
+   * `__feedback__`. Rejects with not_found when the thread is hidden from the caller, never for a failed run.
+   */
   readonly result: Promise<Json>;
   /** The caller has disconnected: unsubscribes, and interrupts a run that is cancelled on disconnect. */
   leave(): void;
@@ -193,7 +193,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       if (value === undefined) throw missing(run.run_id);
       return value;
     });
-    // Nobody waits for it after the caller has left.
+    // After the caller has left, nothing else handles its rejection.
     shown.catch(() => {});
     return {
       run: toRun(run),

@@ -39,7 +39,7 @@ class ThreadLog {
   busy = false;
   /** The service stops: readers end. */
   closed = false;
-  /** How often the thread was deleted. It ends those who saw the thread, and nobody else: others must not learn that it existed. */
+  /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
   deletions = 0;
   /** How often the thread may have appeared or changed: those who do not see it look again. */
   changes = 0;
