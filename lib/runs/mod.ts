@@ -4,9 +4,9 @@ import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StopTarget } from "../storage/mod.ts";
+import type { MultitaskStrategy, RunRow, RunStatus, Scope, StopAction, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { createReader, type Frame, type Reader } from "../streams/hub.ts";
+import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { shownUrl } from "../webhooks/policy.ts";
@@ -54,6 +54,12 @@ export interface RunWait {
   leave(): void;
 }
 
+interface RunList {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly status?: RunStatus;
+}
+
 interface RunJoin {
   /** Interrupt the run when the caller leaves. */
   readonly cancel_on_disconnect?: boolean;
@@ -92,11 +98,7 @@ export interface Runs {
   /** Errors: not_found. */
   get(thread_id: string, run_id: string, visibility?: Visibility): Promise<Run>;
   /** Newest first. Errors: not_found (thread). */
-  list(
-    thread_id: string,
-    query?: { readonly limit?: number; readonly offset?: number; readonly status?: RunStatus },
-    visibility?: Visibility,
-  ): Promise<readonly Run[]>;
+  list(thread_id: string, query?: RunList, visibility?: Visibility): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
   delete(thread_id: string, run_id: string, visibility?: Visibility): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
@@ -180,26 +182,13 @@ export function createRuns(options: RunOptions): RunDirectory {
   ): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
     const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
-    const seen = withVisibility(scope, visibility);
-    if (!seen.filter) return { run: toRun(run), result, leave: onLeave };
-    const left = Promise.withResolvers<readonly Json[]>();
-    const once = createReader(
-      () => Promise.race([result.then((value) => [value]), left.promise]),
-      () => left.resolve([]),
-    );
-    const reader = sights.reader(seen, run.thread_id, once, created);
-    const shown = reader.next().then(([value]) => {
-      reader.leave();
-      if (value === undefined) throw missing(run.run_id);
-      return value;
-    });
-    // After the caller has left, nothing else handles its rejection.
-    shown.catch(() => {});
+    const visible = withVisibility(scope, visibility);
+    const seen = sights.value(visible, run.thread_id, result, created, () => missing(run.run_id));
     return {
       run: toRun(run),
-      result: shown,
+      result: seen.value,
       leave() {
-        reader.leave();
+        seen.leave();
         onLeave();
       },
     };
@@ -233,21 +222,9 @@ export function createRuns(options: RunOptions): RunDirectory {
     async get(thread_id, run_id, visibility) {
       return toRun(await find(thread_id, run_id, visibility));
     },
-    async list(thread_id, { limit = 10, offset = 0, status } = {}, visibility) {
+    async list(thread_id, query = {}, visibility) {
       const thread = await threads.visible(thread_id, visibility);
-      const visible = withVisibility(scope, visibility);
-      const list: Run[] = [];
-      let place: { readonly offset: number; readonly below?: number } = { offset };
-      for (;;) {
-        const part = Math.min(LISTED_AT_ONCE, limit - list.length);
-        const query = { ...place, limit: part, ...(status ? { status } : {}) };
-        const rows = await storage.listRuns(visible, thread.thread_id, query);
-        list.push(...rows.map(toRun));
-        const last = rows.at(-1);
-        if (!last || rows.length < part || list.length === limit) return list;
-        place = { offset: 0, below: last.seq };
-        await nextTurn(environment);
-      }
+      return await listInParts(options, withVisibility(scope, visibility), thread.thread_id, query);
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
@@ -281,6 +258,27 @@ export function createRuns(options: RunOptions): RunDirectory {
       return { run: toRun(run), frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, shown)) };
     },
   };
+}
+
+/** The runs of a thread, newest first, with turns of the event loop between the parts. */
+async function listInParts(
+  { storage, environment }: Pick<RunOptions, "storage" | "environment">,
+  visible: Scope,
+  thread_id: string,
+  { limit = 10, offset = 0, status }: RunList,
+): Promise<Run[]> {
+  const list: Run[] = [];
+  let place: { readonly offset: number; readonly below?: number } = { offset };
+  for (;;) {
+    const part = Math.min(LISTED_AT_ONCE, limit - list.length);
+    const query = { ...place, limit: part, ...(status ? { status } : {}) };
+    const rows = await storage.listRuns(visible, thread_id, query);
+    list.push(...rows.map(toRun));
+    const last = rows.at(-1);
+    if (!last || rows.length < part || list.length === limit) return list;
+    place = { offset: 0, below: last.seq };
+    await nextTurn(environment);
+  }
 }
 
 const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);
