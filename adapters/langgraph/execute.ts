@@ -46,12 +46,7 @@ export async function* execute(
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
-    {
-      run_id: job.run_id,
-      spent: answers.spent,
-      signal,
-      onFailure: (error) => stop.abort(error),
-    },
+    { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const tracker = new NodeTracker(either);
