@@ -84,9 +84,7 @@ export async function* execute(
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
     pace.read(stream);
-    while (true) {
-      const next = await pace.next();
-      if (next.done) break;
+    for (let next = await pace.next(); !next.done; next = await pace.next()) {
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);

@@ -12,7 +12,7 @@ import type { Sights } from "../streams/sight.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
-import { createStops, type StopOptions } from "./stops.ts";
+import { createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
@@ -141,11 +141,10 @@ const LISTED_AT_ONCE = 20;
 /** How many rows are read for subscribers in one turn of the event loop. */
 const JOINS_PER_TURN = 1;
 
-export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, environment, hub, threads, subscriptions, sights } = options;
-  const stops = createStops(options);
+/** Subscribers of runs, who leave when they like. */
+function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
+  const { storage, scope, environment, subscriptions, sights } = options;
   const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
-  const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
@@ -160,10 +159,10 @@ export function createRuns(options: RunOptions): RunDirectory {
     ({ run_id, thread_id }: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
-      const stop = async (): Promise<void> => {
-        if (await mayCancel()) await stops.stop({ run_id, thread_id }, "interrupt", false, visibility);
+      const cancelled = async (): Promise<void> => {
+        if (await mayCancel()) await stop({ run_id, thread_id }, "interrupt", false, visibility);
       };
-      stop().catch((error: unknown) => {
+      cancelled().catch((error: unknown) => {
         environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
       });
     };
@@ -193,6 +192,15 @@ export function createRuns(options: RunOptions): RunDirectory {
       },
     };
   }
+
+  return { find, findShared, leave, wait };
+}
+
+export function createRuns(options: RunOptions): RunDirectory {
+  const { storage, scope, environment, hub, threads, subscriptions, sights } = options;
+  const stops = createStops(options);
+  const { find, findShared, leave, wait } = createSubscribers(options, stops);
+  const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   return {
     prepare,

@@ -277,7 +277,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "who waits for a cancelled run is answered at once",
-    file: "lib/runs/mod.ts",
+    file: "lib/runs/stops.ts",
     find: "if (wait) await Promise.all(runs.map(whenEnded));",
     replace: "",
   },

@@ -31,7 +31,7 @@ declare global {
   const embeddings: { embedDocuments(texts: readonly string[]): Promise<number[][]> };
 
   // The host
-  function open(): Promise<{ readonly service: core.Service; readonly handler: server.Handler }>;
+  function open(): Promise<core.Service>;
   function clientDriver(client: unknown): SqlDriver;
   function openNewDatabase(): Promise<unknown>;
   const Deno: {

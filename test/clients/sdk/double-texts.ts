@@ -100,6 +100,8 @@ const ways: Readonly<Record<string, Text>> = {
 async function joined(client: Client, id: string, run_id: string, shows: boolean): Promise<Promise<Frame[]>[]> {
   const first = Promise.withResolvers<void>();
   const frames = collect(client.runs.joinStream(id, run_id, { lastEventId: "-1" }), () => first.resolve());
+  // A run that has nothing to show may be gone when the stream is opened, before the caller looks.
+  frames.catch(() => {});
   if (shows) await first.promise;
   return [frames];
 }

@@ -35,8 +35,14 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
+/** HTML in Markdown: tags without attributes stay, and comments go. Any other tag is shown as text, so nothing has a handler. */
+const plainTags = new RegExp(`<(?!/?(?:${ALLOWED.ALLOWED_TAGS.join("|")})\\s*/?>)`, "gi");
+const withoutAttributes = (html: string): string => html.replace(/<!--[\s\S]*?-->/g, "").replace(plainTags, "&lt;");
+
 // The sanitizer lets no form elements pass.
-marked.use({ renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") } });
+marked.use({
+  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), html: ({ text }) => withoutAttributes(text) },
+});
 
 interface BlockProps {
   readonly raw: string;

@@ -4,13 +4,14 @@ import { createService, fromFunctions, type Service } from "greenroom";
 import { nodeSqlite } from "greenroom/node-sqlite";
 import { createHandler, type Handler } from "greenroom/server";
 
-interface Agents {
-  readonly service: Service;
-  readonly handler: Handler;
-}
+// The service of the process. In development a change loads this module again, and its service replaces the one before.
+const process_wide = globalThis as { agents?: Promise<Service> };
+let handler: Promise<Handler> | undefined;
 
-async function open(): Promise<Agents> {
-  const service = await createService({
+async function open(before: Promise<Service> | undefined): Promise<Service> {
+  if (!before) process.once("SIGTERM", async () => (await process_wide.agents)?.stop());
+  await (await before?.catch(() => undefined))?.stop(0);
+  return await createService({
     storage: nodeSqlite(process.env.AGENTS_DB ?? "agents.db"),
     executor: fromFunctions({
       async *counter({ messages, signal }) {
@@ -21,36 +22,15 @@ async function open(): Promise<Agents> {
       },
     }),
   });
-  return { service, handler: createHandler(service, { prefix: "/api/agents" }) };
 }
 
-// One for the process, opened by the first request: a build loads this module too.
-const process_wide = globalThis as { agents?: Promise<Agents>; from?: object };
-
-// A change in development loads the module again: then this one takes the place of the one before.
-const here = {};
-
-async function replace(before: Promise<Agents> | undefined): Promise<Agents> {
-  if (!before) process.once("SIGTERM", async () => (await process_wide.agents)?.service.stop());
-  await (await before?.catch(() => undefined))?.service.stop(0);
-  return open();
-}
-
-async function answer(request: Request): Promise<Response> {
-  if (process_wide.from !== here) {
-    process_wide.from = here;
-    process_wide.agents = replace(process_wide.agents);
+// The first request opens it: a build loads this module too.
+export async function GET(request: Request): Promise<Response> {
+  if (!handler) {
+    process_wide.agents = open(process_wide.agents);
+    handler = process_wide.agents.then((service) => createHandler(service, { prefix: "/api/agents" }));
   }
-  const { handler } = await (process_wide.agents as Promise<Agents>);
-  return handler(request);
+  return (await handler)(request);
 }
 
-export {
-  answer as DELETE,
-  answer as GET,
-  answer as HEAD,
-  answer as OPTIONS,
-  answer as PATCH,
-  answer as POST,
-  answer as PUT,
-};
+export { GET as DELETE, GET as HEAD, GET as OPTIONS, GET as PATCH, GET as POST, GET as PUT };
