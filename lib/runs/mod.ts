@@ -141,7 +141,7 @@ const LISTED_AT_ONCE = 20;
 /** How many rows are read for subscribers in one turn of the event loop. */
 const JOINS_PER_TURN = 1;
 
-/** Subscribers of runs, who leave when they like. */
+/** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, scope, environment, subscriptions, sights } = options;
   const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
