@@ -65,31 +65,44 @@ export function judge(rows: readonly Limited[], limits: Readonly<Record<string, 
   return { lines, failed, lowered, needed };
 }
 
-/** Size of the core in the bundle of a program that embeds it. */
-export async function coreBundle(root: string): Promise<number> {
-  const entry = JSON.stringify(join(root, "lib/mod.ts"));
-  const { outputFiles } = await build({
+/** Bytes of these entries in the bundle of a program that embeds them: the entry chunk with what it imports statically. */
+export async function bundleOf(root: string, entries: readonly string[]): Promise<number> {
+  const { metafile } = await build({
     stdin: {
-      contents: `import { createService, fromFunctions } from ${entry};\nconsole.log(createService, fromFunctions);`,
+      contents: entries.map((entry) => `export * from ${JSON.stringify(join(root, entry))};\n`).join(""),
       resolveDir: root,
     },
     bundle: true,
+    splitting: true,
     format: "esm",
     minify: true,
+    metafile: true,
+    outdir: join(root, "dist"),
     platform: "neutral",
     external: ["node:*"],
     mainFields: ["module", "main"],
     logLevel: "silent",
     write: false,
   });
-  return outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
+  const { outputs } = metafile;
+  const loaded = new Set(Object.keys(outputs).filter((name) => outputs[name]?.entryPoint === "<stdin>"));
+  for (const name of loaded) {
+    for (const { path, kind } of outputs[name]?.imports ?? [])
+      if (kind === "import-statement" && outputs[path]) loaded.add(path);
+  }
+  return [...loaded].reduce((sum, name) => sum + (outputs[name]?.bytes ?? 0), 0);
 }
 
 /** The figures of a tree: the house's, one for each folder, and one for each retired name and for the phrases of each place. */
 export async function figuresOf(root: string): Promise<Record<"house" | "folders" | "names" | "phrases", Limited[]>> {
   const { rows, folders } = measure(root);
   const sources = sourcesOf(root);
-  const measured: Record<string, Figure> = { ...rows, core_bundle: { value: await coreBundle(root), found: [] } };
+  const bundle = async (...entries: string[]): Promise<Figure> => ({ value: await bundleOf(root, entries), found: [] });
+  const measured: Record<string, Figure> = {
+    ...rows,
+    core_bundle: await bundle("lib/mod.ts"),
+    handler_bundle: await bundle("lib/mod.ts", "lib/http/handler.ts"),
+  };
   const names = countNames(sources);
   const phrases = countPhrases(root, sources);
   return {

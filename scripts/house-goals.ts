@@ -6,12 +6,12 @@ export interface Goal {
   readonly goal: number;
 }
 
-/** What features have added to lib, adapters and server.ts since the goal for their lines was set. */
-const FEATURES = { "event protocol": 4_000, operations: 1_700, "developer's loop": 600, "studio page": 7_800 };
+/** Lines of code that features have added since the goal was set: each commit that adds a feature states its amount here. */
+const FEATURES: Readonly<Record<string, number>> = {};
 const added = Object.values(FEATURES).reduce((sum, lines) => sum + lines, 0);
 
-export const GOALS: Readonly<Record<Row | "core_bundle", Goal>> = {
-  lines: { title: "Lines of .ts in lib, adapters and server.ts", goal: 28_500 + added },
+export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal>> = {
+  code: { title: "Lines of code in lib, adapters and server.ts, without the studio", goal: 32_500 + added },
   files_in_lib: { title: "Files directly in lib", goal: 8 },
   long_files: { title: "Files over 450 lines", goal: 0 },
   long_functions: { title: "Functions over 120 lines", goal: 0 },
@@ -20,5 +20,11 @@ export const GOALS: Readonly<Record<Row | "core_bundle", Goal>> = {
   files_in_circles: { title: "Files in these circles", goal: 0 },
   exports: { title: "Exported names of greenroom", goal: 70 },
   readme_lines: { title: "Lines of README.md", goal: 150 },
-  core_bundle: { title: "Bytes of the core, minified, with createService and fromFunctions", goal: 218_000 },
+  visibility: { title: "`: Visibility` and `withVisibility(` in lib", goal: 25 },
+  visibility_outside: { title: "Of these, in http and protocol", goal: 0 },
+  feedback_files: { title: "Files that name feedback outside its own", goal: 18 },
+  verbs: { title: "Verbs of Storage", goal: 105 },
+  dead_verbs: { title: "Verbs without a caller", goal: 0 },
+  core_bundle: { title: "Bytes of lib/mod.ts, minified, with its static imports", goal: 225_000 },
+  handler_bundle: { title: "Bytes of lib/mod.ts and createHandler, the same way", goal: 300_000 },
 };

@@ -4,7 +4,7 @@ import { join, posix } from "node:path";
 import ts from "typescript-5";
 
 export type Row =
-  | "lines"
+  | "code"
   | "files_in_lib"
   | "long_files"
   | "long_functions"
@@ -12,6 +12,11 @@ export type Row =
   | "circles"
   | "files_in_circles"
   | "exports"
+  | "visibility"
+  | "visibility_outside"
+  | "feedback_files"
+  | "verbs"
+  | "dead_verbs"
   | "readme_lines";
 
 export interface Figure {
@@ -22,7 +27,7 @@ export interface Figure {
 
 export interface House {
   readonly rows: Readonly<Record<Row, Figure>>;
-  /** Lines for each folder. */
+  /** Lines of code for each folder. */
   readonly folders: ReadonlyMap<string, number>;
 }
 
@@ -68,6 +73,18 @@ export function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
 }
 
 const linesIn = (text: string): number => text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+
+/** Lines that are neither blank nor a comment from their first character to their last. */
+function codeIn(text: string): number {
+  let inComment = false;
+  let count = 0;
+  for (const line of text.split("\n").map((part) => part.trim())) {
+    if (inComment) inComment = !line.includes("*/");
+    else if (line.startsWith("/*")) inComment = !line.includes("*/");
+    else if (line !== "" && !line.startsWith("//")) count++;
+  }
+  return count;
+}
 
 /** `lib/http`, `adapters/sql`, or `lib` for a file that lies directly in it. */
 function folderOf(path: string): string {
@@ -164,12 +181,56 @@ const longest = (pieces: readonly Piece[], limit: number): Figure => {
   return { value: long.length, found: long.map(({ where, lines }) => `${where}: ${lines} lines`) };
 };
 
+const STUDIO = /^adapters\/studio\//;
+/** The folders that belong to feedback. What the word stands for elsewhere is a feature outside its folder. */
+const FEEDBACK = /\/feedback(?:\/|(?:-links)?\.ts$)/;
+/** A type or a call that says how far a caller sees. */
+const VISIBILITY = /: Visibility\b|\bwithVisibility\(/g;
+const ABOVE_THE_NOUNS = /^lib\/(?:http|protocol)\//;
+
+/** Lines of the sources that have this. */
+function linesWith(sources: readonly Source[], pattern: RegExp): Figure {
+  const found = sources.flatMap(({ path, text }) =>
+    text.split("\n").flatMap((line, index) => (line.match(pattern) ?? []).map(() => `${path}:${index + 1}`)),
+  );
+  return { value: found.length, found };
+}
+
+/** Files that name feedback, outside its own and the studio. */
+function naming(sources: readonly Source[], word: RegExp): Figure {
+  const found = sources
+    .filter(({ path, text }) => !STUDIO.test(path) && !FEEDBACK.test(path) && word.test(text))
+    .map(({ path }) => path);
+  return { value: found.length, found };
+}
+
+/** The verbs of `Storage`, and those that nothing outside the adapters of SQL calls. */
+function verbsOf(sources: readonly Source[]): { readonly verbs: Figure; readonly dead: Figure } {
+  const names = sources
+    .filter(({ path }) => path.startsWith("lib/storage/"))
+    .flatMap(({ tree }) => [...tree.statements])
+    .filter(
+      (node): node is ts.InterfaceDeclaration =>
+        ts.isInterfaceDeclaration(node) && /(?:Storage|IdentityStore)$/.test(node.name.text),
+    )
+    .flatMap(({ members }) =>
+      members.filter(ts.isMethodSignature).map((member) => (member.name as ts.Identifier).text),
+    );
+  const verbs = [...new Set(names)].sort();
+  const callers = sources.filter(({ path }) => !/^(?:adapters\/sql\/|lib\/storage\/bus\.ts$)/.test(path));
+  const dead = verbs.filter((name) => !callers.some(({ text }) => new RegExp(`\\.${name}\\b`).test(text)));
+  return { verbs: { value: verbs.length, found: verbs }, dead: { value: dead.length, found: dead } };
+}
+
 /** Measures the tree in this folder. */
 export function measure(root: string): House {
   const sources = sourcesOf(root);
   const files = sources.map(({ path, text }) => ({ where: path, lines: linesIn(text) }));
   const folders = new Map<string, number>();
-  for (const { where, lines } of files) folders.set(folderOf(where), (folders.get(folderOf(where)) ?? 0) + lines);
+  const code = sources.map(({ path, text }) => ({ where: path, lines: codeIn(text) }));
+  for (const { where, lines } of code) folders.set(folderOf(where), (folders.get(folderOf(where)) ?? 0) + lines);
+  const lib = sources.filter(({ path }) => path.startsWith("lib/"));
+  const { verbs, dead } = verbsOf(sources);
   const pieces = sources.map(piecesOf);
   const imports = new Map(
     sources.map(({ path, tree }) => [
@@ -185,7 +246,10 @@ export function measure(root: string): House {
   return {
     folders,
     rows: {
-      lines: { value: files.reduce((sum, { lines }) => sum + lines, 0), found: [] },
+      code: {
+        value: code.filter(({ where }) => !STUDIO.test(where)).reduce((sum, { lines }) => sum + lines, 0),
+        found: [],
+      },
       files_in_lib: { value: inLib.length, found: inLib },
       long_files: longest(files, LONGEST_FILE),
       long_functions: longest(
@@ -199,6 +263,14 @@ export function measure(root: string): House {
       circles: { value: circles.length, found: circles.map((circle) => circle.join(" - ")) },
       files_in_circles: { value: circles.flat().length, found: [] },
       exports: { value: names.length, found: [] },
+      visibility: linesWith(lib, VISIBILITY),
+      visibility_outside: linesWith(
+        lib.filter(({ path }) => ABOVE_THE_NOUNS.test(path)),
+        VISIBILITY,
+      ),
+      feedback_files: naming(sources, /feedback/i),
+      verbs,
+      dead_verbs: dead,
       readme_lines: { value: linesIn(readFileSync(join(root, "README.md"), "utf8")), found: [] },
     },
   };

@@ -179,14 +179,18 @@ const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
       group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`;
   });
 
+/** A sum as a double: drivers refuse integers that are no longer exact. */
+const total = (column: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`cast(sum(${column}) as double precision) as ${column}`;
+
 /** Tokens change until a run ends, long after its hour is sealed: they are summed from the traces alone. */
 const spentOf = (group: UsageGroup): ((args: Counted) => Statement) =>
   prepared<Counted>((p) => {
     const dimension = sql.ref(COLUMN[group]);
     const bucket = sql`(started_at - (select cast(${p.origin} as bigint))) / (select cast(${p.stride_ms} as bigint))`;
     return sql`select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out, cost_usd from (
-        select ${bucket} as bucket, coalesce(${dimension}, '') as dimension, count(*) as traces, sum(tokens_in) as tokens_in,
-          sum(tokens_out) as tokens_out, sum(cost_usd) as cost_usd from traces
+        select ${bucket} as bucket, coalesce(${dimension}, '') as dimension, count(*) as traces,
+          ${total(sql`tokens_in`)}, ${total(sql`tokens_out`)}, ${total(sql`cost_usd`)} from traces
         where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${constant(p.start)}
           and started_at < ${constant(p.end)}
         group by 1, 2

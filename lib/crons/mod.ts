@@ -11,7 +11,8 @@ import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted, Scope, Storage } from "../storage/mod.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { checkTiming, nextTick, type Timing } from "./schedule.ts";
+import type { Timing } from "./schedule.ts";
+import { loadSchedules, type Schedules } from "./schedules.ts";
 import { type CronFirer, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
 
 export type { CronCounters } from "./tick.ts";
@@ -146,7 +147,8 @@ export function createCrons(options: CronOptions): CronLoop {
     async create(thread_id, request, origin = {}) {
       const now = environment.now();
       const cron_id = environment.uuid();
-      const timing = timingOf(request, now);
+      const schedules = await loadSchedules();
+      const timing = timingOf(schedules, request, now);
       const { assistant_id, enabled, metadata } = request;
       const payload = payloadOf(request);
       const on_run_completed = completionOf(thread_id, request.on_run_completed ?? null);
@@ -165,7 +167,7 @@ export function createCrons(options: CronOptions): CronLoop {
           on_run_completed,
           ...timing,
           enabled: enabled ?? true,
-          next_run_date: (enabled ?? true) ? nextTick(timing, now) : null,
+          next_run_date: (enabled ?? true) ? schedules.nextTick(timing, now) : null,
           payload,
           metadata: metadata ?? {},
           user_id: origin.user_id ?? null,
@@ -195,13 +197,14 @@ export function createCrons(options: CronOptions): CronLoop {
       const id = cron_id.toLowerCase();
       const before = await storage.getCron(visible, id);
       if (!before) throw notFound(cron_id);
-      const changed = contentOf(before, patch, now);
+      const schedules = await loadSchedules();
+      const changed = contentOf(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
         const { thread_id, user_id } = before;
         await runs.prepare(thread_id, requestOf({ ...before, ...changed }), { user_id });
       }
       const next = (cron: CronRow): CronContent => {
-        const content = contentOf(cron, patch, now);
+        const content = contentOf(schedules, cron, patch, now);
         requireKept(visibility, content.metadata);
         return content;
       };
@@ -244,7 +247,7 @@ function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
 }
 
 /** Errors: invalid; the text names the field. */
-function timingOf({ schedule, timezone, end_time }: CronCreate, now: number): Timing {
+function timingOf({ checkTiming }: Schedules, { schedule, timezone, end_time }: CronCreate, now: number): Timing {
   const timing = { schedule, timezone: timezone ?? null, end_time: endOf(end_time ?? null, now) };
   checkTiming(timing);
   return timing;
@@ -272,7 +275,7 @@ function completionOf(thread_id: string | null, requested: OnRunCompleted | null
 }
 
 /** Applies a patch to a cron. Errors: invalid. */
-function contentOf(cron: CronRow, patch: CronPatch, now: number): CronContent {
+function contentOf({ checkTiming, nextTick }: Schedules, cron: CronRow, patch: CronPatch, now: number): CronContent {
   const { on_run_completed, timezone, end_time } = patch;
   const retimed =
     timezone !== undefined || end_time !== undefined || (patch.schedule ?? patch.enabled ?? undefined) !== undefined;

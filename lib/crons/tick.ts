@@ -14,7 +14,7 @@ import type {
   SkipReason,
   Storage,
 } from "../storage/mod.ts";
-import { nextTick, ticksUntil } from "./schedule.ts";
+import { loadSchedules, type Schedules } from "./schedules.ts";
 
 interface FireOptions {
   readonly storage: Storage;
@@ -86,7 +86,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
   /** Handles one batch of ticks, from `first` on. */
   async function step(cron: CronRow, first: number, now: number): Promise<FireOutcome["kind"]> {
     const { cron_id, revision } = cron;
-    const plan = planOf(cron, first, now, misfire_grace_ms);
+    const plan = planOf(await loadSchedules(), cron, first, now, misfire_grace_ms);
     const run = plan.fires === null ? null : await prepareRun(cron);
     const refused = plan.fires !== null && !run ? [{ scheduled_at: plan.fires, reason: "refused" as const }] : [];
     const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
@@ -155,7 +155,13 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
 }
 
 /** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
-function planOf(cron: CronRow, first: number, now: number, misfire_grace_ms: number): Plan {
+function planOf(
+  { nextTick, ticksUntil }: Schedules,
+  cron: CronRow,
+  first: number,
+  now: number,
+  misfire_grace_ms: number,
+): Plan {
   const oldest = now - KEPT_MS;
   const from = first < oldest ? nextTick(cron, oldest) : first;
   const ticks = from === null ? [] : ticksUntil(cron, from, now, TICKS);

@@ -116,9 +116,9 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
       throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
     }
     usage = {
-      tokens_in: (usage?.tokens_in ?? 0) + tokens_in,
-      tokens_out: (usage?.tokens_out ?? 0) + tokens_out,
-      cost_usd: (usage?.cost_usd ?? 0) + cost_usd,
+      tokens_in: added(usage?.tokens_in, tokens_in),
+      tokens_out: added(usage?.tokens_out, tokens_out),
+      cost_usd: added(usage?.cost_usd, cost_usd),
     };
   }
 
@@ -142,6 +142,11 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     },
   };
 }
+
+/** The most tokens and US dollars that count of an attempt: numbers in reports stay finite. */
+const MOST_USED = 1e12;
+
+const added = (sum = 0, more: number): number => Math.min(sum + more, MOST_USED);
 
 /** It shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
 function isInterrupt({ mode, data }: StreamEvent): boolean {

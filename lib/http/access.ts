@@ -24,7 +24,7 @@ interface CorsPolicy {
    * permission as for a request with credentials.
    */
   checkUpgrade(request: Request): void;
-  /** Errors: forbidden (a page of another origin would change something with the cookies of its visitor). */
+  /** Errors: forbidden (a page of another origin would change something with the cookies, or the browser's login, of its visitor). */
   checkCookies(request: Request, target: Target): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
@@ -56,6 +56,11 @@ function foreignOrigin(request: Request): string | null {
   return URL.canParse(origin) && hosts.includes(new URL(origin).host) ? null : origin;
 }
 
+/** True for a login of the browser, which it sends by itself, as cookies. */
+const hasLogin = (headers: Headers): boolean =>
+  /^(?:basic|digest|negotiate|ntlm)\b/i.test(headers.get("authorization") ?? "");
+const hasAmbient = (headers: Headers): boolean => headers.has("cookie") || hasLogin(headers);
+
 /** True for what a browser fetches in case its user follows a link. */
 const isPrefetch = (headers: Headers): boolean =>
   ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
@@ -70,7 +75,8 @@ export function isScripted({ headers }: Pick<Request, "headers">): boolean {
   }
   // Over plain HTTP browsers do not say it, and no element of a page sends these headers to its own server.
   const isBrowser = (headers.get("user-agent") ?? "").startsWith("Mozilla/");
-  return !isBrowser || ["origin", "authorization", "x-api-key"].some((name) => headers.has(name));
+  const named = ["origin", "x-api-key", ...(hasLogin(headers) ? [] : ["authorization"])];
+  return !isBrowser || named.some((name) => headers.has(name));
 }
 
 /** True where a browser loads a part of a page, or looks ahead: its user has not followed a link. */
@@ -83,7 +89,7 @@ export function isUnasked({ headers }: Pick<Request, "headers">): boolean {
 const noCookies = (origin: string): ServiceError =>
   new ServiceError(
     "forbidden",
-    `Origin ${origin} may not send cookies. Set http.cors.allow_credentials, and name it in http.cors.allow_origins`,
+    `Origin ${origin} may not send cookies or a login of the browser. Set http.cors.allow_credentials, and name it in http.cors.allow_origins`,
   );
 
 const foreign = (origin: string): ServiceError =>
@@ -133,11 +139,11 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       const origin = foreignOrigin(request);
       if (origin === null) return;
       if (!permits(origin)) throw foreign(origin);
-      if (credentials || !request.headers.has("cookie")) return;
+      if (credentials || !hasAmbient(request.headers)) return;
       throw noCookies(origin);
     },
     checkCookies(request, { isPublic, isChange }) {
-      const origin = request.headers.has("cookie") ? foreignOrigin(request) : null;
+      const origin = hasAmbient(request.headers) ? foreignOrigin(request) : null;
       if (origin === null || (credentials && permits(origin))) return;
       if (isChange() && !isPublic()) throw noCookies(origin);
     },

@@ -1,5 +1,6 @@
 /** Crons: their next ticks, their last firings, and firing one now. */
-import { checkTiming, nextTick, type Timing } from "../crons/schedule.ts";
+import type { Timing } from "../crons/schedule.ts";
+import { loadSchedules } from "../crons/schedules.ts";
 import { originOf, requestOf } from "../crons/tick.ts";
 import { ServiceError } from "../errors.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -94,8 +95,8 @@ export function cronOperations(options: OperationOptions): CronOperations {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : timeOf("end_time", end_time),
       };
-      checkTiming(timing);
-      return { next: ticksFrom(timing, environment.now(), limit) };
+      (await loadSchedules()).checkTiming(timing);
+      return { next: await ticksFrom(timing, environment.now(), limit) };
     },
 
     async inspectCron(cron_id, visibility) {
@@ -105,7 +106,7 @@ export function cronOperations(options: OperationOptions): CronOperations {
       return {
         ...{ cron_id: cron.cron_id, enabled, failures, max_failures },
         disabled_reason: !enabled && typeof disabled_reason === "string" ? disabled_reason : null,
-        next: ticksFrom(cron, environment.now(), NEXT),
+        next: await ticksFrom(cron, environment.now(), NEXT),
         firings: await firingsOf(cron.cron_id, visibility),
       };
     },
@@ -119,7 +120,8 @@ export function cronOperations(options: OperationOptions): CronOperations {
   };
 }
 
-function ticksFrom(timing: Timing, now: number, limit: number): string[] {
+async function ticksFrom(timing: Timing, now: number, limit: number): Promise<string[]> {
+  const { nextTick } = await loadSchedules();
   const ticks: string[] = [];
   for (let tick = nextTick(timing, now); tick !== null && ticks.length < limit; tick = nextTick(timing, tick)) {
     ticks.push(isoTime(tick));

@@ -12,6 +12,7 @@ const CLEAN: Readonly<Record<string, string>> = {
   "package.json": '{ "exports": { ".": { "greenroom-source": "./lib/mod.ts" } } }',
   "README.md": "# Planted\n",
   "lib/mod.ts": "export const createService = (): void => {};\nexport const fromFunctions = (): void => {};\n",
+  "lib/http/handler.ts": "export {};\n",
   "adapters/sql/mod.ts": "export const sqlStorage = 1;\n",
   "server.ts": "export {};\n",
 };
@@ -36,11 +37,18 @@ async function planted(files: Readonly<Record<string, string>> = {}): Promise<Fi
 const figureOf = (figures: Figures, kind: string, key: string): number => figures[kind]?.get(key)?.figure.value ?? 0;
 const clean = await planted();
 const lines = (count: number): string => `// A line\n`.repeat(count);
+const code = (count: number): string => `void 0;\n`.repeat(count);
 
 /** What exceeds each row, and by how much. */
 const PLANTED: Readonly<Record<keyof typeof GOALS, readonly [files: Readonly<Record<string, string>>, more: number]>> =
   {
-    lines: [{ "adapters/sql/more.ts": lines(7) }, 7],
+    code: [
+      {
+        "adapters/sql/more.ts": `/** Why\n * so.\n */\n\n${lines(7)}export const one = 1; // A reason\n/* So */\nexport {};\n`,
+        "adapters/studio/page.ts": code(9),
+      },
+      2,
+    ],
     files_in_lib: [{ "lib/more.ts": "export {};\n" }, 1],
     long_files: [{ "lib/http/long.ts": lines(451), "lib/http/short.ts": lines(450) }, 1],
     long_functions: [
@@ -77,6 +85,47 @@ const PLANTED: Readonly<Record<keyof typeof GOALS, readonly [files: Readonly<Rec
       3,
     ],
     readme_lines: [{ "README.md": "# Planted\n\nText\n" }, 2],
+    visibility: [
+      {
+        "lib/runs/more.ts":
+          "export const f = (v: Visibility, w?: Visibility) => withVisibility({}, v);\nexport type W = Visibility;\n",
+      },
+      3,
+    ],
+    visibility_outside: [
+      { "lib/http/more.ts": "export let v: Visibility;\n", "lib/runs/more.ts": "export let v: Visibility;\n" },
+      1,
+    ],
+    feedback_files: [
+      {
+        "lib/runs/more.ts": "export let feedbackLinks = 1;\n",
+        "adapters/sql/more.ts": "// Feedback\n",
+        "lib/feedback/mod.ts": "export let feedback = 1;\n",
+        "adapters/sql/feedback.ts": "export let feedback = 1;\n",
+        "adapters/studio/mod.ts": "export let feedback = 1;\n",
+      },
+      2,
+    ],
+    verbs: [
+      { "lib/storage/runs.ts": "export interface RunStorage { a(): void; b(): void }\ninterface Row { c(): void }\n" },
+      2,
+    ],
+    dead_verbs: [
+      {
+        "lib/storage/runs.ts": "export interface RunStorage { a(): void; b(): void }\n",
+        "lib/runs/mod.ts": "storage.a();\n",
+        "adapters/sql/runs.ts": "storage.b();\n",
+      },
+      1,
+    ],
+    handler_bundle: [
+      {
+        "lib/http/handler.ts": `import { later } from "./later.ts";\nexport const handler = ["${"x".repeat(500)}", later, () => import("./unloaded.ts")];\n`,
+        "lib/http/later.ts": 'export const later = "";\n',
+        "lib/http/unloaded.ts": `export const unloaded = "${"x".repeat(900)}";\n`,
+      },
+      500,
+    ],
     core_bundle: [{ "lib/mod.ts": `${CLEAN["lib/mod.ts"]}console.log("${"x".repeat(500)}");\n` }, 500],
   };
 
@@ -85,15 +134,15 @@ describe("the table of the tree", () => {
     it(`counts ${row}`, async () => {
       const grown = figureOf(await planted(files), "house", row) - figureOf(clean, "house", row);
       // A bundler adds a few characters of its own.
-      if (row === "core_bundle") assert.ok(grown >= more && grown < more + 50, `${grown} bytes`);
+      if (row.endsWith("_bundle")) assert.ok(grown >= more && grown < more + 150, `${grown} bytes`);
       else assert.equal(grown, more);
     });
   }
 
   it("counts the lines of each folder", async () => {
-    const figures = await planted({ "adapters/sql/runs/more.ts": lines(3), "lib/http/more.ts": lines(5) });
+    const figures = await planted({ "adapters/sql/runs/more.ts": code(3), "lib/http/more.ts": code(5) });
     const folders = [...(figures.folders ?? [])].map(([folder, { figure }]) => [folder, figure.value]);
-    assert.deepEqual(Object.fromEntries(folders), { "adapters/sql": 4, lib: 2, "lib/http": 5, "server.ts": 1 });
+    assert.deepEqual(Object.fromEntries(folders), { "adapters/sql": 4, lib: 2, "lib/http": 6, "server.ts": 1 });
   });
 
   it("fails above a limit, hints below it, and never lowers a limit below its goal", () => {

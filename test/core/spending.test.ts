@@ -97,6 +97,22 @@ describe("what an agent has spent", () => {
     }
   });
 
+  it("counts at most what a report can show", async () => {
+    await using kit = await testService({
+      usage: { prices: { dear: { tokens_in: 1e308, tokens_out: 1 } } },
+      agents: {
+        async *writer({ spend }) {
+          yield "hello";
+          for (let n = 0; n < 2; n += 1) spend({ model: "dear", tokens_in: Number.MAX_SAFE_INTEGER });
+        },
+      },
+    });
+    const { run, result } = await kit.service.runs.wait(null, { assistant_id: "writer", input: {} });
+    await result;
+    const spent = { tokens_in: 1e12, tokens_out: 0, cost_usd: 1e12 };
+    assert.deepEqual(await kit.service.usage.traceUsage(run.run_id), spent);
+  });
+
   it("fails the run that reports no number", async () => {
     await using kit = await testService({
       agents: {

@@ -6,6 +6,13 @@ import { type FakeOptions, fake, RUN, THREAD } from "./fake.ts";
 type Headers = Readonly<Record<string, string>>;
 
 const cookie: Headers = { cookie: "session=1" };
+/** What browsers send by themselves to a server where their visitor has logged in. */
+const AMBIENT: readonly Headers[] = [
+  cookie,
+  ...["Basic YW5uOng=", "digest username=ann", "Negotiate YII=", "NTLM TlRM"].map((authorization) => ({
+    authorization,
+  })),
+];
 const HOST = "agents.example";
 const OTHER = "https://evil.example";
 const BROWSER: Headers = { "user-agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0.0.0" };
@@ -62,23 +69,34 @@ const SENT: readonly (readonly [what: string, headers: Headers, passes: boolean,
   ],
 ];
 
-describe("cookies of a page", () => {
+describe("cookies and logins of the browser, from a page,", () => {
   for (const [what, headers, passes, options = {}] of SENT) {
     it(`${passes ? "decide" : "decide nothing"}: ${what}`, async () => {
-      const { send, calls } = fake(options);
-      const form = { ...headers, ...cookie, "content-type": "text/plain" };
-      assert.equal((await send("POST", "/threads", "{}", form)).status, passes ? 200 : 403);
-      assert.equal(calls.length, passes ? 1 : 0);
-      const leaves = `/threads/${THREAD}/runs/${RUN}/join?cancel_on_disconnect=1`;
-      const left = await send("GET", leaves, undefined, { ...headers, ...cookie });
-      await left.body?.cancel();
-      assert.equal(left.status, passes ? 200 : 403);
-      assert.equal((await send("GET", `/threads/${THREAD}`, undefined, { ...headers, ...cookie })).status, 200);
-      const socket = { ...headers, ...cookie, connection: "upgrade", upgrade: "websocket" };
-      const upgraded = await send("GET", `/threads/${THREAD}/stream/events`, undefined, socket);
-      assert.equal(upgraded.status, passes ? 501 : 403, "501: this host opens none");
+      for (const credential of AMBIENT) {
+        const { send, calls } = fake(options);
+        const sent = { ...headers, ...credential };
+        const form = { ...sent, "content-type": "text/plain" };
+        assert.equal((await send("POST", "/threads", "{}", form)).status, passes ? 200 : 403);
+        assert.equal(calls.length, passes ? 1 : 0);
+        const leaves = `/threads/${THREAD}/runs/${RUN}/join?cancel_on_disconnect=1`;
+        const left = await send("GET", leaves, undefined, sent);
+        await left.body?.cancel();
+        assert.equal(left.status, passes ? 200 : 403);
+        assert.equal((await send("GET", `/threads/${THREAD}`, undefined, sent)).status, 200);
+        const socket = { ...sent, connection: "upgrade", upgrade: "websocket" };
+        const upgraded = await send("GET", `/threads/${THREAD}/stream/events`, undefined, socket);
+        assert.equal(upgraded.status, passes ? 501 : 403, "501: this host opens none");
+      }
     });
   }
+
+  it("are not the keys and tokens that a script of a page sends", async () => {
+    const sent: readonly Headers[] = [{ authorization: "Bearer 1" }, { "x-api-key": "1" }];
+    for (const credential of sent) {
+      const { send } = fake();
+      assert.equal((await send("POST", "/threads", "{}", { host: HOST, origin: OTHER, ...credential })).status, 200);
+    }
+  });
 
   it("are checked at the host's own routes where these need the authentication of the API", async () => {
     const app = (): Response => new Response("mine");
@@ -124,6 +142,8 @@ const JOINED: readonly (readonly [what: string, headers: Headers, cancels: boole
   ],
   ["a prefetch", { "sec-purpose": "prefetch" }, false],
   ["an image over plain HTTP", { accept: "image/avif,image/webp,*/*;q=0.8", ...BROWSER }, false],
+  ["an image with a login of the browser, over plain HTTP", { authorization: "Basic YW5uOng=", ...BROWSER }, false],
+  ["a script with a token, over plain HTTP", { authorization: "Bearer 1", ...BROWSER }, true],
   ["a script element over plain HTTP", { accept: "*/*", ...BROWSER }, false],
 ];
 

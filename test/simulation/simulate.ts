@@ -1,4 +1,5 @@
 /** Runs one seed. */
+import { loadSchedules } from "../../lib/crons/schedules.ts";
 import { Database } from "./database.ts";
 import { planOf } from "./plan.ts";
 import { makeSteady } from "./steady.ts";
@@ -23,6 +24,8 @@ let open: Promise<Database> | undefined;
 export async function simulate(seed: number, options: SimulateOptions = {}): Promise<Outcome> {
   open ??= Database.open();
   const database = await open;
+  // Loading takes real turns of the event loop, which no seed decides.
+  await loadSchedules();
   database.clear();
   const plan = planOf(seed, options.without, options.halve, options.skew_ms);
   const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);

@@ -276,11 +276,11 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const { select, ...search } = context.query();
-      const { visibility } = await context.authorize({ thread_id });
-      const runs = selected(await context.service.runs.list(thread_id, search, visibility), select);
-      return await jsonList(async (add) => {
+      const permission = await context.authorize({ thread_id });
+      const runs = selected(await context.service.runs.list(thread_id, search, permission.visibility), select);
+      return await jsonList(context, permission, async (add) => {
         for (const run of runs) await add(run);
-      }, context.turn);
+      });
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id", {

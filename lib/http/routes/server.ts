@@ -2,7 +2,6 @@
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { Metrics } from "../../service.ts";
-import openapi from "../openapi.json" with { type: "json" };
 import type { OpenApi } from "../options.ts";
 import { oneOf } from "../parse.ts";
 import { type HeaderValues, json } from "../respond.ts";
@@ -62,22 +61,23 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "This API as an OpenAPI document",
     group: "meta",
     answer: "object",
-    handle: ({ handler }) => json(documentOf(handler)),
+    handle: async ({ handler }) => json(await documentOf(handler)),
   }),
   route("get", "/docs", {
     summary: "This API as a page",
     group: "meta",
     answer: "html",
     errors: [501],
-    handle({ handler }) {
-      if (handler.docs) return handler.docs(documentOf(handler));
+    async handle({ handler }) {
+      if (handler.docs) return handler.docs(await documentOf(handler));
       throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
     },
   }),
 ];
 
-/** The OpenAPI document of what the handler serves. */
-function documentOf({ hides, base }: HandlerState): OpenApi {
+/** The OpenAPI document of what the handler serves. The text is larger than the handler, so it is loaded when it is needed. */
+async function documentOf({ hides, base }: HandlerState): Promise<OpenApi> {
+  const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths = Object.entries(openapi.paths).filter(([path]) => !hides(path));
   return { ...openapi, paths: Object.fromEntries(paths), servers: [{ url: base || "/" }] };
 }

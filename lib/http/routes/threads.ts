@@ -1,8 +1,9 @@
 /** Threads and their states: requests and routes. */
 import * as v from "valibot";
+import type { Permission } from "../../auth/permission.ts";
 import { isObject, type JsonObject } from "../../json.ts";
 import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
-import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
+import { refuseForOthers } from "../../storage/visibility.ts";
 import {
   type AuthorizeCopy,
   type CheckpointSelector,
@@ -213,20 +214,20 @@ const threadStreamQuery = v.object({
 const route = routesOf({ tag: "Threads", group: "threads" });
 
 /** The thread of the path, and whether the caller may read it. */
-async function authorized(context: RequestContext): Promise<{ thread_id: string; visibility: Visibility }> {
+async function authorized(context: RequestContext): Promise<Permission & { readonly thread_id: string }> {
   const thread_id = threadId(context);
-  return { thread_id, visibility: (await context.authorize({ thread_id })).visibility };
+  return { thread_id, ...(await context.authorize({ thread_id })) };
 }
 
 async function history(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
 ): Promise<Response> {
-  const { thread_id, visibility } = await authorized(context);
-  const states = await context.service.threads.history(thread_id, search, visibility);
-  return await jsonList(async (add) => {
+  const { thread_id, ...permission } = await authorized(context);
+  const states = await context.service.threads.history(thread_id, search, permission.visibility);
+  return await jsonList(context, permission, async (add) => {
     for (const state of states) await add(selectedState(state, select));
-  }, context.turn);
+  });
 }
 
 const reads = { events: ["threads:read"], errors: [404] } as const;
@@ -253,9 +254,11 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer_headers: PAGE_HEADERS,
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
-      const { value, visibility } = await context.authorize(search);
+      const { value, ...permission } = await context.authorize(search);
       const { threads } = context.service;
-      return await pagedList((begin, add) => threads.searchEach(value, begin, add, visibility), context.turn);
+      return await pagedList(context, permission, (begin, add) =>
+        threads.searchEach(value, begin, add, permission.visibility),
+      );
     },
   }),
   route("post", "/threads/count", {

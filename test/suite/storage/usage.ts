@@ -221,6 +221,15 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
+    test("sums tokens beyond the integers that are exact", async (storage) => {
+      await storage.addTraces(["r0", "r1", "r2"].map((trace_id) => aTrace(trace_id, HOUR)));
+      for (const trace_id of ["r0", "r1", "r2"]) {
+        await storage.addTraceUsage(trace_id, { tokens_in: 2 ** 52, tokens_out: 0, cost_usd: 0 });
+      }
+      const [row] = await storage.countUsage(aQuery({ start: HOUR, tokens: true }));
+      assert.equal(row?.tokens_in, 3 * 2 ** 52);
+    });
+
     test("is ordered by code point, null last", async (storage) => {
       const users = [null, "b", "a", "B", "\u{10000}", "\uffee", "aa", null];
       const traces = users.map((user_id, i) => aTrace(`r${i}`, DAY, { user_id }));

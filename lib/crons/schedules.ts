@@ -1,0 +1,10 @@
+/** Loads the schedules with the first cron: their calculator, croner, is an eighth of the core. */
+export type Schedules = typeof import("./schedule.ts");
+
+let loading: Promise<Schedules> | undefined;
+
+/** The functions of schedule.ts. The promise is kept, so that later calls take no turn of the event loop. */
+export function loadSchedules(): Promise<Schedules> {
+  loading ??= import("./schedule.ts");
+  return loading;
+}

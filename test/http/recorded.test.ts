@@ -1,0 +1,45 @@
+/**
+ * The wire stays as it is, byte for byte: a fixed conversation gives the responses of recorded/exchanges.json. A change that is meant
+ * to change the wire records it anew, and its diff shows what clients will see:
+ *
+ *   GREENROOM_RECORD=1 node --test test/http/recorded.test.ts
+ */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { converse, type Exchange } from "./recorded/exchanges.ts";
+
+const FILE = new URL("recorded/exchanges.json", import.meta.url);
+/** They depend on the release, on the options of the handler or on a socket. Other files test them. */
+const ELSEWHERE =
+  /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
+
+const exchanges = await converse();
+if (process.env.GREENROOM_RECORD === "1") writeFileSync(FILE, `${JSON.stringify(exchanges, null, 2)}\n`);
+const recorded = JSON.parse(readFileSync(FILE, "utf8")) as Exchange[];
+
+describe("the recorded exchanges", () => {
+  it("have each route of the table", () => {
+    const calls = exchanges.map(({ request }) => request.split(/[ ?]/).slice(0, 2));
+    const missing = ROUTES.filter(({ method, path, handle }) => {
+      const pattern = new RegExp(
+        `^${path
+          .replace(/:\w+\+/g, ".+")
+          .replace(/:\w+/g, "[^/]+")
+          .replace("*", ".*")}$`,
+      );
+      return handle && !calls.some(([sent, at = ""]) => sent === method.toUpperCase() && pattern.test(at));
+    }).map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+    assert.deepEqual(
+      missing.filter((route) => !ELSEWHERE.test(route)),
+      [],
+    );
+  });
+
+  it("are as many as were recorded", () => assert.equal(exchanges.length, recorded.length));
+
+  for (const [index, expected] of recorded.entries()) {
+    it(`${index + 1}: ${expected.request.slice(0, 120)}`, () => assert.deepEqual(exchanges[index], expected));
+  }
+});
