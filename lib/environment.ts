@@ -105,6 +105,51 @@ export function sharedCalls(
   };
 }
 
+/** Makes calls. One that is under way serves all who ask for the same. */
+export function joinedCalls(): <Result>(key: unknown, call: () => Promise<Result>) => Promise<Result> {
+  const underWay = new Map<unknown, Promise<unknown>>();
+  return <Result>(key: unknown, call: () => Promise<Result>): Promise<Result> => {
+    const known = underWay.get(key) as Promise<Result> | undefined;
+    if (known) return known;
+    const made = call().finally(() => underWay.delete(key));
+    underWay.set(key, made);
+    return made;
+  };
+}
+
+/** A limit of what is used at the same time. */
+export interface Budget {
+  /** Resolves when there is room, first come, first served. The result gives it back. */
+  take(size: number): Promise<() => void>;
+}
+
+/** What is larger than `most` waits until nothing else is used. */
+export function createBudget(most: number): Budget {
+  const waiting: { readonly size: number; readonly go: () => void }[] = [];
+  let used = 0;
+
+  function admit(): void {
+    for (let next = waiting[0]; next && (used === 0 || used + next.size <= most); next = waiting[0]) {
+      waiting.shift();
+      used += next.size;
+      next.go();
+    }
+  }
+
+  return {
+    async take(size) {
+      await new Promise<void>((go) => {
+        waiting.push({ size, go });
+        admit();
+      });
+      return () => {
+        used -= size;
+        admit();
+      };
+    },
+  };
+}
+
 /** Resolves or rejects as `work` does, and with `late` after `ms`. */
 export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,

@@ -267,7 +267,7 @@ function createReports(
       },
     }),
     healthy,
-    services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && !health.isDown() } }),
+    services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && health.problem() === null } }),
     async ready() {
       if (calls.stopping) return { ok: false, detail: STOPPING };
       if (!worker.isHealthy()) return { ok: false, detail: "The worker can execute no run any more" };

@@ -39,7 +39,6 @@ interface Block {
   readonly file: string | undefined;
 }
 
-const _root = resolve(".");
 const DEMO = "http://127.0.0.1:2024";
 const LIMIT_S = 30;
 

@@ -42,16 +42,11 @@ export async function* execute(
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
   const pace = new Pace(job.checkpoints, environment);
-  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle(job.checkpoints));
+  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle());
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
-    {
-      run_id: job.run_id,
-      spent: answers.spent,
-      signal,
-      onFailure: (error) => stop.abort(error),
-    },
+    { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const tracker = new NodeTracker(either);

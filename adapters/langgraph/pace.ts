@@ -3,33 +3,35 @@ import type { Environment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 
 /**
- * LangGraph runs ahead of whoever reads its stream, and puts writes before it streams them. So what it puts is held until the chunks
+ * LangGraph runs ahead of the reader of its stream, and puts writes before it streams them. So what it puts is held until the chunks
  * of that turn of the event loop are shown.
  */
 export class Pace {
+  private readonly checkpoints: CheckpointHandle;
   private readonly environment: Pick<Environment, "defer">;
-  private readonly begin: (() => () => void) | undefined;
   /** Those from `head` on are still to be shown. `shift` would move the rest for each. */
   private readonly chunks: unknown[] = [];
   private head = 0;
   /** How many chunks came, and how many of them were shown. */
   private received = 0;
   private shown = 0;
-  /** Holds of earlier turns, with the number of chunks that had come by then; and that of this turn. */
+  /** Holds of earlier turns, with the number of chunks that had come by then. */
   private holds: { readonly release: () => void; readonly at: number }[] = [];
-  private open: (() => void) | null = null;
+  /** This turn has a hold. */
+  private open = false;
   private wake: () => void = () => {};
   private ended = false;
   private failure: { readonly error: unknown } | null = null;
   private reading: Promise<void> = Promise.resolve();
 
   constructor(checkpoints: CheckpointHandle, environment: Pick<Environment, "defer">) {
+    this.checkpoints = checkpoints;
     this.environment = environment;
-    this.begin = checkpoints.hold?.bind(checkpoints);
   }
 
   /** The handle, which holds what is put. */
-  handle(checkpoints: CheckpointHandle): CheckpointHandle {
+  handle(): CheckpointHandle {
+    const { checkpoints } = this;
     return {
       get: (at) => checkpoints.get(at),
       list: (at) => checkpoints.list(at),
@@ -97,11 +99,12 @@ export class Pace {
   }
 
   private hold(): void {
-    if (this.open || !this.begin || this.shown === Number.POSITIVE_INFINITY) return;
-    const release = this.begin();
-    this.open = release;
+    if (this.open || this.shown === Number.POSITIVE_INFINITY) return;
+    const release = this.checkpoints.hold?.();
+    if (!release) return;
+    this.open = true;
     this.environment.defer(() => {
-      this.open = null;
+      this.open = false;
       this.holds.push({ release, at: this.received });
       this.release();
     });

@@ -174,7 +174,7 @@ export function createContext(
     retry,
     onDirty: () => progress.saveSoon(),
     onHold: () => progress.holdCut(),
-    onRelease: (held) => progress.cut(held),
+    onRelease: (others) => progress.cut(others),
     save: () => progress.save(),
   });
   const progress = createProgressWriter({

@@ -14,8 +14,7 @@ interface StorageHealthOptions {
 export interface StorageHealth {
   /** The log for everything that uses the store. During an outage it keeps the first record of each message. */
   readonly log: Environment["log"];
-  isDown(): boolean;
-  /** Why it is down, for callers; null while it is not. */
+  /** Why the store is down, for callers; null while it is not. */
   problem(): string | null;
   stop(): void;
 }
@@ -97,7 +96,6 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   if (check) checkLater(check);
   return {
     log,
-    isDown: () => logged.size > 0,
     problem: () => (logged.size > 0 ? reason : null),
     stop() {
       stopped = true;

@@ -59,8 +59,8 @@ export interface ProgressWriter {
   isBehind(): boolean;
   /** Frames and events shown from now on wait for the next `cut`. */
   holdCut(): void;
-  /** What was shown until now belongs to what a save may take; `held`: what is shown from now on waits for the next one. */
-  cut(held: boolean): void;
+  /** What was shown until now belongs to what a save may take; `waits`: what is shown from now on waits for the next one. */
+  cut(waits: boolean): void;
   /** Refuses saves from now on, after a last one if `saving`; resolves when none is under way. What was not saved is for `rest`. */
   close(saving?: boolean): Promise<void>;
   /** Takes what was not saved, for the batch that ends the run. Call `shown` once that is committed. */
@@ -272,8 +272,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
     holdCut(): void {
       ready ??= { frames: frames.length, events: events.length };
     },
-    cut(held: boolean): void {
-      ready = held ? { frames: frames.length, events: events.length } : null;
+    cut(waits: boolean): void {
+      ready = waits ? { frames: frames.length, events: events.length } : null;
     },
     /** Subscribers wait for what is not stored yet. */
     isAwaited: () => framed || (events.length > 0 && hasEventReaders()),

@@ -50,8 +50,8 @@ export interface JobCheckpoints extends CheckpointHandle {
   isStopped(): boolean;
   /** Takes what was put since the last call and is not held; the caller must store it. */
   take(): Progress;
-  /** There is something to take; `held`: or something that is held. */
-  isDirty(held?: boolean): boolean;
+  /** There is something to take; `all`: or something that waits for a hold. */
+  isDirty(all?: boolean): boolean;
   /** Back-pressure: the executor must wait for a save. `put` itself does not wait, so that frames keep their order. */
   isFull(): boolean;
   /** The newest root checkpoint that this job has put. */
@@ -79,8 +79,8 @@ interface CheckpointOptions {
   onDirty(): void;
   /** A hold begins. */
   onHold?(): void;
-  /** A hold is over; `held`: others are not. */
-  onRelease?(held: boolean): void;
+  /** A hold is over; `others`: there are others. */
+  onRelease?(others: boolean): void;
   /** Saves everything; resolves when it is committed. */
   save(): Promise<void>;
 }
@@ -190,7 +190,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder.splice(0, progress.checkpoints.length)];
       return progress;
     },
-    isDirty: (held = false) => (held ? !unsaved.isEmpty() : unsaved.isReady()),
+    isDirty: (all = false) => (all ? !unsaved.isEmpty() : unsaved.isReady()),
     isFull: () => unsaved.size > BACKLOG,
     root: () => newest.get("") ?? null,
     lose() {

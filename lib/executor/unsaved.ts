@@ -73,8 +73,8 @@ export class Unsaved {
   }
 
   #taken<Item>(list: Put<Item>[]): Item[] {
-    const held = list.findIndex((one) => !this.#isReady(one));
-    const taken = list.splice(0, held < 0 ? list.length : held);
+    const waiting = list.findIndex((one) => !this.#isReady(one));
+    const taken = list.splice(0, waiting < 0 ? list.length : waiting);
     for (const { size } of taken) this.#size -= size;
     return taken.map(({ item }) => item);
   }

@@ -2,9 +2,8 @@
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import type { Principal } from "../auth/principal.ts";
-import { type Environment, nextTurn, turnLimit } from "../environment.ts";
+import { createBudget, type Environment, nextTurn, turnLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { createBudget } from "../protocol/connection.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";

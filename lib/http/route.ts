@@ -2,8 +2,7 @@
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
-import type { Environment, TurnLimit } from "../environment.ts";
-import type { Budget } from "../protocol/connection.ts";
+import type { Budget, Environment, TurnLimit } from "../environment.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { OpenApi, RouteGroup } from "./options.ts";

@@ -27,32 +27,34 @@ const permissionOf = ({ threads, again }: Principal): Permission => ({
   ...(again ? { again: async () => (await again()).threads } : {}),
 });
 
+interface StreamOptions {
+  /**
+   * It outlives its runs. It begins with a heartbeat, because clients wait for the headers. Where other streams fail it closes
+   * normally: its clients reconnect after any end, and proxies such as Vite's pass on no failure.
+   */
+  readonly endless?: boolean;
+  /** What the route was permitted. Default: what the request was. */
+  readonly permission?: Permission;
+}
+
 /**
  * Frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
- * `closes`: it closes then too. Clients of events reconnect after any end, and proxies such as Vite's pass on no failure.
  * `ids` are part of its log records.
- * `at_once`: begins with a heartbeat, for clients that wait for the headers, which some servers hold back until the first byte.
- * `permission`: what the route was permitted. Default: what the request was.
  */
 export function eventStream(
   { handler: { bodies }, principal, request_id }: RequestContext,
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
-  {
-    at_once = false,
-    closes = false,
-    permission = permissionOf(principal),
-  }: { readonly at_once?: boolean; readonly closes?: boolean; readonly permission?: Permission } = {},
+  { endless = false, permission = permissionOf(principal) }: StreamOptions = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
   const body = openBody(bodies, permission, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
-    at_once,
-    closes,
+    endless,
     take() {
       const pieces: string[] = [];
       const of: Frame[] = [];
@@ -143,10 +145,8 @@ interface Taken {
 interface Source {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
-  /** Begin with a heartbeat. */
-  readonly at_once?: boolean;
-  /** The body closes normally where it would fail. */
-  readonly closes?: boolean;
+  /** The body begins with a heartbeat, and closes normally where it would fail. */
+  readonly endless?: boolean;
   /** Some of the text that is ready now, in pieces. */
   take(): Taken;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
@@ -173,7 +173,7 @@ function chunksOf(source: Source): Chunks {
   let taken: Taken = { pieces: [], last: false };
   let unsent: string[] = [];
   return {
-    beat_due: source.at_once ?? false,
+    beat_due: source.endless ?? false,
     next() {
       if (unsent.length === 0) {
         taken = source.take();
@@ -236,8 +236,8 @@ function openBody(bodies: OpenBodies, permission: Permission, source: Source): R
   /** Ends the body with an error, so that the client sees it is incomplete. */
   function fail(controller: ReadableStreamDefaultController<Uint8Array>, { isStalled = false } = {}): void {
     leave();
-    // A body that closes waits for its reader.
-    if (source.closes && !isStalled) controller.close();
+    // Closing would wait for a reader that has stalled.
+    if (source.endless && !isStalled) controller.close();
     else controller.error(new Error("The body ended before it was complete"));
   }
 

@@ -1,5 +1,5 @@
 /** The connection of a WebSocket: sends one message after another as the client takes them, and closes one that takes nothing. */
-import { type Environment, pause, type TurnLimit } from "../environment.ts";
+import { type Budget, type Environment, pause, type TurnLimit } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import { pieceEnd } from "../json.ts";
 
@@ -50,39 +50,6 @@ const ROOM_POLL_MS = 20;
 const CHUNK_SIZE = 4 * 1024;
 /** The size of a part of a message, in characters. */
 const PART_SIZE = 64 * 1024;
-
-/** A limit of what is used at the same time. */
-export interface Budget {
-  /** Resolves when there is room, first come, first served. The result gives it back. */
-  take(size: number): Promise<() => void>;
-}
-
-/** What is larger than `most` waits until nothing else is used. */
-export function createBudget(most: number): Budget {
-  const waiting: { readonly size: number; readonly go: () => void }[] = [];
-  let used = 0;
-
-  function admit(): void {
-    for (let next = waiting[0]; next && (used === 0 || used + next.size <= most); next = waiting[0]) {
-      waiting.shift();
-      used += next.size;
-      next.go();
-    }
-  }
-
-  return {
-    async take(size) {
-      await new Promise<void>((go) => {
-        waiting.push({ size, go });
-        admit();
-      });
-      return () => {
-        used -= size;
-        admit();
-      };
-    },
-  };
-}
 
 /** A socket until one side closes it. */
 export interface Connection {

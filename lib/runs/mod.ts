@@ -4,9 +4,9 @@ import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, StopAction, StopTarget } from "../storage/mod.ts";
+import type { MultitaskStrategy, RunRow, RunStatus, Scope, StopAction, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { createReader, type Frame, type Reader } from "../streams/hub.ts";
+import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { shownUrl } from "../webhooks/policy.ts";
@@ -42,16 +42,22 @@ export interface RunStream {
   readonly frames: Reader<Frame>;
 }
 
-/**
- * A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`; with the links of its
- * `feedback_keys` in `__feedback__`. Never rejects for a failed run; rejects with not_found if the thread is hidden from the caller
- * meanwhile.
- */
+/** A run and its result. */
 export interface RunWait {
   readonly run: Run;
+  /**
+   * The final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`, with the feedback links of the run in
+   * `__feedback__`. Rejects with not_found when the thread is hidden from the caller, never for a failed run.
+   */
   readonly result: Promise<Json>;
   /** The caller has disconnected: unsubscribes, and interrupts a run that is cancelled on disconnect. */
   leave(): void;
+}
+
+interface RunList {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly status?: RunStatus;
 }
 
 interface RunJoin {
@@ -92,11 +98,7 @@ export interface Runs {
   /** Errors: not_found. */
   get(thread_id: string, run_id: string, visibility?: Visibility): Promise<Run>;
   /** Newest first. Errors: not_found (thread). */
-  list(
-    thread_id: string,
-    query?: { readonly limit?: number; readonly offset?: number; readonly status?: RunStatus },
-    visibility?: Visibility,
-  ): Promise<readonly Run[]>;
+  list(thread_id: string, query?: RunList, visibility?: Visibility): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
   delete(thread_id: string, run_id: string, visibility?: Visibility): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
@@ -139,7 +141,7 @@ const LISTED_AT_ONCE = 20;
 /** How many rows are read for subscribers in one turn of the event loop. */
 const JOINS_PER_TURN = 1;
 
-/** Subscribers of runs, who leave when they like. */
+/** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, scope, environment, subscriptions, sights } = options;
   const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
@@ -179,26 +181,13 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   ): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
     const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
-    const seen = withVisibility(scope, visibility);
-    if (!seen.filter) return { run: toRun(run), result, leave: onLeave };
-    const left = Promise.withResolvers<readonly Json[]>();
-    const once = createReader(
-      () => Promise.race([result.then((value) => [value]), left.promise]),
-      () => left.resolve([]),
-    );
-    const reader = sights.reader(seen, run.thread_id, once, created);
-    const shown = reader.next().then(([value]) => {
-      reader.leave();
-      if (value === undefined) throw missing(run.run_id);
-      return value;
-    });
-    // Nobody waits for it after the caller has left.
-    shown.catch(() => {});
+    const visible = withVisibility(scope, visibility);
+    const seen = sights.value(visible, run.thread_id, result, created, () => missing(run.run_id));
     return {
       run: toRun(run),
-      result: shown,
+      result: seen.value,
       leave() {
-        reader.leave();
+        seen.leave();
         onLeave();
       },
     };
@@ -241,21 +230,9 @@ export function createRuns(options: RunOptions): RunDirectory {
     async get(thread_id, run_id, visibility) {
       return toRun(await find(thread_id, run_id, visibility));
     },
-    async list(thread_id, { limit = 10, offset = 0, status } = {}, visibility) {
+    async list(thread_id, query = {}, visibility) {
       const thread = await threads.visible(thread_id, visibility);
-      const visible = withVisibility(scope, visibility);
-      const list: Run[] = [];
-      let place: { readonly offset: number; readonly below?: number } = { offset };
-      for (;;) {
-        const part = Math.min(LISTED_AT_ONCE, limit - list.length);
-        const query = { ...place, limit: part, ...(status ? { status } : {}) };
-        const rows = await storage.listRuns(visible, thread.thread_id, query);
-        list.push(...rows.map(toRun));
-        const last = rows.at(-1);
-        if (!last || rows.length < part || list.length === limit) return list;
-        place = { offset: 0, below: last.seq };
-        await nextTurn(environment);
-      }
+      return await listInParts(options, withVisibility(scope, visibility), thread.thread_id, query);
     },
     async delete(thread_id, run_id, visibility) {
       const run = await find(thread_id, run_id, visibility);
@@ -289,6 +266,27 @@ export function createRuns(options: RunOptions): RunDirectory {
       return { run: toRun(run), frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, shown)) };
     },
   };
+}
+
+/** The runs of a thread, newest first, with turns of the event loop between the parts. */
+async function listInParts(
+  { storage, environment }: Pick<RunOptions, "storage" | "environment">,
+  visible: Scope,
+  thread_id: string,
+  { limit = 10, offset = 0, status }: RunList,
+): Promise<Run[]> {
+  const list: Run[] = [];
+  let place: { readonly offset: number; readonly below?: number } = { offset };
+  for (;;) {
+    const part = Math.min(LISTED_AT_ONCE, limit - list.length);
+    const query = { ...place, limit: part, ...(status ? { status } : {}) };
+    const rows = await storage.listRuns(visible, thread_id, query);
+    list.push(...rows.map(toRun));
+    const last = rows.at(-1);
+    if (!last || rows.length < part || list.length === limit) return list;
+    place = { offset: 0, below: last.seq };
+    await nextTurn(environment);
+  }
 }
 
 const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);

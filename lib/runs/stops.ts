@@ -78,24 +78,29 @@ export function createStops(options: StopOptions): Stops {
     }
   }
 
-  /** Stops the runs that have the status now, although they may start meanwhile. Others are answered between the parts. */
-  async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
-    const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
-    const parts: string[][] = [];
-    for (let after: Place | null | undefined; after !== null; ) {
-      const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
-      parts.push(rows.map(({ run }) => run.run_id));
-      after = next;
-      await nextTurn(environment);
-    }
+  /** Gives the number of runs that were stopped. Others are answered between the parts. */
+  async function stopParts(visible: Scope, parts: readonly StopTarget[], action: StopAction): Promise<number> {
     let stopped = 0;
-    for (const run_ids of parts) {
-      const runs = await storage.stopRuns(visible, { status: "all", run_ids }, action, environment.now());
+    for (const part of parts) {
+      const runs = await storage.stopRuns(visible, part, action, environment.now());
       onStopped(runs);
       stopped += runs.length;
       await nextTurn(environment);
     }
-    if (stopped > 0) return;
+    return stopped;
+  }
+
+  /** Stops the runs that have the status now, although they may start meanwhile. */
+  async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
+    const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
+    const parts: StopTarget[] = [];
+    for (let after: Place | null | undefined; after !== null; ) {
+      const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
+      parts.push({ status: "all", run_ids: rows.map(({ run }) => run.run_id) });
+      after = next;
+      await nextTurn(environment);
+    }
+    if ((await stopParts(visible, parts, action)) > 0) return;
     throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);
   }
 
@@ -110,21 +115,16 @@ export function createStops(options: StopOptions): Stops {
     async stopMany(given, action, visibility) {
       const visible = withVisibility(scope, visibility);
       if ("status" in given) return await stopStatus(visible, given.status, action);
-      const target = lowerCase(given);
-      const { thread_id, run_ids } = target;
-      let stopped = 0;
+      const { thread_id, run_ids } = lowerCase(given);
+      const parts: StopTarget[] = [];
       for (let at = 0; at < run_ids.length; at += STOPPED_AT_ONCE) {
-        const some = { thread_id, run_ids: run_ids.slice(at, at + STOPPED_AT_ONCE) };
-        const runs = await storage.stopRuns(visible, some, action, environment.now());
-        onStopped(runs);
-        stopped += runs.length;
-        await nextTurn(environment);
+        parts.push({ thread_id, run_ids: run_ids.slice(at, at + STOPPED_AT_ONCE) });
       }
-      if (stopped > 0) return;
+      if ((await stopParts(visible, parts, action)) > 0) return;
       // Runs that have ended already are no error.
-      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(visible, run_id)));
-      if (!known.some((run) => run?.thread_id === target.thread_id)) {
-        throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
+      const known = await Promise.all(run_ids.map((run_id) => storage.getRun(visible, run_id)));
+      if (!known.some((run) => run?.thread_id === thread_id)) {
+        throw new ServiceError("not_found", `Thread ${thread_id} has none of these runs`);
       }
     },
   };

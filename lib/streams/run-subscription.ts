@@ -1,5 +1,5 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
-import { type Environment, nextTurn } from "../environment.ts";
+import { type Environment, joinedCalls, nextTurn } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
 import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -123,10 +123,8 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
   }
 }
 
-type RunIds = Pick<RunRow, "run_id" | "thread_id">;
-
 interface FollowedRun {
-  readonly run: RunIds;
+  readonly thread_id: string;
   readonly runEvents: RunEvents;
   /** A signal arrived after the check under way began. */
   checkAgain: boolean;
@@ -155,21 +153,14 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   const warn = (run_id: string, error: unknown): void =>
     environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
-  function watch(run: RunIds, runEvents: RunEvents): void {
+  function watch({ thread_id }: Pick<RunRow, "thread_id">, runEvents: RunEvents): void {
     if (!isOpen(runEvents)) return;
     const known = followed.get(runEvents);
     if (known) {
       if (signalled) checkRun(known);
       return;
     }
-    const { run_id, thread_id } = run;
-    const entry: FollowedRun = {
-      run: { run_id, thread_id },
-      runEvents,
-      checkAgain: false,
-      checking: false,
-      cancelTimer: () => {},
-    };
+    const entry: FollowedRun = { thread_id, runEvents, checkAgain: false, checking: false, cancelTimer: () => {} };
     followed.set(runEvents, entry);
     // Signals sent before this moment did not reach this process.
     if (signalled) void poll(entry, SIGNALLED_POLL_MS);
@@ -181,8 +172,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   }
 
   async function poll(entry: FollowedRun, ms: number): Promise<void> {
-    const { run, runEvents } = entry;
-    const { run_id } = run;
+    const { runEvents } = entry;
     const before = runEvents.lastId;
     entry.checking = true;
     try {
@@ -195,7 +185,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
         if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
       } while (entry.checkAgain && isOpen(runEvents) && runEvents.followed);
     } catch (error) {
-      warn(run_id, error);
+      warn(runEvents.run_id, error);
     }
     entry.checking = false;
     if (isOpen(runEvents) && runEvents.followed) {
@@ -258,7 +248,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
 
   function checkRuns(thread_id?: string): void {
     for (const entry of [...followed.values()]) {
-      if (thread_id === undefined || thread_id === entry.run.thread_id) checkRun(entry);
+      if (thread_id === undefined || thread_id === entry.thread_id) checkRun(entry);
     }
   }
 
@@ -274,7 +264,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
 
 export interface RunSubscriptions {
   /** Follows the run while it has subscribers here, unless this process executes it. */
-  watch(run: RunIds, runEvents: RunEvents): void;
+  watch(run: Pick<RunRow, "thread_id">, runEvents: RunEvents): void;
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -295,17 +285,8 @@ const HIGHEST_ID = 2 ** 52;
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
-  /** Logs whose run is read for their first subscribers. */
-  const opening = new Map<RunEvents, Promise<void>>();
-
   /** Subscribers that come together share what is read: the result of the run may be large. */
-  function openLog(runEvents: RunEvents): Promise<void> {
-    const known = opening.get(runEvents);
-    if (known) return known;
-    const opened = closeIfEnded(runEvents).finally(() => opening.delete(runEvents));
-    opening.set(runEvents, opened);
-    return opened;
-  }
+  const openings = joinedCalls();
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
   async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
@@ -322,7 +303,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
     try {
-      await openLog(runEvents);
+      await openings(runEvents, () => closeIfEnded(runEvents));
     } catch (error) {
       if (!created) {
         hub.forget(runEvents);

@@ -28,6 +28,14 @@ export interface Sights {
    * hides it: then the items go on.
    */
   reader<Item>(scope: Scope, thread_id: string, reader: Reader<Item>, made?: boolean): Reader<Item>;
+  /** The same for one value, which is rejected with `hidden()` when the thread is hidden or the caller has left. */
+  value<Value>(
+    scope: Scope,
+    thread_id: string,
+    value: Promise<Value>,
+    made: boolean,
+    hidden: () => Error,
+  ): { readonly value: Promise<Value>; leave(): void };
 }
 
 /** What is shown was seen to be visible this long ago at most. */
@@ -139,33 +147,52 @@ export function createSights(options: SightOptions): Sights {
     };
   }
 
+  const readerOf: Sights["reader"] = (scope, thread_id, reader, made = false) => {
+    if (!scope.filter) return reader;
+    let sight: Sight | undefined;
+    let left = false;
+    const leave = (): void => {
+      left = true;
+      sight?.close();
+      reader.leave();
+    };
+    const begin = (): void => {
+      if (!left) sight = open(scope, thread_id, () => reader.leave());
+    };
+    if (made) options.storage.getThread(scope, thread_id).then((thread) => thread && begin(), begin);
+    else begin();
+    return createReader(async () => {
+      try {
+        const items = await reader.next();
+        if (items.length > 0 && (!sight || (await sight.holds()))) return items;
+      } catch (error) {
+        leave();
+        throw error;
+      }
+      leave();
+      return [];
+    }, leave);
+  };
+
   return {
     open,
-    reader(scope, thread_id, reader, made = false) {
-      if (!scope.filter) return reader;
-      let sight: Sight | undefined;
-      let left = false;
-      const leave = (): void => {
-        left = true;
-        sight?.close();
+    reader: readerOf,
+    value<Value>(scope: Scope, thread_id: string, value: Promise<Value>, made: boolean, hidden: () => Error) {
+      if (!scope.filter) return { value, leave() {} };
+      const left = Promise.withResolvers<readonly Value[]>();
+      const once = createReader(
+        () => Promise.race([value.then((one) => [one]), left.promise]),
+        () => left.resolve([]),
+      );
+      const reader = readerOf(scope, thread_id, once, made);
+      const shown = reader.next().then((items) => {
         reader.leave();
-      };
-      const begin = (): void => {
-        if (!left) sight = open(scope, thread_id, () => reader.leave());
-      };
-      if (made) options.storage.getThread(scope, thread_id).then((thread) => thread && begin(), begin);
-      else begin();
-      return createReader(async () => {
-        try {
-          const items = await reader.next();
-          if (items.length > 0 && (!sight || (await sight.holds()))) return items;
-        } catch (error) {
-          leave();
-          throw error;
-        }
-        leave();
-        return [];
-      }, leave);
+        if (items.length === 0) throw hidden();
+        return items[0] as Value;
+      });
+      // After the caller has left, nothing else handles its rejection.
+      shown.catch(() => {});
+      return { value: shown, leave: () => reader.leave() };
     },
   };
 }

@@ -1,5 +1,5 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
-import { nextTurn } from "../environment.ts";
+import { joinedCalls, nextTurn } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { EventMethod, EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
@@ -39,7 +39,7 @@ class ThreadLog {
   busy = false;
   /** The service stops: readers end. */
   closed = false;
-  /** How often the thread was deleted. It ends those who saw the thread, and nobody else: others must not learn that it existed. */
+  /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
   deletions = 0;
   /** How often the thread may have appeared or changed: those who do not see it look again. */
   changes = 0;
@@ -58,7 +58,7 @@ class ThreadLog {
   #checkThread = false;
   #cancelPoll = (): void => {};
   /** Calls that are under way, by what they do and the filter of their scope. */
-  readonly #calls = new Map<string, Promise<unknown>>();
+  readonly #calls = joinedCalls();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -80,18 +80,13 @@ class ThreadLog {
 
   find(scope: Scope): Promise<ThreadRow | null> {
     // A read that began before the last change says nothing about the thread after it.
-    return this.#once(`find ${this.changes}`, scope, () => this.#options.storage.getThread(scope, this.#thread_id));
+    const key = `find ${this.changes} ${JSON.stringify(scope.filter)}`;
+    return this.#calls(key, () => this.#options.storage.getThread(scope, this.#thread_id));
   }
 
   recordAll(scope: Scope): Promise<unknown> {
-    return this.#once("record", scope, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
-  }
-
-  #once<Result>(name: string, { filter }: Scope, call: () => Promise<Result>): Promise<Result> {
-    const key = `${name} ${JSON.stringify(filter)}`;
-    const known = this.#calls.get(key) ?? call().finally(() => this.#calls.delete(key));
-    this.#calls.set(key, known);
-    return known as Promise<Result>;
+    const key = `record ${JSON.stringify(scope.filter)}`;
+    return this.#calls(key, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */

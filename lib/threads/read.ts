@@ -1,5 +1,5 @@
 /** Reads the states of threads. */
-import { type Environment, nextTurn } from "../environment.ts";
+import { createBudget, type Environment, nextTurn } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import { storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
@@ -221,13 +221,11 @@ async function firstMessageOf(
 
 /** See `States.paced`. */
 function pacer(environment: Environment, most: number): States["paced"] {
-  const waiting: (() => void)[] = [];
+  const budget = createBudget(most);
   const clock = environment.monotonic ?? environment.now;
-  let active = 0;
   let busy_ms = 0;
   return async (work) => {
-    if (active < most) active++;
-    else await new Promise<void>((go) => waiting.push(go));
+    const release = await budget.take(1);
     const from = clock();
     try {
       return await work();
@@ -237,9 +235,7 @@ function pacer(environment: Environment, most: number): States["paced"] {
         busy_ms = 0;
         await nextTurn(environment);
       }
-      const next = waiting.shift();
-      if (next) next();
-      else active--;
+      release();
     }
   };
 }

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createBunSocket } from "../../adapters/node/bun-socket.ts";
-import { turnLimit } from "../../lib/environment.ts";
+import { createBudget, turnLimit } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { createBudget } from "../../lib/protocol/connection.ts";
 import { until } from "../support/until.ts";
 import { event } from "./protocol-world.ts";
 import { THREAD, world } from "./session-world.ts";

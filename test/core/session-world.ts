@@ -1,9 +1,8 @@
 /** A WebSocket session with a socket and events in memory. */
 import assert from "node:assert/strict";
-import { systemEnvironment, turnLimit } from "../../lib/environment.ts";
+import { createBudget, systemEnvironment, turnLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { createBudget } from "../../lib/protocol/connection.ts";
 import type { EventFilter, Protocol } from "../../lib/protocol/mod.ts";
 import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
 import { until } from "../support/until.ts";

@@ -70,7 +70,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const filter = await context.body();
       const permission = await context.authorize({ thread_id });
       const reader = context.service.protocol.subscribe(thread_id, filter, permission.visibility);
-      return eventStream(context, reader, { thread_id }, {}, { at_once: true, closes: true, permission });
+      return eventStream(context, reader, { thread_id }, {}, { endless: true, permission });
     },
   }),
   route("get", EVENTS, {

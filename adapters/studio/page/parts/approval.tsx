@@ -4,11 +4,8 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../frame/keyboard.ts";
 import { draft, keep, Place } from "../store/drafts.ts";
 import { Editor, type Schema } from "./form.tsx";
-import { Json } from "./json.tsx";
+import { isObject, Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const DECISIONS = ["approve", "edit", "reject", "respond"] as const;
 type DecisionType = (typeof DECISIONS)[number];

@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import type { WaitingInterrupt } from "../api/types.ts";
 import { perform } from "../frame/notices.tsx";
 import { draft, drop, keep, Place } from "../store/drafts.ts";
-import { Approval, humanRequest, isObject } from "./approval.tsx";
+import { Approval, humanRequest } from "./approval.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
-import { Json } from "./json.tsx";
+import { isObject, Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
 
 const placeOf = (interrupt_id: string): string => `answer ${interrupt_id}`;

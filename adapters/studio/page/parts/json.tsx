@@ -7,6 +7,9 @@ import { copy } from "./basics.tsx";
 const MEMBERS = 100;
 const CHARACTERS = 2000;
 
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
 const isBranch = (value: unknown): value is object => typeof value === "object" && value !== null;
 
 function summary(value: object): string {

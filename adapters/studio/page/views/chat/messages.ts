@@ -1,4 +1,6 @@
 /** Messages as the API shows them. */
+import { isObject } from "../../parts/json.tsx";
+
 export interface ToolCall {
   readonly id?: string;
   readonly name: string;
@@ -26,9 +28,6 @@ export interface Message {
     readonly total_tokens?: number;
   };
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const ROLES: Readonly<Record<string, string>> = { user: "human", assistant: "ai" };
 
