@@ -21,9 +21,10 @@ import {
   type TimeToLive,
 } from "../../threads/mod.ts";
 import { PLAIN } from "../../validation.ts";
+import { jsonList, pagedList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
-import { empty, json, jsonList, PAGE_HEADERS, pagedList, selectedState } from "../respond.ts";
+import { empty, json, PAGE_HEADERS, selectedState } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
 import { command } from "../run-request.ts";
 import { eventStream } from "../sse.ts";
