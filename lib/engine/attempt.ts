@@ -65,12 +65,13 @@ export function startAttempt(
     flushShown: () => flushShown(context, done),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
-      if (isLost()) await state.done.promise;
-      else if (!(await heartbeat.renew()) && !isLost()) {
+      if (!isLost() && !(await heartbeat.renew()) && !isLost()) {
         if (state.phase !== "ending") throw new Error("A lease could not be renewed");
         // The end may be stored already: then the run has no lease that could be renewed.
         await done;
       }
+      // The renewal may have found the lease lost, while the executor is still at work.
+      if (isLost()) await state.done.promise;
     },
   };
 }

@@ -48,7 +48,7 @@ function addGraph(): void {
   const text = readFileSync(route, "utf8")
     .replace("import { createService, fromFunctions,", "import { combine, createService, fromFunctions,")
     .replace(
-      "\ninterface Agents",
+      "\n// The service of the process.",
       `import { Annotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "greenroom/langgraph";
 const State = Annotation.Root({ count: Annotation<number> });
