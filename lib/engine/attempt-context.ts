@@ -55,6 +55,8 @@ export interface AttemptOptions {
 
 /** The slot of the worker in which an attempt executes. */
 export interface WorkerSlot {
+  /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
+  readonly earlier: readonly Promise<void>[];
   readonly counters: AttemptCounters;
   /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
   nextClaim(): NextClaim | null;

@@ -33,6 +33,8 @@ export interface Attempt extends LeasedAttempt {
   readonly runEvents: RunEvents;
   /** Resolves when the executor has settled or was abandoned, and the end of the run is stored. */
   readonly done: Promise<void>;
+  /** Resolves when the executor has settled or was abandoned; null after that. */
+  readonly executing: Promise<void> | null;
   /** True if the attempt stops for this reason. A lost lease replaces every other reason: nothing may be written then. */
   stop(reason: StopReason): boolean;
   /** Reads the run's cancel flag again: another process may have set it. */
@@ -58,6 +60,9 @@ export function startAttempt(
     thread_id,
     runEvents,
     done,
+    get executing() {
+      return state.phase === "executing" ? state.done.promise : null;
+    },
     stop: context.stop,
     checkCancelled() {
       if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
@@ -118,8 +123,9 @@ async function addUsage({ options, claimed, mapper }: AttemptContext): Promise<v
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
 async function begin(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, progress, runEvents } = context;
+  const { options, slot, claimed, state, progress, runEvents } = context;
   const { run_id, thread_id, attempt, claims, framed } = claimed.run;
+  if (slot.earlier.length > 0) await Promise.all(slot.earlier);
   await ensureLease(context);
   if (state.reason) return;
   const resumed_after = progress.nextId() - 1;

@@ -44,6 +44,12 @@ export class Slots {
     if (this.isIdle()) this.onIdle?.();
   }
 
+  /** The executors that are at work on a thread. */
+  executingOn(thread_id: string): Promise<void>[] {
+    const attempts = [...this.attempts].filter((attempt) => attempt.thread_id === thread_id);
+    return attempts.flatMap(({ executing }) => executing ?? []);
+  }
+
   /** A run that was claimed again after its lease was lost has two attempts until the first one has settled. */
   of(run_id: string): Attempt[] {
     return [...this.attempts].filter((attempt) => attempt.run_id === run_id);

@@ -78,6 +78,7 @@ export function createWorker(options: WorkerOptions): Worker {
     let endClaimed = false;
     const slot: WorkerSlot = {
       counters,
+      earlier: slots.executingOn(thread_id),
       hasWaitingRuns: claims.hasWaitingRuns,
       nextClaim() {
         const claim = claims.next();

@@ -288,6 +288,13 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "  function isBehind(now: number): boolean {\n    if (now > 0) return false;\n",
   },
   {
+    name: "a run starts beside the executor of its thread that has lost its lease",
+    file: "lib/engine/attempt.ts",
+    find: "  if (slot.earlier.length > 0) await Promise.all(slot.earlier);\n",
+    replace: "",
+    from: 15_501_383,
+  },
+  {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
     find: "  // The process may have stood still during these turns.\n  await ensureLease(context);\n",
