@@ -253,9 +253,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   /** Reads what earlier attempts of this run have recorded. */
   async function readEarlier(): Promise<void> {
     const { storage, scope } = options;
-    read = true;
-    if (run.claims === 1) return;
-    let after: number | null = Math.max(0, seqOf(run.turn - TURNS, 0));
+    let after: number | null = run.claims === 1 ? null : Math.max(0, seqOf(run.turn - TURNS, 0));
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
       const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
@@ -269,6 +267,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       }
       after = page.more ? page.read_to : null;
     }
+    // A read that failed is made again before the end.
+    read = true;
   }
 
   /** Some clients wait for the end of a message. Inner ones first. */

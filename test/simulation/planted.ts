@@ -288,6 +288,13 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "  function isBehind(now: number): boolean {\n    if (now > 0) return false;\n",
   },
   {
+    name: "an attempt that could not read earlier events ends without them",
+    file: "lib/engine/events.ts",
+    find: "  async function readEarlier(): Promise<void> {\n",
+    replace: "  async function readEarlier(): Promise<void> {\n    read = true;\n",
+    from: 15_500_589,
+  },
+  {
     name: "a run starts beside the executor of its thread that has lost its lease",
     file: "lib/engine/attempt.ts",
     find: "  if (slot.earlier.length > 0) await Promise.all(slot.earlier);\n",

@@ -122,6 +122,8 @@ export interface RunNote {
   state: RunState;
   /** `rolled_back`: gone while it was active. `deleted`: gone after its end. */
   fate: "present" | "rolled_back" | "deleted" | "swept" | "thread_deleted";
+  /** Who has created it. */
+  readonly createdBy: Process;
   /** Who has made it pending again, the last time. */
   requeuedBy: Process | null;
   /** That of its last claim. */

@@ -87,6 +87,7 @@ export class RunRules {
       claims: [],
       state,
       fate: "present",
+      createdBy: process,
       requeuedBy: null,
       lastExecution: null,
       own: graph_id === "saver",
