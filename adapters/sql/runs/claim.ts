@@ -115,12 +115,16 @@ const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
 /** How much of `claim_log` is kept: the newest claims, about ninety. */
 const LOG_CHARS = sql`4000`;
 
+/** The start of a run. A claim may wait long for its commit: a start before what ended meanwhile would reorder the thread's stream. */
+const startIn = (p: Claimable): RawBuilder<number> =>
+  sql<number>`case when t.updated_at > ${p.now} then t.updated_at else ${p.now} end`;
+
 /** Leases the run that is next. */
 const leaseRun = (p: ClaimArgs, condition?: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
-      attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)}, started_at = coalesce(started_at, ${p.now}),
+      attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)},
       updated_at = ${p.now}, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, ${LOG_CHARS}),
-      turn = (select t.turn + 1 from threads t
+      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at, ${startIn(p)}) from threads t
         where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = ${nextRun(p, condition)}`;
 

@@ -245,6 +245,15 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       );
     });
 
+    test("a claim that comes late starts its run no earlier than the thread's last change", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      for (const run_id of ["r1", "r2"]) await aRun(storage, assistant, "t", run_id);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1300);
+      const late = await claimNext(storage, here, { ...claimTerms("w"), now: 1200 });
+      assert.deepEqual([late?.run.run_id, late?.run.started_at], ["r2", 1300]);
+    });
+
     test("takes over when the lease is over; the first worker writes nothing more", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
