@@ -20,7 +20,7 @@ import {
   type Route,
   yieldAfter,
 } from "./route.ts";
-import { ROUTES } from "./routes/mod.ts";
+import { LAZY_ROUTES, ROUTES } from "./routes/mod.ts";
 
 export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
@@ -67,7 +67,10 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
     checkUpgrade: cors.checkUpgrade,
-    hides: (path) => table.at(`${base}${path}`).length === 0,
+    async hides(path) {
+      await table.load(`${base}${path}`);
+      return table.at(`${base}${path}`).length === 0;
+    },
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
   });
   const answerNotBuilt = notBuilt(service);
@@ -117,6 +120,8 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     // Bun and Deno pass on what they make of a malformed header.
     if (!URL.canParse(request.url)) throw new ServiceError("bad_request", "The Host header is malformed");
     const { pathname } = new URL(request.url);
+    const loading = table.load(pathname);
+    if (loading) await loading;
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
     const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
@@ -133,7 +138,11 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       checked = callerOf(request, (await table.match(request))?.route, user);
       await (checked.access === "account" ? checked.caller() : checked.principal());
     }
-    return ownResponse(await middleware(request, (inner) => serve(inner, { request_id, host, user, checked })));
+    const next = async (inner: Request): Promise<Response> => {
+      await table.load(new URL(inner.url).pathname);
+      return await serve(inner, { request_id, host, user, checked });
+    };
+    return ownResponse(await middleware(request, next));
   }
 
   return async (request, host = {}) => {
@@ -237,6 +246,8 @@ interface Match {
 }
 
 interface RouteTable {
+  /** Adds the rows that are loaded with the first request to this path; undefined when there are none to add. */
+  load(pathname: string): Promise<void> | undefined;
   /** The route that serves a request, and what its path and query hold. */
   match(request: Request): Promise<Match | undefined>;
   /** The routes of a path, of any method. */
@@ -250,15 +261,33 @@ type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Matc
 };
 
 /** The table below the mount, without the rows of disabled groups. */
-function createTable(routes: readonly Route[], base: string, disabled: ReadonlySet<string>): RouteTable {
+function createTable(first: readonly Route[], base: string, disabled: ReadonlySet<string>): RouteTable {
   const itty = IttyRouter({ base }) as unknown as Itty;
+  const routes: Route[] = [];
+  const lazy = new Set(LAZY_ROUTES);
   const isHidden = ({ group }: Route): boolean => group !== undefined && disabled.has(group);
-  for (const route of routes) {
-    // A hidden row still takes its path: rows of other groups that match it must not answer.
-    if (isHidden(route)) itty.all(route.path, () => "hidden");
-    else itty[route.method](route.path, ({ params, query }) => ({ route, params, parameters: query }));
+
+  function add(rows: readonly Route[]): void {
+    for (const route of rows) {
+      // A hidden row still takes its path: rows of other groups that match it must not answer.
+      if (isHidden(route)) itty.all(route.path, () => "hidden");
+      else itty[route.method](route.path, ({ params, query }) => ({ route, params, parameters: query }));
+    }
+    routes.push(...rows);
   }
+
+  add(first);
   return {
+    load(pathname) {
+      for (const part of lazy) {
+        if (!pathname.startsWith(base + part.path)) continue;
+        return part.load().then((rows) => {
+          // Another request may have added them by now.
+          if (lazy.delete(part)) add(rows);
+        });
+      }
+      return undefined;
+    },
     async match({ method, url }) {
       const found = await itty.fetch({ method: method === "HEAD" ? "GET" : method, url });
       return found === "hidden" ? undefined : found;

@@ -113,7 +113,7 @@ export interface HandlerState {
   /** The page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */
-  hides(path: string): boolean;
+  hides(path: string): Promise<boolean>;
   /** The flags of `/info` without the disabled route groups. */
   flags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
 }

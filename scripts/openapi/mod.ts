@@ -14,7 +14,7 @@ import {
   latest,
   versionSearch,
 } from "../../lib/http/routes/assistants.ts";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
 import { cancelMany } from "../../lib/http/routes/runs.ts";
 import {
@@ -35,6 +35,8 @@ import { operationSchemas } from "./operations.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
 import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
+
+const ROUTES = await allRoutes();
 
 type Schema = Fields<unknown>;
 

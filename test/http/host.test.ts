@@ -8,10 +8,12 @@ import { ServiceError } from "../../lib/errors.ts";
 import { type App, createHandler, type HandlerOptions } from "../../lib/http/handler.ts";
 import { GROUP_OPTIONS, httpSchema } from "../../lib/http/options.ts";
 import { headerCopy } from "../../lib/http/request.ts";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { problemsIn } from "../../lib/validation.ts";
 import { testAccounts, testService } from "../suite/kit.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "./fake.ts";
+
+const ROUTES = await allRoutes();
 
 const detail = async (response: Response): Promise<unknown> => [response.status, (await response.json()).detail];
 const NOTHING = [404, "There is nothing at this path"];

@@ -5,11 +5,13 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { until } from "../support/until.ts";
 import { customWorld, owning, type World } from "./custom-world.ts";
+
+const ROUTES = await allRoutes();
 
 /** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
 interface Things {

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { openapi } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
 import { routesPage } from "../../scripts/openapi/routes-page.ts";
 import { fake } from "./fake.ts";
+
+const ROUTES = await allRoutes();
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 

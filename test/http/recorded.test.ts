@@ -7,8 +7,10 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { converse, type Exchange } from "./recorded/exchanges.ts";
+
+const ROUTES = await allRoutes();
 
 const FILE = new URL("recorded/exchanges.json", import.meta.url);
 /** They depend on the release, on the options of the handler or on a socket. Other files test them. */

@@ -5,12 +5,14 @@ import { unauthenticated } from "../../lib/auth/principal.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import { GROUP_OPTIONS } from "../../lib/http/options.ts";
 import type { Route } from "../../lib/http/route.ts";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes, LAZY_ROUTES } from "../../lib/http/routes/mod.ts";
 import type { CommandCaller } from "../../lib/protocol/mod.ts";
 import type { ServiceInternals } from "../../lib/service.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { until } from "../support/until.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
+
+const ROUTES = await allRoutes();
 
 const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
 /** A path of the route, and everything that its row matches. */
@@ -77,6 +79,20 @@ describe("the route table", () => {
         if (earlier.method !== route.method && earlier.method !== "all") continue;
         assert.ok(!patternOf(earlier).test(sampleOf(route)), `${keyOf(earlier)} comes before ${keyOf(route)}`);
       }
+    }
+  });
+
+  it("loads rows with the first request below their path, and has no others there", async () => {
+    for (const { path, load } of LAZY_ROUTES) {
+      const rows = await load();
+      assert.ok(rows.length > 0);
+      const below = ROUTES.filter((route) => route.path.startsWith(path)).map(keyOf);
+      assert.deepEqual(below, rows.map(keyOf));
+    }
+    const { send } = fake();
+    const first = ["/api/v1/info", "/greenroom/server"].flatMap((path) => [send("PUT", path), send("PUT", path)]);
+    for (const { status, headers } of await Promise.all(first)) {
+      assert.deepEqual([status, headers.get("allow")], [405, "GET, HEAD"]);
     }
   });
 

@@ -4,11 +4,13 @@ import { describe, it } from "node:test";
 import type { AuthOptions } from "../../lib/auth/principal.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import { accessOf } from "../../lib/http/access.ts";
-import { ROUTES } from "../../lib/http/routes/mod.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { type Faulty, faulty } from "../core/faulty.ts";
 import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
+
+const ROUTES = await allRoutes();
 
 const OWNER = "aaaaaaaa-0000-4000-8000-000000000001";
 const MEMBER = "aaaaaaaa-0000-4000-8000-000000000002";

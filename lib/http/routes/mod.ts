@@ -3,10 +3,6 @@
 import type { Route } from "../route.ts";
 import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
-import { FEEDBACK_ROUTES } from "./feedback.ts";
-import { FEEDBACK_LINK_ROUTES } from "./feedback-links.ts";
-import { OPERATION_ROUTES } from "./operations.ts";
-import { PLATFORM_ROUTES } from "./platform.ts";
 import { PROTOCOL_ROUTES } from "./protocol.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
@@ -20,7 +16,7 @@ const NOT_BUILT: readonly Route[] = [
   { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
 ];
 
-/** The first row that matches wins, so fixed words come before the ids they could be taken for. */
+/** The rows of the agent server API. The first row that matches wins, so fixed words come before the ids they could be taken for. */
 export const ROUTES: readonly Route[] = [
   ...NOT_BUILT,
   ...ASSISTANT_ROUTES,
@@ -29,9 +25,32 @@ export const ROUTES: readonly Route[] = [
   ...CRON_ROUTES,
   ...RUN_ROUTES,
   ...STORE_ROUTES,
-  ...OPERATION_ROUTES,
   ...SERVER_ROUTES,
-  ...PLATFORM_ROUTES,
-  ...FEEDBACK_LINK_ROUTES,
-  ...FEEDBACK_ROUTES,
+];
+
+/** Rows that few deployments use. They are loaded with the first request below `path`. */
+export interface LazyRoutes {
+  readonly path: Route["path"];
+  load(): Promise<readonly Route[]>;
+}
+
+export const LAZY_ROUTES: readonly LazyRoutes[] = [
+  { path: "/greenroom/", load: async () => (await import("./operations.ts")).OPERATION_ROUTES },
+  {
+    path: "/api/v1/",
+    async load() {
+      const [{ PLATFORM_ROUTES }, { FEEDBACK_LINK_ROUTES }, { FEEDBACK_ROUTES }] = await Promise.all([
+        import("./platform.ts"),
+        import("./feedback-links.ts"),
+        import("./feedback.ts"),
+      ]);
+      return [...PLATFORM_ROUTES, ...FEEDBACK_LINK_ROUTES, ...FEEDBACK_ROUTES];
+    },
+  },
+];
+
+/** Every row, in the order in which they match. */
+export const allRoutes = async (): Promise<readonly Route[]> => [
+  ...ROUTES,
+  ...(await Promise.all(LAZY_ROUTES.map(({ load }) => load()))).flat(),
 ];

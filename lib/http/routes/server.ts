@@ -78,8 +78,9 @@ export const SERVER_ROUTES: readonly Route[] = [
 /** The OpenAPI document of what the handler serves. The text is larger than the handler, so it is loaded when it is needed. */
 async function documentOf({ hides, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
-  const paths = Object.entries(openapi.paths).filter(([path]) => !hides(path));
-  return { ...openapi, paths: Object.fromEntries(paths), servers: [{ url: base || "/" }] };
+  const paths: Record<string, OpenApi["paths"][string]> = {};
+  for (const [path, methods] of Object.entries(openapi.paths)) if (!(await hides(path))) paths[path] = methods;
+  return { ...openapi, paths, servers: [{ url: base || "/" }] };
 }
 
 /** The metrics of the service and of the handler. */
