@@ -16,8 +16,8 @@ export type { AuthUser, Executor, StoreItem, ThreadState } from "./executor/cont
 export { combine } from "./executor/contract.ts";
 export type { Feedback, FeedbackCreate, FeedbackRecord, FeedbackToken } from "./feedback/mod.ts";
 export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
-export type { CorsOptions, HttpOptions } from "./http/options.ts";
 export type { Json, JsonObject } from "./json.ts";
+export type { CorsOptions, HttpOptions } from "./options/http.ts";
 export { validateOptions } from "./options.ts";
 export type { CommandAnswer, ProtocolEvent } from "./protocol/mod.ts";
 export type { Frame, Run, RunCreate, RunStream, Runs, RunWait } from "./runs/mod.ts";

@@ -18,6 +18,8 @@ export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal
   long_classes: { title: "Class bodies over 250 lines", goal: 0 },
   circles: { title: "Import circles, type-only imports included", goal: 0 },
   files_in_circles: { title: "Files in these circles", goal: 0 },
+  upward: { title: "Imports that point upward, or to another folder of the same layer", goal: 0 },
+  early_uses: { title: "Names that lib/service uses before their declaration", goal: 0 },
   exports: { title: "Exported names of greenroom", goal: 70 },
   readme_lines: { title: "Lines of README.md", goal: 150 },
   visibility: { title: "`: Visibility` and `withVisibility(` in lib", goal: 25 },

@@ -2,6 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { join, posix } from "node:path";
 import ts from "typescript-5";
+import { isDownward } from "../test/core/source-rules.ts";
 
 export type Row =
   | "code"
@@ -11,6 +12,8 @@ export type Row =
   | "long_classes"
   | "circles"
   | "files_in_circles"
+  | "upward"
+  | "early_uses"
   | "exports"
   | "visibility"
   | "visibility_outside"
@@ -155,6 +158,48 @@ export function circlesOf(imports: ReadonlyMap<string, readonly string[]>): stri
   return circles;
 }
 
+const WIRING = /^lib\/service(?:\/|\.ts$)/;
+
+/** Whether a function between this node and the block has a parameter or variable of this name: then it means that one. */
+function isShadowed(node: ts.Identifier, block: ts.Node): boolean {
+  for (let scope: ts.Node = node.parent; scope !== block; scope = scope.parent) {
+    const declared = ts.isFunctionLike(scope)
+      ? scope.parameters
+      : ts.isBlock(scope)
+        ? scope.statements.flatMap((one) => (ts.isVariableStatement(one) ? [...one.declarationList.declarations] : []))
+        : [];
+    if (declared.some(({ name }) => new RegExp(`\\b${node.text}\\b`).test(name.getText()))) return true;
+  }
+  return false;
+}
+
+/** Uses of a block's constants before their declaration: what is wired so needs a callback to reach what does not exist yet. */
+function earlyUsesOf({ path, tree }: Source): string[] {
+  const found: string[] = [];
+  walk(tree, (block) => {
+    if (!ts.isBlock(block)) return;
+    const declared = new Map<string, number>();
+    for (const { declarationList } of block.statements.filter(ts.isVariableStatement)) {
+      for (const { name } of declarationList.declarations) {
+        const names = ts.isIdentifier(name) ? [name] : name.elements.flatMap((one) => ("name" in one ? one.name : []));
+        for (const one of names) declared.set(one.getText(tree), name.getStart(tree));
+      }
+    }
+    walk(block, (node) => {
+      if (!ts.isIdentifier(node) || node.getStart(tree) >= (declared.get(node.text) ?? 0)) return;
+      const { parent } = node;
+      const isMember =
+        (ts.isPropertyAccessExpression(parent) && parent.name === node) ||
+        ((ts.isPropertyAssignment(parent) || ts.isMethodDeclaration(parent) || ts.isPropertySignature(parent)) &&
+          parent.name === node) ||
+        (ts.isBindingElement(parent) && parent.propertyName === node);
+      if (isMember || isShadowed(node, block)) return;
+      found.push(`${path}:${tree.getLineAndCharacterOfPosition(node.getStart(tree)).line + 1} ${node.text}`);
+    });
+  });
+  return found;
+}
+
 /** The names that `import … from "greenroom"` can use, types included. */
 function exportsOf(root: string): string[] {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
@@ -241,6 +286,12 @@ export function measure(root: string): House {
     ]),
   );
   const circles = circlesOf(imports);
+  const upward = [...imports].flatMap(([path, targets]) =>
+    targets
+      .filter((to) => path.startsWith("lib/") && to.startsWith("lib/") && !isDownward(path, to))
+      .map((to) => `${path} ${to}`),
+  );
+  const earlyUses = sources.filter(({ path }) => WIRING.test(path)).flatMap(earlyUsesOf);
   const inLib = files.filter(({ where }) => /^lib\/[^/]+$/.test(where)).map(({ where }) => where);
   const names = exportsOf(root);
   return {
@@ -262,6 +313,8 @@ export function measure(root: string): House {
       ),
       circles: { value: circles.length, found: circles.map((circle) => circle.join(" - ")) },
       files_in_circles: { value: circles.flat().length, found: [] },
+      upward: { value: upward.length, found: upward },
+      early_uses: { value: earlyUses.length, found: earlyUses },
       exports: { value: names.length, found: [] },
       visibility: linesWith(lib, VISIBILITY),
       visibility_outside: linesWith(

@@ -55,6 +55,11 @@ export class Slots {
     return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
   }
 
+  /** False if the run does not execute here; else resolves when what its subscribers were shown is stored. */
+  async flushShown(run_id: string): Promise<boolean> {
+    return (await Promise.all(this.of(run_id).map((attempt) => attempt.flushShown()))).length > 0;
+  }
+
   /** Stop this run if a claim under way brings it. */
   stopLater(run_id: string, reason: StopReason): void {
     if (!this.isClaiming()) return;

@@ -9,13 +9,21 @@ import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { type Attempt, startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
-import { type ClaimOptions, createClaims, createReservations, POLL_MS, type Reservations, Slots } from "./claims.ts";
+import {
+  type ClaimOptions,
+  createClaims,
+  createReservations,
+  POLL_MS,
+  type Reservations,
+  type Slots,
+} from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
 
 interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
   readonly concurrency: number;
+  readonly slots: Slots;
   /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
   onAttemptLeft(run: Pick<RunRow, "run_id" | "thread_id">, runEvents: RunEvents): void;
 }
@@ -41,8 +49,6 @@ export interface Worker extends Reservations {
   wakeAt(time: number): void;
   /** Stops a run that executes here or is about to. False if it does not, or stops for another reason. */
   cancel(run_id: string, reason: StopReason): boolean;
-  /** False if the run does not execute here; else resolves when what its subscribers were shown is stored. */
-  flushShown(run_id: string): Promise<boolean>;
   /** Resolves when no attempt of the run executes here, and its end is stored. */
   whenDone(run_id: string): Promise<void>;
   /** False if claiming has failed, or has not been answered, for some time. */
@@ -56,9 +62,8 @@ export interface Worker extends Reservations {
 const SHUTDOWN_MS = 20_000;
 
 export function createWorker(options: WorkerOptions): Worker {
-  const { storage, bus, scope, environment, concurrency } = options;
+  const { storage, bus, scope, environment, concurrency, slots } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
-  const slots = new Slots(concurrency);
   const health = createClaimHealth(environment);
   const leases = createLeaseGuard(environment, slots.attempts, storage.single_process);
   const parts = { slots, health, leases, start };
@@ -147,8 +152,6 @@ export function createWorker(options: WorkerOptions): Worker {
       if (attempts.length === 0) slots.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
-    flushShown: async (run_id) =>
-      (await Promise.all(slots.of(run_id).map((attempt) => attempt.flushShown()))).length > 0,
     async whenDone(run_id) {
       await Promise.all(slots.of(run_id).map((attempt) => attempt.done));
     },

@@ -3,8 +3,8 @@
 import type { AuthUser } from "../auth/custom.ts";
 import { type Access as Accounts, type Principal, type Use, unauthenticated } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
+import { type CorsOptions, originPattern } from "../options/http.ts";
 import type { Caller } from "../storage/identity.ts";
-import { type CorsOptions, originPattern } from "./options.ts";
 import type { Route } from "./route.ts";
 
 /** What a request is for, as far as the policy needs it. */

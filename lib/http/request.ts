@@ -3,6 +3,7 @@ import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { carriesCredential } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
 import type { ThreadPosition } from "../streams/thread-subscription.ts";
 import { MAX_DEPTH, readJson, shallow } from "./parse.ts";
@@ -215,14 +216,6 @@ export async function readIdempotency(
   }
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", body as Uint8Array<ArrayBuffer>));
   return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
-}
-
-/** Which request headers runs see: names and patterns with `*`, case-insensitive. */
-export interface HeaderChoice {
-  /** Headers to copy. Default: `x-*` and `user-agent`. */
-  readonly includes?: readonly string[];
-  /** Headers to leave out of these. */
-  readonly excludes?: readonly string[];
 }
 
 /** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */

@@ -2,6 +2,7 @@
 import { type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type CronLoop, createCrons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
+import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
@@ -83,6 +84,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     transport: transport !== null,
   });
   const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
+  const slots = new Slots(workerSettings.concurrency);
+  const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({
     ...shared,
     async values(thread_id, checkpoint) {
@@ -112,11 +115,12 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...shared,
     hub,
     feedbackUrls: notifications.feedbackUrls,
-    currentState: (thread) => states.current(thread),
+    currentState: states.current,
   });
   const worker = createWorker({
     ...shared,
     ...workerSettings,
+    slots,
     prices: usageSettings.prices,
     worker: environment.uuid().slice(0, 8),
     hub,
@@ -127,7 +131,6 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     onFinished,
     onAttemptLeft: subscriptions.watch,
   });
-  const states = createStates({ ...shared, caughtUp: worker.flushShown });
   const { default_ttl, strategy = "delete" } = options.checkpointer?.ttl ?? {};
   const threadTtl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
   const threads = createThreads({

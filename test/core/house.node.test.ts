@@ -77,6 +77,30 @@ const PLANTED: Readonly<Record<keyof typeof GOALS, readonly [files: Readonly<Rec
       },
       2,
     ],
+    upward: [
+      {
+        "lib/runs/more.ts": 'import "../http/handler.ts";\nimport "../threads/mod.ts";\nimport "./other.ts";\n',
+        "lib/crons/more.ts": 'export type { P } from "../protocol/mod.ts";\n',
+        "lib/http/more.ts": 'import "../runs/more.ts";\n',
+      },
+      2,
+    ],
+    early_uses: [
+      {
+        "lib/service/nouns.ts": `export function wire(): void {
+  const events = make({ read: () => states.current, states: 1, worker: other.worker });
+  const listen = (worker: number) => worker;
+  const states = make(events);
+  const { worker } = make(states);
+  const later = (): void => { const worker = 1; use(worker, hoisted); };
+  function hoisted(): void { use(worker); }
+}\n`,
+        "lib/service.ts":
+          "export function start(): void {\n  use(nouns);\n  const { nouns, stop } = make(() => stop);\n}\n",
+        "lib/runs/more.ts": "export function wire(): void {\n  const f = () => g;\n  const g = 1;\n}\n",
+      },
+      2,
+    ],
     exports: [
       {
         "lib/mod.ts": `${CLEAN["lib/mod.ts"]}export * from "./http/all.ts";\nexport type { One as Other } from "./http/all.ts";\n`,

@@ -98,12 +98,6 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["errors", "json", "environment", "rfc3339"],
 ];
 
-/** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
-export const UPWARD: readonly (readonly [from: string, to: string])[] = [
-  // The options of each room in one folder, which http would read.
-  ["lib/options.ts", "lib/http/options.ts"],
-];
-
 /** Rooms that may use less than what lies below them. */
 const NARROW: Readonly<Record<string, RegExp>> = {
   functions: /^lib\/(?:executor\/|(?:errors|json|environment)\.ts$)/,
@@ -114,9 +108,9 @@ const roomOf = (path: string): string => /^lib\/([^/.]+)/.exec(path)?.[1] ?? "";
 const floorOf = (room: string): number => FLOORS.findIndex((rooms) => rooms.includes(room));
 
 /** Whether one file of lib/ may import another. A room without a floor may import nothing and be imported by nobody. */
-function isDownward(path: string, target: string): boolean {
+export function isDownward(path: string, target: string): boolean {
   const [from, to] = [roomOf(path), roomOf(target)];
-  if (from === to || UPWARD.some(([one, other]) => one === path && other === target)) return true;
+  if (from === to) return true;
   return floorOf(from) >= 0 && floorOf(to) > floorOf(from) && (NARROW[from]?.test(target) ?? true);
 }
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../lib/http/handler.ts";
-import { httpSchema, originPattern } from "../../lib/http/options.ts";
 import type { HttpOptions } from "../../lib/mod.ts";
+import { httpSchema, originPattern } from "../../lib/options/http.ts";
 import { problemsIn } from "../../lib/validation.ts";
 import { testService } from "../suite/kit.ts";
 import { type FakeOptions, fake, notFound, THREAD } from "./fake.ts";

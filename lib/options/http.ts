@@ -1,0 +1,120 @@
+/** The HTTP options of a service, and their schema. */
+import { anything, flag, isWhole, oneOf, rule, type Section, section, text, texts, whole } from "../validation.ts";
+
+const GROUPS = ["crons", "runs", "threads", "assistants", "store", "meta", "ui", "mcp", "a2a", "operations"] as const;
+
+/** A group of routes that a host may disable. */
+export type RouteGroup = (typeof GROUPS)[number];
+
+/** The options that disable groups, as `disable_threads`. */
+type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
+
+/** All of these options. */
+export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = GROUPS.map((group) => `disable_${group}` as const);
+
+/** The groups that these options disable. */
+export const disabledGroups = (options: DisabledGroups): ReadonlySet<string> =>
+  new Set(GROUPS.filter((group) => options[`disable_${group}`] === true));
+
+/** Which request headers runs see: names and patterns with `*`, case-insensitive. */
+export interface HeaderChoice {
+  /** Headers to copy. Default: `x-*` and `user-agent`. */
+  readonly includes?: readonly string[];
+  /** Headers to leave out of these. */
+  readonly excludes?: readonly string[];
+}
+
+/** Which web pages may call, and what they may send and read. */
+export interface CorsOptions {
+  /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
+  readonly allow_origins?: readonly string[];
+  /** A regular expression for more origins. It must match the whole origin. */
+  readonly allow_origin_regex?: string;
+  /** Default, and `*`: all methods of the server. */
+  readonly allow_methods?: readonly string[];
+  /** Default, and `*`: every header that a page requests. */
+  readonly allow_headers?: readonly string[];
+  /** Whether pages may send cookies and other credentials. Default false. */
+  readonly allow_credentials?: boolean;
+  /** More response headers that pages may read. Those that clients of this API need are always included. */
+  readonly expose_headers?: readonly string[];
+  /** How many seconds browsers cache the answer to a preflight request. Default 600. */
+  readonly max_age?: number;
+}
+
+/** The HTTP options of a service. */
+export interface HttpOptions extends DisabledGroups {
+  /** True: webhooks of runs are accepted unchecked and never sent. */
+  readonly disable_webhooks?: boolean;
+  readonly cors?: CorsOptions;
+  /** Request headers that runs see in `config.configurable`. Credentials are never included. Default: `x-*` and `user-agent`. */
+  readonly configurable_headers?: HeaderChoice;
+  /**
+   * How long a request's body may take to arrive before the request gets 408. Each KiB that has arrived adds a second. Default
+   * 30000.
+   */
+  readonly body_timeout_ms?: number;
+  /** True: the host's own routes need the authentication of the API. Default false: they check it themselves. */
+  readonly enable_custom_route_auth?: boolean;
+  /**
+   * Larger bodies get 413. Other requests wait while a body is stored: on a file about 12 ms per MiB. Default 8,388,608 (8 MiB).
+   */
+  readonly max_body_bytes?: number;
+  /**
+   * Bodies with more values (members of objects and items of lists, at any depth) get 413, because reading them delays other
+   * requests. Default 20,000.
+   */
+  readonly max_body_values?: number;
+  /**
+   * What runs first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or
+   * authentication (`auth_first`).
+   */
+  readonly middleware_order?: "middleware_first" | "auth_first";
+}
+
+/** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
+export const originPattern = (source: string): RegExp => {
+  // Compiled alone first, so that the source cannot close the group around it.
+  new RegExp(source);
+  return new RegExp(`^(?:${source})$`);
+};
+
+const isToken = (text: string): boolean => /^[\w!#$%&'*+.^`|~-]+$/.test(text);
+// Not by URL.origin, which is "null" for the schemes of browser extensions and apps.
+const isOrigin = (text: string): boolean => /^(?:\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#*@,]+)$/i.test(text);
+
+function isPattern(source: string): boolean {
+  try {
+    originPattern(source);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const count = rule((value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER), "must be a whole number above 0");
+const methods = texts(isToken, "HTTP methods");
+const headers = texts(isToken, "header names");
+const patterns = texts(isToken, "header names, in which * stands for any characters");
+
+/** The schema of the options. */
+export const httpSchema: Section = section({
+  // Validated with the webhooks.
+  disable_webhooks: anything,
+  ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
+  enable_custom_route_auth: flag,
+  body_timeout_ms: whole(1, 2_147_483_647),
+  max_body_bytes: count,
+  max_body_values: count,
+  middleware_order: oneOf(["middleware_first", "auth_first"]),
+  cors: section({
+    allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
+    allow_origin_regex: text(isPattern, "is not a valid regular expression"),
+    allow_methods: methods,
+    allow_headers: headers,
+    allow_credentials: flag,
+    expose_headers: headers,
+    max_age: whole(0, 31_536_000),
+  }),
+  configurable_headers: section({ includes: patterns, excludes: patterns }),
+});
