@@ -70,7 +70,7 @@ export function entryOf(agent: unknown): Entry {
   if (typeof agent !== "object" || agent === null) throw new TypeError(NO_AGENT);
   const { agent: fn, graph } = agent as { readonly agent?: unknown; readonly graph?: unknown };
   // Compiled graphs and agents of LangChain are class instances. What describes one is a plain object.
-  if (!isPlain(agent)) return { graph: agent as GraphLike };
+  if (!isPlainObject(agent)) return { graph: agent as GraphLike };
   if (fn !== undefined && graph !== undefined) throw new TypeError("give agent or graph, not both");
   if (typeof fn === "function" || graph !== undefined) return agent as Entry;
   if ("compile" in agent || "lg_is_pregel" in agent) return { graph: agent as GraphLike };
@@ -81,7 +81,7 @@ const NO_AGENT =
   "is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }";
 
 /** True for `{ … }`, also of another realm. */
-function isPlain(value: object): boolean {
+function isPlainObject(value: object): boolean {
   const prototype = Object.getPrototypeOf(value) as object | null;
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

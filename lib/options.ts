@@ -17,7 +17,7 @@ import {
   anything,
   callable,
   flag,
-  isPlain,
+  isStorable,
   isWhole,
   lineOf,
   oneOf,
@@ -293,7 +293,7 @@ function problemsOf(options: ServiceOptions): string[] {
   const names = graphs.map((graph) => graph.graph_id);
   if (names.length === 0) problems.push("executor: it hosts no graph");
   for (const name of names) {
-    if (name === "" || name.includes("/") || !isPlain(name)) {
+    if (name === "" || name.includes("/") || !isStorable(name)) {
       problems.push(`executor: the graph id ${JSON.stringify(name)} cannot stand in a URL path`);
     }
     if (UUID.test(name)) problems.push(`executor: the graph id ${name} looks like an assistant's UUID`);

@@ -11,8 +11,8 @@ export interface Section extends Schema {
 }
 
 /** True for text that every database stores unchanged in a plain column. */
-export const isPlain = (value: string): boolean => !value.includes("\0") && value.isWellFormed();
-export const PLAIN = "must not contain U+0000 or lone surrogates";
+export const isStorable = (value: string): boolean => !value.includes("\0") && value.isWellFormed();
+export const NOT_STORABLE = "must not contain U+0000 or lone surrogates";
 
 /** True when the text has more than `most` code points. */
 export const longerThan = (value: string, most: number): boolean =>

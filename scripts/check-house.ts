@@ -15,7 +15,7 @@ import { build } from "esbuild";
 import { type Figure, measure, sourcesOf } from "./house.ts";
 import { GOALS } from "./house-goals.ts";
 import { countNames, countPhrases } from "./house-words.ts";
-import { PLACES, RETIRED_NAMES } from "./retired-names.ts";
+import { PHRASE_SOURCES, RETIRED_NAMES } from "./retired-names.ts";
 
 /** A figure may not exceed its limit. Without a limit it must be 0. */
 export type Limits = Readonly<Record<string, Readonly<Record<string, number>>>>;
@@ -111,7 +111,7 @@ export async function figuresOf(root: string): Promise<Record<"house" | "folders
     names: RETIRED_NAMES.map(({ name, use }) => {
       return { key: name, title: `${name} (use ${use})`, goal: 0, figure: names.get(name) as Figure };
     }),
-    phrases: PLACES.map((key) => ({ key, title: key, goal: 0, figure: phrases[key] })),
+    phrases: PHRASE_SOURCES.map((key) => ({ key, title: key, goal: 0, figure: phrases[key] })),
   };
 }
 

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import ts from "typescript-5";
 import { type Figure, type Source, walk } from "./house.ts";
-import { type Place, RETIRED_NAMES, RETIRED_PHRASES, type Retired } from "./retired-names.ts";
+import { type PhraseSource, RETIRED_NAMES, RETIRED_PHRASES, type Retired } from "./retired-names.ts";
 
 const isIn = (path: string, places: readonly string[]): boolean =>
   places.some((place) => path === place || path.startsWith(`${place}/`));
@@ -55,7 +55,7 @@ function inLiterals({ path, tree }: Source): string[] {
 }
 
 /** Where each retired phrase stands. */
-export function countPhrases(root: string, sources: readonly Source[]): Record<Place, Figure> {
+export function countPhrases(root: string, sources: readonly Source[]): Record<PhraseSource, Figure> {
   const page = (path: string): string[] =>
     inText(readFileSync(join(root, path), "utf8"), (line) => `${path.replaceAll("\\", "/")}:${line}`);
   const figure = (found: string[]): Figure => ({ value: found.length, found });

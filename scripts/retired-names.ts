@@ -117,6 +117,6 @@ export const RETIRED_PHRASES: readonly string[] = [
   "all that is wrong",
 ];
 
-export const PLACES = ["README.md", "docs", "texts"] as const;
+export const PHRASE_SOURCES = ["README.md", "docs", "texts"] as const;
 
-export type Place = (typeof PLACES)[number];
+export type PhraseSource = (typeof PHRASE_SOURCES)[number];

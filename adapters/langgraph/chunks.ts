@@ -68,8 +68,8 @@ export class Chunks {
 
 /** It shows what a graph asks, or that it stopped, and no state. */
 export function isInterrupt({ mode, payload }: Chunk): boolean {
-  const shows = mode === "values" || mode === "updates";
-  return shows && typeof payload === "object" && payload !== null && INTERRUPT in payload;
+  const showsState = mode === "values" || mode === "updates";
+  return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
 function isBreakpoint(payload: unknown): boolean {

@@ -26,7 +26,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     open.push(item);
     const json = Array.isArray(item)
       ? list(item)
-      : isPlain(item)
+      : isPlainObject(item)
         ? form.plain(object(item as Record<string, unknown>))
         : form.instance(item, inner);
     open.pop();
@@ -56,7 +56,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
   return inner(value);
 }
 
-function isPlain(value: object): boolean {
+function isPlainObject(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   // The second test is for objects of another realm.
   return prototype === null || prototype === Object.prototype || Object.getPrototypeOf(prototype) === null;

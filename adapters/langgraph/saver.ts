@@ -422,14 +422,14 @@ export function readOnly(reader: CheckpointReader): CheckpointHandle {
   return { get: (at) => reader.get(at), list: (at) => reader.list(at), put: refuse, putWrites: refuse };
 }
 
-export interface Place {
+export interface CheckpointAddress {
   readonly thread_id: string | undefined;
   readonly ns: string;
   readonly checkpoint_id: string | undefined;
 }
 
 /** The checkpoint of a config. */
-export function place(config: GraphConfig): Place {
+export function place(config: GraphConfig): CheckpointAddress {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
     thread_id: thread_id === undefined || thread_id === null ? undefined : String(thread_id),

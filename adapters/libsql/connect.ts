@@ -47,7 +47,7 @@ interface Address {
 }
 
 /** The address of the database, validated, with a form for messages that contains no secrets. */
-export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer" | "now">> {
+export interface LibsqlAddress extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer" | "now">> {
   /** Undefined for a server. */
   readonly file: string | undefined;
   /** Undefined without one. */
@@ -58,7 +58,7 @@ export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" |
   readonly setting: string;
 }
 
-export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
+export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): LibsqlAddress {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
   if (file === undefined && syncUrl !== undefined) throw new ConfigError(["libSQL: syncUrl needs a `file:` url."]);
@@ -118,7 +118,7 @@ export async function loadPackage(): Promise<LibsqlPackage> {
   }
 }
 
-export async function open(place: Place): Promise<Clients> {
+export async function open(place: LibsqlAddress): Promise<Clients> {
   const { createClient } = await loadPackage();
   const made: Client[] = [];
   const connect = (...config: Parameters<typeof createClient>): Client => {
@@ -200,7 +200,7 @@ function sqlValue(value: Value): SqlValue {
 }
 
 /** Returns SQL errors unchanged. For connection errors, adds what to check. */
-export function explained({ server, shown, setting }: Place, error: unknown): unknown {
+export function explained({ server, shown, setting }: LibsqlAddress, error: unknown): unknown {
   if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
   const { message, cause } = error as Error;
   const known = loaded !== undefined && error instanceof loaded.LibsqlError;

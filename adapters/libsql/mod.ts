@@ -18,10 +18,10 @@ import {
   configure,
   explained,
   inMemory,
+  type LibsqlAddress,
   type LibsqlOptions,
   loadPackage,
   open,
-  type Place,
   pathOf,
   placeOf,
   rowsOf,
@@ -181,7 +181,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 type Retries = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
 
 /** Retries while the database is locked. SQLite's own wait for a lock would block the event loop. */
-function retriesWhileLocked(place: Place): Retries {
+function retriesWhileLocked(place: LibsqlAddress): Retries {
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void place.timer(ms, resolve));
   return async (work) => {
     let waited_ms = 0;
@@ -200,7 +200,7 @@ function retriesWhileLocked(place: Place): Retries {
 
 /** Keeps a replica's reads as fresh as the batches that were answered before them. */
 function createReplica(
-  { now, sync_interval_ms }: Place,
+  { now, sync_interval_ms }: LibsqlAddress,
   retry: Retries,
 ): { written(): void; caughtUp(opened: Clients): Promise<void> } {
   // `written`: batches sent so far, plus requests to load those of other processes. `synced`: how many of them the file has.
@@ -285,7 +285,7 @@ const TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) as now";
 type BoundStatement = { sql: string; args: (bigint | SqlValue)[] };
 
 /** Throws for a value that the client would change, or that would close its connection. */
-function bind(place: Place, { sql, args }: SqlStatement): BoundStatement {
+function bind(place: LibsqlAddress, { sql, args }: SqlStatement): BoundStatement {
   return {
     sql,
     args: args.map((value) => {

@@ -5,7 +5,7 @@ import { sqlStorage } from "../sql/mod.ts";
 import { hostSource, ownSource, type PostgresListener, type PostgresPool, type Session } from "./connection.ts";
 import { type Fault, faultOf, isForgotten, isMarkless } from "./errors.ts";
 import { beginText, commitText, type Mark, markStatement, marksText, outcomeText, tokenText } from "./locks.ts";
-import { placeOf } from "./place.ts";
+import { addressOf } from "./place.ts";
 import { dispose, postgresSignals } from "./signals.ts";
 import { type Bound, bind, lastOf, rowsOf } from "./values.ts";
 
@@ -89,7 +89,7 @@ type WithSession = <Result>(work: (session: Session) => Promise<Result>) => Prom
 
 interface Context {
   readonly given: PostgresOptions;
-  readonly place: ReturnType<typeof placeOf>;
+  readonly place: ReturnType<typeof addressOf>;
   readonly source: ReturnType<typeof hostSource>;
   readonly seen: Seen;
   readonly marks: Marks;
@@ -245,7 +245,7 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const now = given.now ?? Date.now;
   const random = given.random ?? Math.random;
   const timer = given.timer ?? heldTimer;
-  const place = placeOf(given);
+  const place = addressOf(given);
   const source =
     "pool" in given
       ? hostSource(given.pool, given.listen, { prepare: given.prepare ?? false, timer })

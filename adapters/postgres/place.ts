@@ -3,7 +3,7 @@ import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable } from "../sql/driver.ts";
 import { faultOf, reasonOf, sqlState } from "./errors.ts";
 
-export interface Place {
+export interface Address {
   /** Host, port and name. */
   readonly shown: string;
   /** An SQL error unchanged; for others, an error that names the server. */
@@ -23,7 +23,7 @@ interface Given {
 }
 
 /** Throws ConfigError for invalid options. */
-export function placeOf(given: Given): Place {
+export function addressOf(given: Given): Address {
   if (given.pool !== undefined) {
     if (given.url !== undefined) throw new ConfigError(["postgres: pool: pool and url are both set. Set one of them"]);
     return place({ setting: "pool", shown: "of the pool" }, undefined, []);
@@ -71,7 +71,7 @@ interface Named {
   readonly shown: string;
 }
 
-function place(named: Named, direct: Named | undefined, secrets: readonly string[]): Place {
+function place(named: Named, direct: Named | undefined, secrets: readonly string[]): Address {
   const met = new WeakSet<WeakKey>();
   const at = (error: unknown): Named => (direct && met.has(error as WeakKey) ? direct : named);
   const clean = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);

@@ -16,7 +16,7 @@ import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared, readOne, statement } from "./statement.ts";
+import { type Database, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
@@ -84,7 +84,7 @@ const deleteAssistant = scoped<Key>(
 );
 
 /** The verbs on assistants and their versions. */
-export function assistantVerbs(driver: Pipe): AssistantStorage {
+export function assistantVerbs(driver: Database): AssistantStorage {
   const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
     readOne(driver, getAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {

@@ -9,12 +9,12 @@ import type {
   SavedCheckpoint,
   ThreadSize,
 } from "../../lib/storage/mod.ts";
-import { constant, db, rowsOf } from "./dialect.ts";
+import { db, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
+import { type Database, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 /** How many rows a filtered listing reads at a time. */
 const FILTER_STEP = 200;
@@ -31,8 +31,8 @@ export type LeaseFence = ThreadKey & { run_id: string; token: string };
 
 /** True for the run while the lease is held. */
 export const holdsLease = (p: LeaseFence): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
-    and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;
+  sql<boolean>`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
+    and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;
 
 /** A fence: without the lease the statement selects no row, so it writes nothing. */
 export const whileLeased = (p: LeaseFence): RawBuilder<boolean> =>
@@ -90,7 +90,7 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => noRu
       metadata, versions, created_at)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)},
       v.column1 + coalesce((select max(seq) from checkpoints
-        where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}), 0),
+        where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}), 0),
       v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
     from (values ${sql.join(
       rows.map(
@@ -148,7 +148,7 @@ const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => 
 const storeLeased = storing<LeaseFence>({
   allowed: whileLeased,
   run_id: (p) => sql`${p.run_id}`,
-  run_seq: (p) => sql`(select seq from runs where run_id = ${constant(p.run_id)})`,
+  run_seq: (p) => sql`(select seq from runs where run_id = ${scalar(p.run_id)})`,
 });
 
 /** Statements that store progress while the lease is held. */
@@ -195,7 +195,7 @@ function columns({ type, data }: Payload): PayloadArgs {
 // ------------------------------------------------------------------ reading
 
 const ofThread = (key: ThreadKey): RawBuilder<unknown> =>
-  sql`deployment = ${constant(key.deployment)} and thread_id = ${constant(key.thread_id)}`;
+  sql`deployment = ${scalar(key.deployment)} and thread_id = ${scalar(key.thread_id)}`;
 
 const seen = (bound: Bound): RawBuilder<unknown> => andOfPermitted("checkpoints", bound);
 
@@ -207,13 +207,13 @@ const one = scoped<ThreadKey & { ns: string; checkpoint_id: string }>(
 
 const newest = scoped<ThreadKey & { ns: string }>(
   (p, bound) =>
-    sql`select * from checkpoints where ${ofThread(p)} and ns = ${constant(p.ns)} ${seen(bound)}
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${scalar(p.ns)} ${seen(bound)}
     order by seq desc limit 1`,
 );
 
 const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
   (p, bound) =>
-    sql`select * from checkpoints where ${ofThread(p)} and ns = ${constant(p.ns)} and run_id = ${constant(p.run_id)}
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${scalar(p.ns)} and run_id = ${scalar(p.run_id)}
     ${seen(bound)} order by seq desc limit 1`,
 );
 
@@ -221,7 +221,7 @@ const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
 
 /** The values that `wanted` lists as [ns, channel, version], and all values that they extend. */
 const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
-  const part = sql`c.deployment = ${constant(p.deployment)} and c.thread_id = ${constant(p.thread_id)}
+  const part = sql`c.deployment = ${scalar(p.deployment)} and c.thread_id = ${scalar(p.thread_id)}
     and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
   return sql`with recursive parts (ns, channel, version) as (
       select ns, channel, version from ${rowsOf(p.wanted, { ns: "text", channel: "text", version: "text" })} as named
@@ -235,7 +235,7 @@ const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
 const writesOf = prepared<ThreadKey & { wanted: string }>(
   (p) =>
     sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
-    where w.deployment = ${constant(p.deployment)} and w.thread_id = ${constant(p.thread_id)}
+    where w.deployment = ${scalar(p.deployment)} and w.thread_id = ${scalar(p.thread_id)}
       and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
 );
 
@@ -256,7 +256,7 @@ const sizes = prepared<ThreadKey>(
       where ${ofThread(p)} group by channel`,
 );
 
-async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> {
+async function measureThread(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = (await driver.read(sizes(key))).map((row) => ({
     section: row.section as string,
     channel: row.channel as string,
@@ -282,7 +282,7 @@ async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> 
 }
 
 /** The verbs that read checkpoints. Runs write them. */
-export function checkpointVerbs(driver: Pipe): Omit<CheckpointStorage, "readOpening"> {
+export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "readOpening"> {
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
 
@@ -340,7 +340,7 @@ function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): R
 }
 
 /** Checkpoints with their values and writes, in the order of the rows. */
-async function complete(driver: Pipe, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
+async function complete(driver: Database, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
   if (rows.length === 0) return [];
   const checkpoints = (rows as unknown as readonly Tables["checkpoints"][]).map((row) => ({
     ...row,

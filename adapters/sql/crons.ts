@@ -16,7 +16,7 @@ import type {
   SkipReason,
 } from "../../lib/storage/mod.ts";
 import { fromText, toText } from "./columns.ts";
-import { constant, each, rowsOf } from "./dialect.ts";
+import { each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, leftLabels, replaceLabels } from "./labels.ts";
@@ -24,7 +24,7 @@ import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
+import { type Database, prepared, readAll, readOne } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];
@@ -77,20 +77,20 @@ const deleteCron = scoped<Key>(
 
 const dueCrons = prepared<{ deployment: string; now: number; limit: number }>(
   (p) =>
-    sql`select * from crons where deployment = ${constant(p.deployment)} and enabled = 1 and next_run_date is not null
-    and next_run_date <= ${constant(p.now)} order by next_run_date limit ${constant(p.limit)}`,
+    sql`select * from crons where deployment = ${scalar(p.deployment)} and enabled = 1 and next_run_date is not null
+    and next_run_date <= ${scalar(p.now)} order by next_run_date limit ${scalar(p.limit)}`,
 );
 
 const nextCronAt = prepared<{ deployment: string }>(
   (p) =>
-    sql`select next_run_date from crons where deployment = ${constant(p.deployment)} and enabled = 1
+    sql`select next_run_date from crons where deployment = ${scalar(p.deployment)} and enabled = 1
     and next_run_date is not null order by next_run_date limit 1`,
 );
 
 const failingCrons = prepared<{ deployment: string; failures: number; limit: number }>(
   (p) =>
-    sql`select * from crons where deployment = ${constant(p.deployment)} and enabled = 1 and failures > 0
-    and failures >= ${constant(p.failures)} limit ${constant(p.limit)}`,
+    sql`select * from crons where deployment = ${scalar(p.deployment)} and enabled = 1 and failures > 0
+    and failures >= ${scalar(p.failures)} limit ${scalar(p.limit)}`,
 );
 
 /** `run_id`: the run that the batch must have created; null for none. */
@@ -128,26 +128,26 @@ const recordFiring = prepared<Key & { now: number; run_id: string }>(
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} on conflict do nothing`,
 );
 
-const isStillOpen = prepared<Firing>((p) => sql`select 1 as open where ${isOpen(p, constant(p.deployment))}`);
+const isStillOpen = prepared<Firing>((p) => sql`select 1 as open where ${isOpen(p, scalar(p.deployment))}`);
 
 const listFirings = prepared<Key & { limit: number; offset: number }>(
   (p) =>
-    sql`select * from cron_firings where deployment = ${constant(p.deployment)} and cron_id = ${constant(p.cron_id)}
-    order by scheduled_at desc limit ${constant(p.limit)} offset ${constant(p.offset)}`,
+    sql`select * from cron_firings where deployment = ${scalar(p.deployment)} and cron_id = ${scalar(p.cron_id)}
+    order by scheduled_at desc limit ${scalar(p.limit)} offset ${scalar(p.offset)}`,
 );
 
 const sweepFirings = prepared<{ deployment: string; before: number; limit: number }>(
   (p) =>
     sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
-      select deployment, cron_id, scheduled_at from cron_firings where deployment = ${constant(p.deployment)}
-        and fired_at < ${constant(p.before)} order by fired_at limit ${constant(p.limit)})
+      select deployment, cron_id, scheduled_at from cron_firings where deployment = ${scalar(p.deployment)}
+        and fired_at < ${scalar(p.before)} order by fired_at limit ${scalar(p.limit)})
     returning cron_id`,
 );
 
 const deletedCrons = prepared<{ deployment: string; limit: number }>(
   (p) =>
-    sql`select distinct row_id from ${leftLabels("cron")} and deployment = ${constant(p.deployment)}
-    limit ${constant(p.limit)}`,
+    sql`select distinct row_id from ${leftLabels("cron")} and deployment = ${scalar(p.deployment)}
+    limit ${scalar(p.limit)}`,
 );
 
 const dropLeft = prepared<{ deployment: string; cron_ids: string }>(
@@ -168,7 +168,7 @@ const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
 };
 
 /** Fires one tick of a cron: creates its run, or records why it did not, in one batch. */
-function firing(driver: Pipe): CronStorage["fireCron"] {
+function firing(driver: Database): CronStorage["fireCron"] {
   /** Records a tick as skipped and schedules the next one. False when the cron has changed since it was read. */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
@@ -213,7 +213,7 @@ function firing(driver: Pipe): CronStorage["fireCron"] {
   };
 }
 
-export function cronVerbs(driver: Pipe): CronStorage {
+export function cronVerbs(driver: Database): CronStorage {
   const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
     readOne(driver, getCron({ deployment, cron_id }, filter), toCron);
 

@@ -13,11 +13,11 @@ import type {
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
 import { fromText } from "./columns.ts";
-import { constant } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 /** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
 export type DeliveredEnd = {
@@ -59,27 +59,27 @@ const takeDue = prepared<Claim>(
       series_attempts = series_attempts + 1, sent_at = coalesce(sent_at, ${p.now})
     where delivery_id in (
       with recursive hosts (host) as (
-        select min(host) from webhook_deliveries where deployment = ${constant(p.deployment)} and state = 'pending'
+        select min(host) from webhook_deliveries where deployment = ${scalar(p.deployment)} and state = 'pending'
         union all
         select (select min(w.host) from webhook_deliveries w
-          where w.deployment = ${constant(p.deployment)} and w.state = 'pending' and w.host > hosts.host)
+          where w.deployment = ${scalar(p.deployment)} and w.state = 'pending' and w.host > hosts.host)
         from hosts where hosts.host is not null
       ), busy as (
         select host, count(*) as sends from webhook_deliveries
-        where deployment = ${constant(p.deployment)} and claim_token is not null and claimed_until > ${constant(p.now)}
+        where deployment = ${scalar(p.deployment)} and claim_token is not null and claimed_until > ${scalar(p.now)}
         group by host
       ), due as (
         select d.delivery_id, d.host, d.due_at,
           row_number() over (partition by d.host order by d.due_at, d.delivery_id) as rank
         from hosts cross join webhook_deliveries d where d.delivery_id in (
           select w.delivery_id from webhook_deliveries w
-          where w.deployment = ${constant(p.deployment)} and w.host = hosts.host and w.state = 'pending'
-            and w.due_at <= ${constant(p.now)} and (w.claim_token is null or w.claimed_until <= ${constant(p.now)})
-          order by w.due_at, w.delivery_id limit ${constant(p.per_host)})
+          where w.deployment = ${scalar(p.deployment)} and w.host = hosts.host and w.state = 'pending'
+            and w.due_at <= ${scalar(p.now)} and (w.claim_token is null or w.claimed_until <= ${scalar(p.now)})
+          order by w.due_at, w.delivery_id limit ${scalar(p.per_host)})
       )
       select due.delivery_id from due left join busy on busy.host = due.host
-      where due.rank + coalesce(busy.sends, 0) <= ${constant(p.per_host)}
-      order by due.due_at, due.delivery_id limit ${constant(p.limit)}
+      where due.rank + coalesce(busy.sends, 0) <= ${scalar(p.per_host)}
+      order by due.due_at, due.delivery_id limit ${scalar(p.limit)}
     ) returning *`,
 );
 
@@ -117,7 +117,7 @@ export const endClaims: (none: Record<never, never>) => Statement = prepared(
 const firstDue = prepared<{ deployment: string }>(
   (p) =>
     sql`select due_at from webhook_deliveries
-    where deployment = ${constant(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`,
+    where deployment = ${scalar(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`,
 );
 
 type Key = { deployment: string; delivery_id: string };
@@ -149,7 +149,7 @@ function listed({ deployment, filter }: Scope, query: DeliveryQuery & Page): Sta
 const listAttempts = scoped<Key>(
   (p, bound) =>
     sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
-    where a.delivery_id = ${constant(p.delivery_id)} and d.deployment = ${constant(p.deployment)}${andOfPermitted("d", bound)}
+    where a.delivery_id = ${scalar(p.delivery_id)} and d.deployment = ${scalar(p.deployment)}${andOfPermitted("d", bound)}
     order by a.number`,
 );
 
@@ -163,7 +163,7 @@ const restart = scoped<Key & { now: number }>(
 );
 
 /** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
-export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
+export function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
       const claimant = executes() ? `worker ${token}` : token;

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Verbs = Pick<
   IdentityStore,
@@ -10,7 +10,7 @@ type Verbs = Pick<
 >;
 
 type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
-type Place = Parameters<IdentityStore["placeDeployment"]>[0];
+type Placement = Parameters<IdentityStore["placeDeployment"]>[0];
 /** An id or null. */
 type Id = RawBuilder<string | null>;
 
@@ -56,7 +56,7 @@ const updateDeployment = prepared<{
 );
 
 /** The verbs on deployments and defaults. */
-export function deploymentVerbs(driver: Pipe): Verbs {
+export function deploymentVerbs(driver: Database): Verbs {
   return {
     async ensureDefaults(now) {
       const [there] = await driver.read(getDefaults({}));
@@ -100,7 +100,7 @@ export function deploymentVerbs(driver: Pipe): Verbs {
 }
 
 /** The last statement returns the deployment's row if it is where the caller wants it. Without a row, nothing was written. */
-function placing(deployment: Place, now: number): Statement[] {
+function placing(deployment: Placement, now: number): Statement[] {
   const { name, owner_user_id: owner = null } = deployment;
   const workspace = workspaceOf(deployment);
   const project = projectOf(deployment, workspace);
@@ -122,7 +122,7 @@ function placing(deployment: Place, now: number): Statement[] {
 }
 
 /** The requested workspace: by id or name, else that of the project, else that of the deployment, else the oldest. */
-function workspaceOf({ name, workspace, project }: Place): Id {
+function workspaceOf({ name, workspace, project }: Placement): Id {
   if (workspace !== undefined) {
     const id = idOf(workspace);
     return sql`(select id from workspaces where deleted_at is null
@@ -138,7 +138,7 @@ function workspaceOf({ name, workspace, project }: Place): Id {
 }
 
 /** The requested project of the workspace: by id or name, else that of the deployment, else the oldest. */
-function projectOf({ name, project }: Place, workspace: Id): Id {
+function projectOf({ name, project }: Placement, workspace: Id): Id {
   if (project === undefined)
     return oldestProject(workspace, sql`(select project_id from deployments where name = ${name})`);
   const id = idOf(project);
@@ -157,7 +157,7 @@ function makeMissing(terms: {
   readonly allowed: RawBuilder<unknown>;
   readonly workspace: Id;
   readonly project: Id;
-  readonly names?: Pick<Place, "workspace" | "project">;
+  readonly names?: Pick<Placement, "workspace" | "project">;
 }): Statement[] {
   const { now, allowed, workspace, project, names = {} } = terms;
   if (names.workspace !== undefined && UUID.test(names.workspace)) {

@@ -96,7 +96,7 @@ function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknow
  * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a
  * plain parameter, SQLite 3.54 would compile such a statement again at each call, which costs more than running it.
  */
-export function constant<Value>(value: Value): RawBuilder<Value> {
+export function scalar<Value>(value: Value): RawBuilder<Value> {
   return byDialect(sql<Value>`(select ${value})`, sql`${value}`);
 }
 
@@ -141,7 +141,7 @@ export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "
   return byDialect(
     sql`(select ${sql.join(
       named.map(({ name, place }) => sql`json_extract(value, ${place.sqlite}) as ${name}`),
-    )} from json_each(${constant(list)}))`,
+    )} from json_each(${scalar(list)}))`,
     sql`(select ${sql.join(
       named.map(({ name, type, place }) =>
         type === "bigint"

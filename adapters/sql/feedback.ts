@@ -11,11 +11,11 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { fromText, namesOf, toText, valuesOf } from "./columns.ts";
-import { constant, db, each, rowsOf } from "./dialect.ts";
+import { db, each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { ofKey, type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type Database, ofKey, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -35,7 +35,7 @@ export const mintTokens: (
     sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
     select t.token_id, ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id}, t.feedback_key, ${p.life_ms}, ${p.now}
-    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${constant(p.run_id)}`,
+    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${scalar(p.run_id)}`,
 );
 
 /** Sets the expiry of the tokens of runs that end. Goes before the statements that end them. `which` selects the ids of the runs. */
@@ -91,8 +91,8 @@ type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset
 
 const listTokens = scoped<TokenQuery>(
   (p, bound) =>
-    sql`select * from feedback_tokens where run_id = ${constant(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
-    order by created_at, token_id limit ${constant(p.limit)} offset ${constant(p.offset)}`,
+    sql`select * from feedback_tokens where run_id = ${scalar(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
+    order by created_at, token_id limit ${scalar(p.limit)} offset ${scalar(p.offset)}`,
 );
 
 // -------------------------------------------------------------------- records
@@ -134,10 +134,10 @@ type Submission = { token_id: string; deployment: string; route: string | null; 
 const insertSubmitted = prepared<Submission & Stored & { limit: number; now: number }>(
   (p) =>
     sql`insert into feedback (${namesOf(RECORD)}) select ${valuesOf(RECORD, p)}
-    from feedback_tokens t where t.token_id = ${constant(p.token_id)}
+    from feedback_tokens t where t.token_id = ${scalar(p.token_id)}
       and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
-      and not exists (select 1 from idempotency_keys k where k.deployment = ${constant(p.deployment)}
-        and k.route = ${constant(p.route)} and k.key = ${constant(p.idempotency_key)})
+      and not exists (select 1 from idempotency_keys k where k.deployment = ${scalar(p.deployment)}
+        and k.route = ${scalar(p.route)} and k.key = ${scalar(p.idempotency_key)})
     returning id`,
 );
 
@@ -153,19 +153,19 @@ const insertKey = prepared<Key & { body_hash: string; id: string; now: number }>
   (p) =>
     sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
     select ${p.deployment}, ${p.route}, ${p.key}, ${p.body_hash}, f.id, ${p.now} from feedback f
-    where f.id = ${constant(p.id)}`,
+    where f.id = ${scalar(p.id)}`,
 );
 
 const obstacles = prepared<Submission>(
   (p) =>
     sql`select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
     from feedback_tokens t left join idempotency_keys k
-      on k.deployment = ${constant(p.deployment)} and k.route = ${constant(p.route)} and k.key = ${constant(p.idempotency_key)}
-    where t.token_id = ${constant(p.token_id)}`,
+      on k.deployment = ${scalar(p.deployment)} and k.route = ${scalar(p.route)} and k.key = ${scalar(p.idempotency_key)}
+    where t.token_id = ${scalar(p.token_id)}`,
 );
 
 /** The verbs on feedback tokens and feedback records. */
-export function feedbackVerbs(driver: Pipe): FeedbackStorage {
+export function feedbackVerbs(driver: Database): FeedbackStorage {
   return {
     async createFeedbackTokens({ deployment, filter }, tokens) {
       if (tokens.length === 0) return true;

@@ -49,7 +49,7 @@ export function andOfRunPermitted(run_id: RawBuilder<unknown>, deployment: strin
 export type BoundIn<Of> = (p: Of) => Bound;
 
 /** Statements for scopes with and without a filter. Calls `make` once for each, so a call without a filter pays for no condition. */
-export function either<Of extends Args, Made>(
+export function filterable<Of extends Args, Made>(
   make: (bound: BoundIn<Of>) => (args: Of) => Made,
 ): (args: Of, filter: Filter | undefined) => Made {
   const whole = make(() => null);
@@ -64,4 +64,4 @@ export function either<Of extends Args, Made>(
 export const scoped = <Of extends Args>(
   build: (args: Of, bound: Bound) => Query,
 ): ((args: Of, filter: Filter | undefined) => Statement) =>
-  either<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));
+  filterable<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));

@@ -15,7 +15,7 @@ import { deploymentVerbs } from "./deployments.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, readAll } from "./statement.ts";
+import { type Database, prepared, readAll } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
 /** The interval between two updates of a key's last use. */
@@ -90,7 +90,7 @@ const findKey = prepared<{ key_hash: string }>(
     order by 1, 5, 2`,
 );
 
-function keyVerbs(driver: Pipe) {
+function keyVerbs(driver: Database) {
   return {
     findKey: async (key_hash) => toGrants(await driver.read(findKey({ key_hash }))),
 
@@ -155,7 +155,7 @@ const listMemberships = prepared<{ subject_id: string }>(
 type Named = { id: string; parent: string; name: string; created_at: number; deleted_at: number | null };
 
 /** Statements for rows with a name that is unique within a parent. */
-function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
+function namedRows(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
   return {
     insert: prepared<Named>(
       (p) =>
@@ -181,19 +181,15 @@ function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, pa
   };
 }
 
-const workspaces = namedThings(sql`workspaces`, sql`organization_id`, sql`organizations`);
-const projects = namedThings(
-  sql`projects`,
-  sql`workspace_id`,
-  sql`(select id from workspaces where deleted_at is null)`,
-);
+const workspaces = namedRows(sql`workspaces`, sql`organization_id`, sql`organizations`);
+const projects = namedRows(sql`projects`, sql`workspace_id`, sql`(select id from workspaces where deleted_at is null)`);
 
 const deleteProjectsOf = prepared<Id & { now: number }>(
   (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 
-function placeVerbs(driver: Pipe) {
-  type Things = ReturnType<typeof namedThings>;
+function placeVerbs(driver: Database) {
+  type Things = ReturnType<typeof namedRows>;
   const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
     const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
     if (made?.[0]) return { kind: "made", row: made[0] as Row };
@@ -225,7 +221,7 @@ function placeVerbs(driver: Pipe) {
 }
 
 /** The IdentityStore on `driver`. */
-export function sqlIdentity(driver: Pipe): IdentityStore {
+export function sqlIdentity(driver: Database): IdentityStore {
   return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
 }
 

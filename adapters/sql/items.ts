@@ -20,10 +20,10 @@ import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, preparedRows, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type Database, prepared, preparedRows, readAll, readOne, type Statement, statement } from "./statement.ts";
 
-type Place = { path: string; key: string };
-type Key = Place & { deployment: string };
+type ItemKey = { path: string; key: string };
+type Key = ItemKey & { deployment: string };
 
 /** The number of rows per read, if this file filters them. */
 const STEP = 200;
@@ -40,7 +40,7 @@ const getItem = prepared<Key & { now: number }>(
 
 // When earlier reads decide whether a batch may write, the batch sets a mark, removes it if a row has changed since, and writes
 // only while it exists. A namespace never has an empty path, and the batch removes the mark at its end.
-const MARK: Place = { path: "", key: "" };
+const MARK: ItemKey = { path: "", key: "" };
 
 const setMark = prepared<Key>(
   (p) =>
@@ -57,10 +57,10 @@ const dropMarkUnless = prepared<Key & { mark_path: string; mark_key: string; see
 
 const dropMark = prepared<Key>((p) => sql`delete from store_items where ${isAt(p)} returning key`);
 
-const placesOf = (deployment: string, places: readonly Place[]): string[] =>
+const placesOf = (deployment: string, places: readonly ItemKey[]): string[] =>
   places.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
 
-const among = (places: readonly Place[]): RawBuilder<boolean> =>
+const among = (places: readonly ItemKey[]): RawBuilder<boolean> =>
   sql<boolean>`(path, key) in (values ${sql.join(places.map(({ path, key }) => sql`(${path}, ${key})`))})`;
 
 type Guard = { free: number; mark_path: string; mark_key: string };
@@ -87,7 +87,7 @@ const putItem = prepared<Key & Content & Guard & { now: number }>(
 
 const deleteItem = prepared<Key & Guard>((p) => sql`delete from store_items where ${isAt(p)} and ${allowed(p)}`);
 
-const refreshItems = preparedRows<{ deployment: string; now: number }, Place>(
+const refreshItems = preparedRows<{ deployment: string; now: number }, ItemKey>(
   (p, rows) =>
     sql`update store_items set expires_at = ${p.now} + ttl_ms where deployment = ${p.deployment} and ${among(rows)}
     and expires_at > ${p.now} and expires_at < ${p.now} + ttl_ms`,
@@ -102,7 +102,12 @@ const sweepExpired = prepared<{ deployment: string; now: number; limit: number }
 );
 
 /** The newest first, sorted by the database. */
-async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
+async function findPage(
+  driver: Database,
+  scope: Scope,
+  query: ItemQuery & Page,
+  now: number,
+): Promise<readonly Stored[]> {
   // Sorts places only, not whole items.
   const places = candidates(scope, query, now)
     .select(["path", "key"])
@@ -124,13 +129,13 @@ async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now
 
 /** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
 async function findRanked(
-  driver: Pipe,
+  driver: Database,
   scope: Scope,
   query: ItemQuery & Page,
   now: number,
 ): Promise<readonly Stored[]> {
   const best = new Best(query.offset + query.limit);
-  for (let after: Place = MARK; ; ) {
+  for (let after: ItemKey = MARK; ; ) {
     const select = candidates(scope, query, now)
       .selectAll()
       .where(sql<boolean>`(path, key) > (${after.path}, ${after.key})`)
@@ -168,8 +173,8 @@ async function findRanked(
 }
 
 /** The verbs on the store's items. */
-export function itemVerbs(driver: Pipe): ItemStorage {
-  const find = ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> =>
+export function itemVerbs(driver: Database): ItemStorage {
+  const find = ({ deployment }: Scope, place: ItemKey, now: number): Promise<Stored | null> =>
     readOne(driver, getItem({ deployment, ...place, now }), toStored);
 
   async function refresh({ deployment }: Scope, found: readonly Stored[], now: number): Promise<void> {
@@ -284,7 +289,7 @@ function toContent({ value, vectors, ttl_ms }: NewItem, now: number): Content {
   };
 }
 
-interface Rank extends Place {
+interface Rank extends ItemKey {
   readonly score: number;
   readonly updated_at: number;
 }

@@ -7,7 +7,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import { constant, rowsOf } from "./dialect.ts";
+import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { prepared, type Statement } from "./statement.ts";
 
@@ -106,8 +106,8 @@ const column = (
   p: LabelArgs,
   rest: RawBuilder<unknown>,
 ): RawBuilder<unknown> =>
-  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${constant(p.deployment)}
-    and ${sql.ref(id)} = ${constant(p.id)}${rest})`;
+  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${scalar(p.deployment)}
+    and ${sql.ref(id)} = ${scalar(p.id)}${rest})`;
 
 /** `of`: a column of the row, with the value that was written. */
 function sourceOf(kind: LabelKind | "values", of: string): Source {
@@ -116,15 +116,15 @@ function sourceOf(kind: LabelKind | "values", of: string): Source {
   return {
     kind,
     created_at: (p) => column("created_at", table, id, p, sql``),
-    is: (p) => sql`${column(of, table, id, p, visible)} = ${constant(p.written)}`,
+    is: (p) => sql`${column(of, table, id, p, visible)} = ${scalar(p.written)}`,
   };
 }
 
 const trimOf = ({ kind, is }: Source): ((args: LabelArgs) => Statement) =>
   prepared<LabelArgs>(
     (p) =>
-      sql`delete from labels where deployment = ${constant(p.deployment)} and kind = ${constant(kind)}
-      and row_id = ${constant(p.id)} and ${is(p)}
+      sql`delete from labels where deployment = ${scalar(p.deployment)} and kind = ${scalar(kind)}
+      and row_id = ${scalar(p.id)} and ${is(p)}
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
   );

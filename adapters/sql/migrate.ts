@@ -4,7 +4,7 @@ import { ConfigError } from "../../lib/errors.ts";
 import { databaseName, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { createTable, schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
-import { type Pipe, plain, prepared, type Statement, statement } from "./statement.ts";
+import { type Database, plain, prepared, type Statement, statement } from "./statement.ts";
 
 /** One row per schema version that was reached. */
 const VERSIONS = "greenroom_versions";
@@ -19,7 +19,7 @@ const recordVersion = prepared<{ version: number }>(
  * See `Storage.migrate`. Reads the version again after each step: a connection caches the tables until its next read, and Deno would
  * omit columns that the step added.
  */
-export async function migrate(driver: Pipe, schema: Schema = currentSchema): Promise<void> {
+export async function migrate(driver: Database, schema: Schema = currentSchema): Promise<void> {
   const newest = newestVersion(schema);
   for (let version = await currentVersion(driver, schema); version < newest; ) {
     const statements =
@@ -46,7 +46,7 @@ export async function migrate(driver: Pipe, schema: Schema = currentSchema): Pro
 const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
 
 /** The schema version of the database; 0 when it has no tables of Greenroom. */
-async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
+async function currentVersion(driver: Database, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
   const found = new Set((await inspect(driver, statement(tableNames))).map((row) => String(row.name)));
   if (found.has(OLD_VERSIONS)) {
@@ -81,12 +81,12 @@ async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
 }
 
 /** The file, or the name on a Postgres server, with a space before it; empty where there is none. */
-async function nameOf(driver: Pipe): Promise<string> {
+async function nameOf(driver: Database): Promise<string> {
   const [row] = await driver.read(statement(databaseName)).catch(() => []);
   return row?.name ? ` ${row.name}` : "";
 }
 
-async function inspect(driver: Pipe, read: Statement): Promise<SqlRow[]> {
+async function inspect(driver: Database, read: Statement): Promise<SqlRow[]> {
   try {
     return await driver.read(read);
   } catch (error) {

@@ -17,7 +17,7 @@ import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Database, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
 import { usageVerbs } from "./usage.ts";
@@ -114,7 +114,7 @@ const requeueRunning = prepared<{ now: number }>(
 );
 
 /** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */
-function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
+function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
   let adopting: Promise<void> | undefined;
   let adopted = false;
 
@@ -144,7 +144,7 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly exec
 }
 
 /** The driver for statements of every database. Maps errors to those that callers can handle. */
-function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
+function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
   const { dialect } = driver;
   const tell = (error: unknown): never => {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });

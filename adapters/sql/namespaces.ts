@@ -4,7 +4,7 @@ import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, type Statement, statement } from "./statement.ts";
+import { type Database, type Statement, statement } from "./statement.ts";
 
 /** Rows per read. */
 const STEP = 500;
@@ -24,7 +24,7 @@ export function alive(now: number): RawBuilder<boolean> {
 
 /** `visible` checks rows if the scope has a filter. Without a filter, only the paths of items are read. */
 export function namespaceLister(
-  driver: Pipe,
+  driver: Database,
   visible: (scope: Scope, row: SqlRow) => boolean,
 ): ItemStorage["listNamespaces"] {
   return async (scope, query, now) => {

@@ -2,35 +2,35 @@
 import { type RawBuilder, sql } from "kysely";
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
-import { constant } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 import { andOfPermitted, scoped } from "./filter.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Database, prepared } from "./statement.ts";
 
 type Key = ThreadKey & { checkpoint_id: string };
 type ValueKey = ThreadKey & { channel: string; channel_version: string };
 
 const ofThread = (p: ThreadKey, table: string): RawBuilder<unknown> =>
-  sql`${sql.ref(`${table}.deployment`)} = ${constant(p.deployment)} and ${sql.ref(`${table}.thread_id`)} = ${constant(p.thread_id)}
+  sql`${sql.ref(`${table}.deployment`)} = ${scalar(p.deployment)} and ${sql.ref(`${table}.thread_id`)} = ${scalar(p.thread_id)}
     and ${sql.ref(`${table}.ns`)} = ''`;
 
 const columns = sql`select c.checkpoint_id, c.versions from checkpoints c`;
 
 const versionsOf = scoped<Key>(
   (p, bound) =>
-    sql`${columns} where ${ofThread(p, "c")} and c.checkpoint_id = ${constant(p.checkpoint_id)}${andOfPermitted("c", bound)}`,
+    sql`${columns} where ${ofThread(p, "c")} and c.checkpoint_id = ${scalar(p.checkpoint_id)}${andOfPermitted("c", bound)}`,
 );
 
 const newestVersionsOf = scoped<ThreadKey & { run_id: string }>(
   (p, bound) =>
-    sql`${columns} where ${ofThread(p, "c")} and c.run_id = ${constant(p.run_id)}${andOfPermitted("c", bound)}
+    sql`${columns} where ${ofThread(p, "c")} and c.run_id = ${scalar(p.run_id)}${andOfPermitted("c", bound)}
     order by c.seq desc limit 1`,
 );
 
 /** A value that others extend begins as the oldest of them does. */
 const startOf = prepared<ValueKey>((p) => {
-  const part = sql`${ofThread(p, "c")} and c.channel = ${constant(p.channel)}`;
+  const part = sql`${ofThread(p, "c")} and c.channel = ${scalar(p.channel)}`;
   return sql`with recursive parts (version, extends_version) as (
-      select c.version, c.extends_version from channel_values c where ${part} and c.version = ${constant(p.channel_version)}
+      select c.version, c.extends_version from channel_values c where ${part} and c.version = ${scalar(p.channel_version)}
       union all
       select c.version, c.extends_version from parts cross join channel_values c
       where ${part} and c.version = parts.extends_version)
@@ -39,7 +39,7 @@ const startOf = prepared<ValueKey>((p) => {
 });
 
 /** The verb that reads how a channel begins. */
-export function openingVerbs(driver: Pipe): Pick<CheckpointStorage, "readOpening"> {
+export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readOpening"> {
   return {
     async readOpening({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
       const key = { deployment, thread_id };

@@ -3,8 +3,8 @@ import { type RawBuilder, sql } from "kysely";
 import type {
   FeedbackBucket,
   ListedRun,
+  ListPosition,
   OperationStorage,
-  Place,
   RunSearch,
   RunStatus,
   RunTimes,
@@ -12,19 +12,19 @@ import type {
 } from "../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../lib/storage/visibility.ts";
 import { namesOf } from "./columns.ts";
-import { constant, each } from "./dialect.ts";
+import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { candidates, score, toToken } from "./feedback.ts";
 import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
 import { claimLog, HEAD_COLUMNS, toRunHead } from "./runs/row.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, readAll, type Statement, statement } from "./statement.ts";
+import { type Database, readAll, type Statement, statement } from "./statement.ts";
 
 const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
 const ACTIVE: ReadonlySet<RunStatus> = new Set(["pending", "running"]);
 
 /** Rows that come after a place in a list with the newest first. */
-const below = (place: Place | undefined, id: string): readonly RawBuilder<unknown>[] =>
+const below = (place: ListPosition | undefined, id: string): readonly RawBuilder<unknown>[] =>
   place ? [sql`(created_at, ${sql.ref(id)}) < (${place.created_at}, ${place.id})`] : [];
 
 const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
@@ -76,7 +76,7 @@ const isNarrow = ({ run_id, thread_id, cron_id }: RunSearch): boolean => (run_id
  * The ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
  * table holds. Those of one thread or cron are read by their own index: `status || ''` is in no other.
  */
-function foundRuns(scope: Scope, query: RunSearch, last: Place | null): RawBuilder<unknown> {
+function foundRuns(scope: Scope, query: RunSearch, last: ListPosition | null): RawBuilder<unknown> {
   const { thread_id, cron_id, limit } = query;
   const conditions = [...rangeOf(query), ...testsOf(scope, query)];
   if (last) conditions.push(sql`(created_at, run_id) >= (${last.created_at}, ${last.id})`);
@@ -98,7 +98,7 @@ function foundRuns(scope: Scope, query: RunSearch, last: Place | null): RawBuild
 /** None that may be large: a list of a thousand runs would read and parse all their requests. */
 const LISTED = [...HEAD_COLUMNS, "lease_until", "cancelled", "claim_log"];
 
-const searchRuns = (scope: Scope, query: RunSearch, last: Place | null): Statement =>
+const searchRuns = (scope: Scope, query: RunSearch, last: ListPosition | null): Statement =>
   statement(
     sql`select ${namesOf(LISTED, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
     from (${foundRuns(scope, query, last)}) as found join runs on runs.run_id = found.run_id
@@ -140,7 +140,7 @@ const deleteToken = scoped<TokenKey>(
 );
 
 /** The verbs that look at a deployment as a whole. */
-export function operationVerbs(driver: Pipe): OperationStorage {
+export function operationVerbs(driver: Database): OperationStorage {
   return {
     async searchRuns(scope, query) {
       if (query.status?.length === 0) return { rows: [], next: null };
@@ -162,7 +162,7 @@ export function operationVerbs(driver: Pipe): OperationStorage {
     },
 
     feedbackBuckets({ origin, stride_ms, ...query }) {
-      const bucket = sql<number>`cast((created_at - ${constant(origin)}) / ${constant(stride_ms)} as bigint)`;
+      const bucket = sql<number>`cast((created_at - ${scalar(origin)}) / ${scalar(stride_ms)} as bigint)`;
       const select = candidates(query)
         .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
         .select([sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])

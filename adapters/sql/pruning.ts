@@ -1,11 +1,11 @@
 /** Pruning: deletes threads, or all their checkpoints except the newest state. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
-import { constant, each, holds, membersOf, parentsIn } from "./dialect.ts";
+import { each, holds, membersOf, parentsIn, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
 import { leftLabels } from "./labels.ts";
-import { ofThread, type Pipe, type Statement } from "./statement.ts";
+import { type Database, ofThread, type Statement } from "./statement.ts";
 import { busy } from "./threads.ts";
 import { keepTurns } from "./turns.ts";
 
@@ -18,13 +18,13 @@ const lastChange = sql<number>`case when updated_at > state_updated_at then upda
 /** A thread whose TTL has expired and that pruning would change. Written as in its index. */
 const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
   and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= ${lastChange})
-  and (${lastChange} + ttl_ms) <= ${constant(p.now)}`;
+  and (${lastChange} + ttl_ms) <= ${scalar(p.now)}`;
 
 /** Which named threads are pruned. Every statement of a batch checks it, and the last one changes it. */
 type Condition = (p: Named) => RawBuilder<unknown>;
 
 const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknown> =>
-  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${constant(p.deployment)}
+  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${scalar(p.deployment)}
     and threads.thread_id = named.value and hidden = 0 and not ${busy} and ${condition(p)}
     ${andPermitted(sql`threads.metadata`, bound)}`;
 
@@ -69,7 +69,7 @@ type Rows = (rows: string, owner: string) => RawBuilder<unknown>;
 const sameThreadAs =
   (p: Named): Rows =>
   (rows, owner) =>
-    sql`${sql.ref(rows)}.deployment = ${constant(p.deployment)}
+    sql`${sql.ref(rows)}.deployment = ${scalar(p.deployment)}
       and ${sql.ref(rows)}.thread_id = ${sql.ref(owner)}.thread_id`;
 
 /** The channel has a stored value for this version. */
@@ -150,7 +150,7 @@ const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => 
 const keeping = (condition: Condition): Pruning => {
   const pruned = (p: Named, bound: Bound): RawBuilder<unknown> => chosen(condition, p, bound);
   const ofPruned = (p: Named, bound: Bound): RawBuilder<unknown> =>
-    sql`deployment = ${constant(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
+    sql`deployment = ${scalar(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
   return {
     after: 0,
     statements: [
@@ -160,7 +160,7 @@ const keeping = (condition: Condition): Pruning => {
           sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
           and (thread_id, ns, checkpoint_id) in (select c.thread_id, c.ns, c.checkpoint_id
             from pruned cross join checkpoints c
-            where c.deployment = ${constant(p.deployment)} and c.thread_id = pruned.thread_id
+            where c.deployment = ${scalar(p.deployment)} and c.thread_id = pruned.thread_id
             except select thread_id, ns, checkpoint_id from stays)`,
       ),
       scoped<Named>(
@@ -173,11 +173,11 @@ const keeping = (condition: Condition): Pruning => {
         (p, bound) =>
           sql`with recursive needed (thread_id, ns, channel, version) as (
             select c.thread_id, c.ns, entry.key, entry.value from checkpoints c cross join ${membersOf(sql`c.versions`)} entry
-            where c.deployment = ${constant(p.deployment)}
+            where c.deployment = ${scalar(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
             union
             select v.thread_id, v.ns, v.channel, v.extends_version from needed cross join channel_values v
-            where v.deployment = ${constant(p.deployment)} and v.thread_id = needed.thread_id and v.ns = needed.ns
+            where v.deployment = ${scalar(p.deployment)} and v.thread_id = needed.thread_id and v.ns = needed.ns
               and v.channel = needed.channel and v.version = needed.version and v.extends_version is not null)
           delete from channel_values where deployment = ${p.deployment}
             and (thread_id, ns, channel, version) in (select thread_id, ns, channel, version from channel_values
@@ -192,7 +192,7 @@ const keeping = (condition: Condition): Pruning => {
       ),
       scoped<Named>(
         (p, bound) =>
-          sql`update threads set pruned_at = ${p.now} where deployment = ${constant(p.deployment)}
+          sql`update threads set pruned_at = ${p.now} where deployment = ${scalar(p.deployment)}
           and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`,
       ),
     ],
@@ -211,16 +211,16 @@ const over: Record<PruneStrategy, Pruning> = {
 
 const overdue = scoped<{ deployment: string; now: number; limit: number }>(
   (p, bound) =>
-    sql`select thread_id, ttl_strategy from threads where deployment = ${constant(p.deployment)} and ${isOver(p)}
+    sql`select thread_id, ttl_strategy from threads where deployment = ${scalar(p.deployment)} and ${isOver(p)}
       and hidden = 0 and not ${busy} ${andPermitted(sql`metadata`, bound)}
-    order by (${lastChange} + ttl_ms) limit ${constant(p.limit)}`,
+    order by (${lastChange} + ttl_ms) limit ${scalar(p.limit)}`,
 );
 
 const locksOf = (deployment: string, thread_ids: readonly string[]): string[] =>
   thread_ids.map((thread_id) => ofThread(deployment, thread_id));
 
 /** The verbs that prune threads. */
-export function pruningVerbs(driver: Pipe): Pick<StateStorage, "pruneThreads" | "expireThreads"> {
+export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads" | "expireThreads"> {
   return {
     async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
       if (thread_ids.length === 0) return [];

@@ -6,10 +6,10 @@ import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage/mod.ts";
 import { type Filter, permits } from "../../lib/storage/visibility.ts";
-import { constant, each } from "./dialect.ts";
+import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
-import { type Pipe, type Statement, statement } from "./statement.ts";
+import { type Database, type Statement, statement } from "./statement.ts";
 
 /** A search. */
 export interface Sought {
@@ -39,7 +39,7 @@ const COUNTED = 1000;
 
 /** One page of rows in order, and the total number. */
 export async function findRows(
-  driver: Pipe,
+  driver: Database,
   sought: Sought,
   reading: Reading,
 ): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
@@ -64,7 +64,7 @@ export async function findRows(
 }
 
 /** The number of rows. */
-export async function countFound(driver: Pipe, sought: Sought): Promise<number> {
+export async function countFound(driver: Database, sought: Sought): Promise<number> {
   const plan = await planOf(driver, sought);
   if (plan.none) return 0;
   if (plan.decided) return plan.total ?? (await count(driver, plan));
@@ -87,7 +87,7 @@ interface Plan {
   readonly total: number | null;
 }
 
-async function planOf(driver: Pipe, sought: Sought): Promise<Plan> {
+async function planOf(driver: Database, sought: Sought): Promise<Plan> {
   const { metadata = {}, filter = [], kind } = sought;
   const asked = [metadata, ...filter.map(partOf)];
   const known = new Map(asked.flatMap((part) => labelsOf(part, LABELS + 1)).map((label) => [label.join(), label]));
@@ -124,15 +124,15 @@ function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[]
 const countable = ({ kind, where }: Sought): boolean => kind !== "cron" && where.length === 0;
 
 const isLabel = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
-  sql`l.deployment = ${constant(deployment)} and l.kind = ${constant(kind)} and l.path_hash = ${constant(path)}
-    and l.value_hash = ${constant(value)}`;
+  sql`l.deployment = ${scalar(deployment)} and l.kind = ${scalar(kind)} and l.path_hash = ${scalar(path)}
+    and l.value_hash = ${scalar(value)}`;
 
 /** The rows with all labels that meet the other conditions, or only their labels if there are no other conditions. */
 function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): Statement {
   const { sought, table, id, decided } = plan;
   const { deployment, kind, where } = sought;
   const [first, ...others] = plan.labels;
-  const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${constant(label[2])}` : sql``);
+  const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${scalar(label[2])}` : sql``);
   const conditions = [...where];
   // Hidden threads have no labels. The condition is a literal, because the indexes for searches contain only visible threads.
   if (kind === "thread" && !first) conditions.unshift(sql`threads.hidden = 0`);
@@ -162,16 +162,16 @@ function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilde
   return statement(
     sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
       where ${followed(plan, first)}
-        and ${table}.deployment = ${constant(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
+        and ${table}.deployment = ${scalar(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
   );
 }
 
 const followed = ({ sought, decided }: Plan, [path, value, exact]: Label): RawBuilder<unknown> =>
-  sql`followed.deployment = ${constant(sought.deployment)} and followed.kind = ${constant(sought.kind)}
-    and followed.path_hash = ${constant(path)} and followed.value_hash = ${constant(value)}
-    ${decided ? sql`and followed.exact = ${constant(exact)}` : sql``}`;
+  sql`followed.deployment = ${scalar(sought.deployment)} and followed.kind = ${scalar(sought.kind)}
+    and followed.path_hash = ${scalar(path)} and followed.value_hash = ${scalar(value)}
+    ${decided ? sql`and followed.exact = ${scalar(exact)}` : sql``}`;
 
-const count = async (driver: Pipe, plan: Plan): Promise<number> =>
+const count = async (driver: Database, plan: Plan): Promise<number> =>
   Number((await driver.read(select(plan, null, sql``)))[0]?.total);
 
 /** The index of labels is already in the order of creation. */

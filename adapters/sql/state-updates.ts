@@ -5,7 +5,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage/mod.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
-import { constant } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";
 import { prepared, type Statement } from "./statement.ts";
 
@@ -17,13 +17,13 @@ export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<num
 
 /** True while the thread is marked. */
 export const isMarked = (p: ThreadKey): RawBuilder<boolean> =>
-  sql<boolean>`exists (select 1 from threads where deployment = ${constant(p.deployment)}
-    and thread_id = ${constant(p.thread_id)} and run_count < 0)`;
+  sql<boolean>`exists (select 1 from threads where deployment = ${scalar(p.deployment)}
+    and thread_id = ${scalar(p.thread_id)} and run_count < 0)`;
 
 const storeState = storing<ThreadKey>({
   allowed: isMarked,
-  run_seq: (p) => sql`(select -run_count from threads where deployment = ${constant(p.deployment)}
-    and thread_id = ${constant(p.thread_id)})`,
+  run_seq: (p) => sql`(select -run_count from threads where deployment = ${scalar(p.deployment)}
+    and thread_id = ${scalar(p.thread_id)})`,
 });
 
 /** Removes the mark. */

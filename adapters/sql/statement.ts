@@ -8,7 +8,7 @@ export interface Statement {
 }
 
 /** An SqlDriver that takes statements for every database. */
-export interface Pipe extends Pick<SqlDriver, "dialect" | "acquireWorkerLock" | "check"> {
+export interface Database extends Pick<SqlDriver, "dialect" | "acquireWorkerLock" | "check"> {
   /** See `SqlDriver.batch`. */
   batch(statements: readonly Statement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
   read(statement: Statement): Promise<SqlRow[]>;
@@ -132,13 +132,17 @@ export const ofKey = (deployment: string, { route, key }: { readonly route: stri
   `key ${deployment} ${route} ${key}`;
 
 /** What a read returns first; null without rows. */
-export async function readOne<Row>(driver: Pipe, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row | null> {
+export async function readOne<Row>(
+  driver: Database,
+  read: Statement,
+  toRow: (row: SqlRow) => Row,
+): Promise<Row | null> {
   const [row] = await driver.read(read);
   return row ? toRow(row) : null;
 }
 
 /** All that a read returns. */
-export async function readAll<Row>(driver: Pipe, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row[]> {
+export async function readAll<Row>(driver: Database, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row[]> {
   return (await driver.read(read)).map(toRow);
 }
 

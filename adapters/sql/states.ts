@@ -4,12 +4,12 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { namesOf } from "./columns.ts";
-import { constant } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
 import { isMarked, marked, putState, unmark } from "./state-updates.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
+import { type Database, ofThread, prepared, type Statement } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
 import { firstTurn } from "./turns.ts";
 
@@ -21,7 +21,7 @@ const visibleThread = scoped<ThreadKey>(
 
 /** The thread; null if it does not exist in the scope. */
 async function look(
-  driver: Pipe,
+  driver: Database,
   { deployment, filter }: Scope,
   thread_id: string,
 ): Promise<{ readonly head: string | null; readonly revision: number; readonly busy: boolean } | null> {
@@ -44,7 +44,7 @@ const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; gr
 );
 
 const writeState =
-  (driver: Pipe): StateStorage["writeState"] =>
+  (driver: Database): StateStorage["writeState"] =>
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
     const { head, seen_head, graph_id } = state;
@@ -65,20 +65,20 @@ const writeState =
 
 // ---------------------------------------------------------------------- notes
 
-type Place = ThreadKey & { ns: string; checkpoint_id: string };
+type CheckpointKey = ThreadKey & { ns: string; checkpoint_id: string };
 
 const itsThread = (p: ThreadKey, condition: RawBuilder<unknown>): RawBuilder<unknown> =>
-  sql`exists (select 1 from threads t where t.deployment = ${constant(p.deployment)}
-    and t.thread_id = ${constant(p.thread_id)} and t.hidden = 0 ${condition})`;
+  sql`exists (select 1 from threads t where t.deployment = ${scalar(p.deployment)}
+    and t.thread_id = ${scalar(p.thread_id)} and t.hidden = 0 ${condition})`;
 
-const notesOf = scoped<Place>(
+const notesOf = scoped<CheckpointKey>(
   (p, bound) =>
-    sql`select metadata from checkpoints where deployment = ${constant(p.deployment)}
-    and thread_id = ${constant(p.thread_id)} and ns = ${constant(p.ns)} and checkpoint_id = ${constant(p.checkpoint_id)}
+    sql`select metadata from checkpoints where deployment = ${scalar(p.deployment)}
+    and thread_id = ${scalar(p.thread_id)} and ns = ${scalar(p.ns)} and checkpoint_id = ${scalar(p.checkpoint_id)}
     and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}`,
 );
 
-const annotate = scoped<Place & { metadata: string; seen: string }>(
+const annotate = scoped<CheckpointKey & { metadata: string; seen: string }>(
   (p, bound) =>
     sql`update checkpoints set metadata = ${p.metadata} where deployment = ${p.deployment}
     and thread_id = ${p.thread_id} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id} and metadata = ${p.seen}
@@ -87,7 +87,7 @@ const annotate = scoped<Place & { metadata: string; seen: string }>(
 );
 
 const annotateCheckpoint =
-  (driver: Pipe): StateStorage["annotateCheckpoint"] =>
+  (driver: Database): StateStorage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
     const place = { deployment, thread_id, ns, checkpoint_id };
     for (;;) {
@@ -134,9 +134,9 @@ const copying = (
     const own = changed(p);
     return sql`insert into ${sql.table(table)} (deployment, thread_id, ${namesOf(columns)})
       select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
-      from ${sql.table(table)} where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.from)}
-        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${constant(p.deployment)}
-          and r.thread_id = ${constant(p.from)} and r.status in ('pending', 'running')))
+      from ${sql.table(table)} where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.from)}
+        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${scalar(p.deployment)}
+          and r.thread_id = ${scalar(p.from)} and r.status in ('pending', 'running')))
         and ${isMarked(p)}`;
   });
 
@@ -147,7 +147,7 @@ const copies = [
     "checkpoints",
     ["ns", "checkpoint_id", "seq", "run_id", "parent_id", ...payload, "metadata", "versions", "created_at"],
     (p) => ({
-      metadata: sql`replace(metadata, ${constant(p.of_source)}, ${constant(p.of_copy)})`,
+      metadata: sql`replace(metadata, ${scalar(p.of_source)}, ${scalar(p.of_copy)})`,
     }),
   ),
   copying("checkpoint_writes", ["ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", ...payload]),
@@ -158,12 +158,12 @@ const copyValueLabels = prepared<Copy & { now: number }>(
   (p) =>
     sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
     select deployment, kind, ${p.thread_id}, path_hash, value_hash, exact, ${p.now} from labels
-    where deployment = ${constant(p.deployment)} and kind = 'values' and row_id = ${constant(p.from)} and ${isMarked(p)}
+    where deployment = ${scalar(p.deployment)} and kind = 'values' and row_id = ${scalar(p.from)} and ${isMarked(p)}
     on conflict do nothing`,
 );
 
 const copyThread =
-  (driver: Pipe): StateStorage["copyThread"] =>
+  (driver: Database): StateStorage["copyThread"] =>
   async (scope, { from, seen_revision, thread_id, metadata }, now) => {
     const { deployment, filter } = scope;
     const copy = { deployment, thread_id, from, of_source: memberOf(from), of_copy: memberOf(thread_id) };
@@ -192,11 +192,11 @@ const anyThread = prepared<ThreadKey>(
   (p) => sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
-const isThere = async (driver: Pipe, key: ThreadKey): Promise<boolean> =>
+const isThere = async (driver: Database, key: ThreadKey): Promise<boolean> =>
   (await driver.read(anyThread(key))).length > 0;
 
 /** The verbs that change states without a run. */
-export function stateVerbs(driver: Pipe): StateStorage {
+export function stateVerbs(driver: Database): StateStorage {
   return {
     writeState: writeState(driver),
     annotateCheckpoint: annotateCheckpoint(driver),

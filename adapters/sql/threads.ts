@@ -14,12 +14,12 @@ import { fromText } from "./columns.ts";
 import { each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
-import { andOfPermitted, andPermitted, type Bound, either, scoped } from "./filter.ts";
+import { andOfPermitted, andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { ofThread, type Pipe, prepared, readOne, type Statement } from "./statement.ts";
+import { type Database, ofThread, prepared, readOne, type Statement } from "./statement.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
 
 type Key = { deployment: string; thread_id: string };
@@ -76,7 +76,7 @@ const deleteThread = scoped<Key>(
     ${andPermitted(itsMetadata, bound)} returning thread_id`,
 );
 
-const dropItsTokens = either<Key, Statement>((bound) =>
+const dropItsTokens = filterable<Key, Statement>((bound) =>
   dropTokens(
     (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}
       ${andOfPermitted("runs", bound(p))}`,
@@ -97,7 +97,7 @@ const ofAssistant = (p: Named, bound: Bound): RawBuilder<unknown> =>
     and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
     ${andPermitted(itsMetadata, bound)}`;
 
-const dropLabelled = either<Named, Statement>((bound) =>
+const dropLabelled = filterable<Named, Statement>((bound) =>
   dropTokens(
     (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in
       (select thread_id from ${ofAssistant(p, bound(p))})`,
@@ -127,7 +127,7 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
 }
 
 /** The verbs on threads. */
-export function threadVerbs(driver: Pipe): ThreadStorage {
+export function threadVerbs(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
     readOne(driver, getThread({ deployment, thread_id }, filter), toThread);
   return {

@@ -3,7 +3,7 @@
  * where the deleted one was. One row keeps the highest turn of all deleted threads with the same last digits: there are few rows.
  */
 import { type RawBuilder, sql } from "kysely";
-import { constant } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 
 /** The name of the row in `probes`: ids are UUIDs, so that there are at most 65,536 for a deployment. */
 const rowOf = (deployment: unknown, thread_id: unknown): RawBuilder<string> =>
@@ -19,4 +19,4 @@ export const keepTurns = (threads: RawBuilder<unknown>): RawBuilder<unknown> =>
 /** The turn of a thread that is created. */
 export const firstTurn = (p: { readonly deployment: string; readonly thread_id: string }): RawBuilder<number> =>
   sql<number>`coalesce((select d.at from probes d
-    where d.name = ${rowOf(constant(p.deployment), constant(p.thread_id))}), 0)`;
+    where d.name = ${rowOf(scalar(p.deployment), scalar(p.thread_id))}), 0)`;

@@ -5,9 +5,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, TraceTerms, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { namesOf } from "./columns.ts";
-import { constant, each, rowsOf } from "./dialect.ts";
+import { each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared, readOne, type Statement } from "./statement.ts";
+import { type Database, prepared, readOne, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -121,7 +121,7 @@ const unsealed = prepared<Record<never, never>>(
 
 /** No process has sealed hours since `sealed` was read: else another process sums the same hours. */
 const asSeen = (p: Sealing): RawBuilder<unknown> =>
-  sql`coalesce(${sealedBefore}, -8640000000000000) = ${constant(p.sealed)}`;
+  sql`coalesce(${sealedBefore}, -8640000000000000) = ${scalar(p.sealed)}`;
 
 // Without `on conflict`: two sums of one hour must fail, not add up.
 const sumHours = prepared<Sealing>(
@@ -129,7 +129,7 @@ const sumHours = prepared<Sealing>(
     sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select t.workspace_id, ${hourOf(sql`t.started_at`)}, t.project_id, coalesce(t.user_id, ''), coalesce(t.api_key, ''),
       count(*)
-    from traces t where t.counted = 1 and t.started_at >= ${constant(p.sealed)} and t.started_at < ${constant(p.until)}
+    from traces t where t.counted = 1 and t.started_at >= ${scalar(p.sealed)} and t.started_at < ${scalar(p.until)}
       and ${asSeen(p)}
     group by 1, 2, 3, 4, 5`,
 );
@@ -171,10 +171,10 @@ const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
         group by 1, 2`;
     return sql`select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
         select ${bucket(sql`hour`)} as bucket, ${dimension} as dimension, sum(traces) as traces from usage_hourly
-          where workspace_id in ${each(p.workspace_ids)} and hour >= ${constant(p.hours_from)} and hour < ${edge}
+          where workspace_id in ${each(p.workspace_ids)} and hour >= ${scalar(p.hours_from)} and hour < ${edge}
           group by 1, 2
-        union all ${events(constant(p.start), constant(p.hours_from))}
-        union all ${events(edge, constant(p.end))}
+        union all ${events(scalar(p.start), scalar(p.hours_from))}
+        union all ${events(edge, scalar(p.end))}
       ) c
       group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`;
   });
@@ -191,8 +191,8 @@ const spentOf = (group: UsageGroup): ((args: Counted) => Statement) =>
     return sql`select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out, cost_usd from (
         select ${bucket} as bucket, coalesce(${dimension}, '') as dimension, count(*) as traces,
           ${total(sql`tokens_in`)}, ${total(sql`tokens_out`)}, ${total(sql`cost_usd`)} from traces
-        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${constant(p.start)}
-          and started_at < ${constant(p.end)}
+        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${scalar(p.start)}
+          and started_at < ${scalar(p.end)}
         group by 1, 2
       ) c
       order by c.bucket, c.dimension = '', c.dimension`;
@@ -225,7 +225,7 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
 const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces where trace_id = ${p.trace_id}`);
 
 /** The verbs on traces and usage counts. */
-export function usageVerbs(driver: Pipe): UsageStorage {
+export function usageVerbs(driver: Database): UsageStorage {
   return {
     getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
     async addTraces(traces) {

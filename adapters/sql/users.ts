@@ -4,7 +4,7 @@ import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
+import { type Database, prepared, readAll, readOne } from "./statement.ts";
 
 type Id = { id: string };
 
@@ -71,7 +71,7 @@ const names = prepared<{ workspaces: string; projects: string; users: string }>(
 type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "names">;
 
 /** The verbs on users. */
-export function userVerbs(driver: Pipe): UserVerbs {
+export function userVerbs(driver: Database): UserVerbs {
   return {
     async createUser(user) {
       const [made] = await driver.batch([insertUser({ ...user })]);

@@ -77,7 +77,7 @@ export class FileWatch {
     if (salts !== null) this.#setLog(salts, fstatSync(this.#log as number).size);
   }
 
-  /** To be called before SQLite writes: throws what `prove` has thrown, and where the log was cut since. */
+  /** To be called before SQLite writes: throws what `confirmCommit` has thrown, and where the log was cut since. */
   refuse(): void {
     if (this.#lost) throw this.#lost;
     if (this.#log !== undefined) this.#checkLength(fstatSync(this.#log).size);
@@ -89,7 +89,7 @@ export class FileWatch {
   }
 
   /** To be called after a commit and before it is acknowledged. Throws DatabaseUnavailable when it went to files that are gone. */
-  prove(): void {
+  confirmCommit(): void {
     this.#log ??= openLog(`${this.#file}-wal`);
     const log = this.#log === undefined ? undefined : fstatSync(this.#log);
     if (inodeOf(this.#file) !== this.#inode || log === undefined || log.nlink === 0) throw this.#lose(gone(this.#path));

@@ -205,7 +205,7 @@ class Writer {
     try {
       this.#watch?.refuse();
       const answers = this.#commit(group);
-      this.#watch?.prove();
+      this.#watch?.confirmCommit();
       const settle = (): void => {
         for (const answer of answers) answer();
       };

@@ -18,7 +18,7 @@ export interface Arguments {
   /** Option names with the words for their values in the usage text. */
   readonly options?: Readonly<Record<string, string>>;
   /** Problems that need no database. */
-  prove?(input: Input): readonly string[];
+  validate?(input: Input): readonly string[];
 }
 
 /** Options that may be given again, or as a list with commas. */
@@ -29,7 +29,7 @@ const PLACES = ["config", "database"];
 /** Throws a ConfigError with every problem. */
 export function readArguments(
   args: readonly string[],
-  { positionals: wanted = [], options = {}, prove }: Arguments,
+  { positionals: wanted = [], options = {}, validate }: Arguments,
   now: number = Date.now(),
 ): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
   const texts = [...Object.keys(options), ...PLACES];
@@ -74,7 +74,7 @@ export function readArguments(
     all: (name) => values.get(name)?.map((value) => value.trim()),
     now,
   };
-  problems.push(...(prove?.(input) ?? []));
+  problems.push(...(validate?.(input) ?? []));
   if (problems.length > 0 && !help) throw new ConfigError(problems);
   return { input, json: values.has("json"), help };
 }

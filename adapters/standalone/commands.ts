@@ -67,7 +67,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
         description: "TEXT",
         ...ORGANIZATION,
       },
-      prove(input) {
+      validate(input) {
         const [at, within] = [input.one("expires-at"), input.one("expires-in")];
         const kind = input.one("kind") ?? "sk";
         return [
@@ -188,7 +188,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
       about: "says what a user may do on the organization or in a workspace, instead of before; `none`: nothing",
       positionals: ["USER"],
       options: { permission: "NAME,...|none", ...WORKSPACE },
-      prove: (input) => (input.all("permission") ? [] : ["--permission: is needed"]),
+      validate: (input) => (input.all("permission") ? [] : ["--permission: is needed"]),
       async run(accounts, input) {
         const names = permissionsOf(input) ?? [];
         const permissions = names.length === 1 && names[0] === "none" ? [] : names;

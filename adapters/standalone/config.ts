@@ -7,14 +7,14 @@ import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN 
 import { SETTINGS } from "../agents.ts";
 
 /** An export of a file. */
-export interface Place {
+export interface ModuleExport {
   /** Absolute. */
   readonly file: string;
   readonly export: string;
 }
 
 /** One entry of `graphs`. */
-export interface GraphEntry extends Place {
+export interface GraphEntry extends ModuleExport {
   readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
@@ -38,7 +38,7 @@ export interface FileConfig {
   /** Those whose entries can be read. */
   readonly graphs: readonly GraphEntry[];
   /** What other keys take from files, by key; the options in `service` are without them. */
-  readonly modules: Readonly<Partial<Record<ModuleKey, Place>>>;
+  readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
   readonly service: Pick<ServiceOptions, Option>;
   readonly env: Readonly<Record<string, string>>;
   /** The file with those variables, absolute; it may be missing. */
@@ -234,7 +234,7 @@ function readGraphs(
 }
 
 /** The export that a text such as `./file.ts:export` names, or what is wrong with it. */
-function placeOf(path: unknown, file: string): Place | string {
+function placeOf(path: unknown, file: string): ModuleExport | string {
   const parts =
     typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
   if (!parts) return 'not of the form "./file.ts:export"';
@@ -246,7 +246,7 @@ function placeOf(path: unknown, file: string): Place | string {
 
 /** The options, and apart from them what they take from files. */
 function readModules(options: JsonObject, file: string, problems: string[]): Pick<FileConfig, "modules" | "service"> {
-  const modules: [ModuleKey, Place][] = [];
+  const modules: [ModuleKey, ModuleExport][] = [];
   let service = options;
   for (const key of MODULES) {
     const [value, rest] = taken(service, key.split("."));

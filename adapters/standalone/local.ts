@@ -13,7 +13,7 @@ const URL_OF = Symbol.for("langgraph_api:url");
 const BASE = "http://localhost";
 
 /** Where the host's code is at work, and for whom. */
-interface Place {
+interface CallerContext {
   readonly api: Api;
   readonly run: Pick<Job, "run_id" | "thread_id"> | null;
   /** Of a run that somebody made whom custom authentication knows. */
@@ -29,10 +29,10 @@ interface Api {
   readonly users: WeakMap<Request, AuthUser>;
 }
 
-const places = new AsyncLocalStorage<Place | undefined>();
+const places = new AsyncLocalStorage<CallerContext | undefined>();
 
 /** The run that the code at work belongs to. */
-export const currentRun = (): Place["run"] => places.getStore()?.run ?? null;
+export const currentRun = (): CallerContext["run"] => places.getStore()?.run ?? null;
 
 export interface LocalApi {
   /** Runs act for who made them. */
@@ -78,7 +78,7 @@ function withLocalApi(api: Api, executor: Executor): Executor {
     ...(executor.versions && { versions: () => executor.versions?.() ?? Promise.resolve({}) }),
     execute(job, signal, environment) {
       const { run_id, thread_id, user } = job;
-      const place: Place = { api, run: { run_id, thread_id }, user, headers: null, over: false };
+      const place: CallerContext = { api, run: { run_id, thread_id }, user, headers: null, over: false };
       const events = places.run(place, () => executor.execute(job, signal, environment)[Symbol.asyncIterator]());
       const end = (): void => {
         place.over = true;
@@ -116,7 +116,7 @@ function unplaced(state: GraphState): GraphState {
 const refusal = (status: number, detail: string): Response => Response.json({ detail }, { status });
 
 /** What a client calls that was made at this place, or at none. */
-function fetchFrom(place: Place | undefined, outside: Api): typeof fetch {
+function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch {
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const { handler, users } = place?.api ?? outside;
     if (!handler) return refusal(503, "The server is not up: its API can be called once it has started");

@@ -37,10 +37,10 @@ const POLLED = new Set(["/ok", "/ready", "/metrics"]);
 
 export function createLog({ level, format, brief = false, out, err }: LogOptions): Log {
   const least = LOG_LEVELS.indexOf(level);
-  const shows = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
+  const isLogged = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
   const { log: writeJson } = systemEnvironment();
   function write(record: LogRecord): void {
-    if (!shows(record.level)) return;
+    if (!isLogged(record.level)) return;
     const output = record.level === "warn" || record.level === "error" ? err : out;
     if (format === "json") writeJson(record);
     else output.write(textLine(record, Date.now(), output.color));
@@ -48,13 +48,13 @@ export function createLog({ level, format, brief = false, out, err }: LogOptions
   return {
     write,
     requests(handler) {
-      if (!shows("info")) return handler;
+      if (!isLogged("info")) return handler;
       return async (request, host) => {
         const begun = performance.now();
         const response = await handler(request, host);
         const path = shownPath(request.url);
         const level = POLLED.has(path) || (brief && response.status < 400) ? "debug" : "info";
-        if (shows(level)) {
+        if (isLogged(level)) {
           const { status, headers } = response;
           const ms = Math.round(performance.now() - begun);
           const request_id = headers.get("x-request-id") ?? undefined;
@@ -63,7 +63,7 @@ export function createLog({ level, format, brief = false, out, err }: LogOptions
         return response;
       };
     },
-    onRunFinished: shows("info")
+    onRunFinished: isLogged("info")
       ? ({ run_id, thread_id, graph_id, status, attempt, started_at, ended_at }) => {
           if (status === "error" || status === "timeout") return;
           const ms = started_at === null ? 0 : Date.parse(ended_at) - Date.parse(started_at);

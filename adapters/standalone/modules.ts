@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
 import { agentExecutor } from "../agents.ts";
-import type { GraphEntry, Place } from "./config.ts";
+import type { GraphEntry, ModuleExport } from "./config.ts";
 import { loadError } from "./load-error.ts";
 import { importFile } from "./loader.ts";
 import { packagesOf } from "./packages.ts";
@@ -32,7 +32,7 @@ export async function loadGraphs(
 }
 
 /** Imports what a place names. Rejects with a message for the user. */
-async function load({ file, export: name }: Place): Promise<unknown> {
+async function load({ file, export: name }: ModuleExport): Promise<unknown> {
   const module = await importFile(file).catch((error: unknown) => {
     throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
   });
@@ -88,11 +88,11 @@ function member(value: unknown, name: string): Member | undefined {
 
 /** Imports each file. `problems` names, by key, what cannot be used. */
 export async function loadModules(
-  places: Readonly<Partial<Record<ModuleKey, Place>>>,
+  places: Readonly<Partial<Record<ModuleKey, ModuleExport>>>,
 ): Promise<{ readonly modules: Modules; readonly problems: readonly string[] }> {
   const problems: string[] = [];
   const modules: [string, unknown][] = [];
-  for (const [key, place] of Object.entries(places) as [ModuleKey, Place][]) {
+  for (const [key, place] of Object.entries(places) as [ModuleKey, ModuleExport][]) {
     try {
       const { what, take } = kinds[key];
       const value = take(await load(place));

@@ -1,7 +1,7 @@
 /** Validates account requests and makes their errors. */
 import { ServiceError } from "../errors.ts";
 import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
-import { isPlain, longerThan } from "../validation.ts";
+import { isStorable, longerThan } from "../validation.ts";
 import { isOfOrganization } from "./keys.ts";
 
 export interface KeyCreate {
@@ -49,7 +49,7 @@ export const findByIdOrName = <Row extends { readonly id: string; readonly name:
 ): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
 
 export const isName = (name: string): boolean =>
-  name !== "" && name.trim() === name && isPlain(name) && !longerThan(name, NAME_LENGTH);
+  name !== "" && name.trim() === name && isStorable(name) && !longerThan(name, NAME_LENGTH);
 
 export function checkName(what: string, name: string): void {
   if (!isName(name)) {

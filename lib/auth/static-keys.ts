@@ -304,12 +304,12 @@ function staticStore(ready: Promise<StaticRows>): IdentityStore {
 /** `last_used_at` of a key changes at most this often. */
 const TOUCH_MS = 60_000;
 
-type Place = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
+type Placement = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
 
 /** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
 async function projectFor(
   rows: StaticRows,
-  { workspace, project }: Place,
+  { workspace, project }: Placement,
   current: DeploymentRow | undefined,
   now: number,
 ): Promise<ProjectRow | undefined> {

@@ -11,7 +11,7 @@ import type {
   StreamMode,
   ThreadState,
 } from "../executor/contract.ts";
-import { type JobRequest, jobConfig, mirrored, ofRun, readKwargs } from "../executor/kwargs.ts";
+import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -132,7 +132,7 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const request = inTime(mirrored(readKwargs(run.kwargs)), thread.head);
+  const request = inTime(mergeContext(readKwargs(run.kwargs)), thread.head);
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);

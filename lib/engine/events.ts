@@ -85,7 +85,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (!resumedValues || (first.type === "stream" && first.mode === "events")) return;
     const read = resumedValues;
     resumedValues = null;
-    const shown = first.type === "state" ? (first.shows ?? []) : [first];
+    const shown = first.type === "state" ? (first.frames ?? []) : [first];
     if (shown.some((one) => one.type === "stream" && one.mode === "values" && !one.namespace?.length)) return;
     const values = await read();
     if (values !== undefined && !isStopped()) show("values", values);
@@ -104,7 +104,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (resumedValues) await showResumedValues(event);
     last = event;
     progress.release();
-    for (const shown of event.shows ?? []) showStream(shown);
+    for (const shown of event.frames ?? []) showStream(shown);
     recorder.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }

@@ -150,7 +150,7 @@ export type ExecutorEvent =
         readonly source?: string;
       };
       /** The stream events that show this state. Subscribers get them with it, not before its checkpoint is put. */
-      readonly shows?: readonly StreamEvent[];
+      readonly frames?: readonly StreamEvent[];
       /** For `recordStates`: `input` is the state before the input. Default `loop`. */
       readonly source?: "input" | "loop";
     }

@@ -189,7 +189,7 @@ export const isAdded = (name: string): boolean =>
  * Graphs read their configuration in `config.configurable` or in `context`, so each gets the missing members of the other. A member
  * in both keeps its two values.
  */
-export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
+export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
   const own = (members: JsonObject): JsonObject =>
     Object.fromEntries(Object.entries(members).filter(([name]) => !isAdded(name)));
@@ -201,7 +201,7 @@ export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(re
 }
 
 /** Adds the user, where graphs and their tools read it. */
-const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
+const withUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
     ...config.configurable,
@@ -219,14 +219,14 @@ export function jobConfig(
   const { run_id, thread_id, assistant_id, graph_id } = run;
   const user = run.auth_user as AuthUser | null;
   return {
-    config: user ? knowing(config, user) : config,
+    config: user ? withUser(config, user) : config,
     metadata: { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id },
   };
 }
 
 /** The configuration that the graph got in this run. */
 export function ofRun(run: RunRow): StateConfig {
-  const { config: own, context } = mirrored(readKwargs(run.kwargs));
+  const { config: own, context } = mergeContext(readKwargs(run.kwargs));
   const { config, metadata } = jobConfig(run, own);
   return { configurable: config.configurable, metadata, context };
 }
@@ -237,7 +237,7 @@ export function ofAssistant(assistant: AssistantRow | null, kept: JsonObject = {
   const members = [config["configurable"], kept["configurable"]].filter((one) => one !== undefined && isObject(one));
   const ids = assistant ? { assistant_id: assistant.assistant_id, graph_id: assistant.graph_id } : {};
   const own = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
-  const both = mirrored({ config: own, context });
+  const both = mergeContext({ config: own, context });
   return { configurable: both.config.configurable, metadata, context: both.context };
 }
 

@@ -329,7 +329,7 @@ class Recorder {
     const step = stepAfter(previous);
     const checkpoint_id = checkpointId(environment, above);
     const checkpoint = checkpointOf(event, checkpoint_id, { ...checkpointMetadata(job), source, step }, this.stored);
-    const shows = event.shows?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
+    const frames = event.frames?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
     this.newest = checkpoint;
     // With durability `sync` a state is stored before it is shown.
     const release = job.durability === "sync" ? undefined : checkpoints.hold?.();
@@ -341,7 +341,7 @@ class Recorder {
       await checkpoints.put(checkpoint);
     }
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
-    yield { ...event, shows, checkpoint: { ns: "", ...place, step, source } };
+    yield { ...event, frames, checkpoint: { ns: "", ...place, step, source } };
     yield* this.checkpointFrames(event, place, checkpoint.metadata);
     release?.();
   }

@@ -17,7 +17,7 @@ import type {
   Storage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { isPlain, longerThan, PLAIN } from "../validation.ts";
+import { isStorable, longerThan, NOT_STORABLE } from "../validation.ts";
 
 /** A token to create; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
@@ -138,7 +138,7 @@ export interface FeedbackOptions {
 const SUBMISSIONS = 100;
 
 /** The workspace, project and thread of the run that a record is about. */
-interface Place {
+interface Target {
   readonly workspace_id: string;
   readonly project_id: string;
   readonly thread_id: string | null;
@@ -146,18 +146,18 @@ interface Place {
 }
 
 export function createFeedback(options: FeedbackOptions): Feedback {
-  const places = createPlaces(options);
+  const places = createTargets(options);
   return { ...tokenVerbs(options, places), ...recordVerbs(options, places) };
 }
 
-type Places = ReturnType<typeof createPlaces>;
+type Targets = ReturnType<typeof createTargets>;
 
 /** Finds the workspace and project of feedback, and checks that the caller may write there. */
-function createPlaces(options: FeedbackOptions) {
+function createTargets(options: FeedbackOptions) {
   const { storage, scope, identity = storage.identity } = options;
 
   /** Null for an unknown run. A run gets a trace when it starts; before that, the deployment's workspace and project apply. */
-  async function placeOf(run_id: string): Promise<Place | null> {
+  async function targetOf(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
     const run = await storage.getRun(scope, run_id);
@@ -165,11 +165,11 @@ function createPlaces(options: FeedbackOptions) {
     return deployment ? { ...deployment, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function placeFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Place> {
+  async function targetFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Target> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
     const visible = withVisibility(scope, visibility);
     if (visible.filter && !(await storage.getRun(visible, run_id))) throw unknownRun();
-    const place = await placeOf(run_id);
+    const place = await targetOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
       requireIn(by, place.workspace_id, "feedback:create");
       return place;
@@ -179,7 +179,7 @@ function createPlaces(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function placeOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Place> {
+  async function targetOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (withVisibility(scope, visibility).filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
@@ -189,12 +189,12 @@ function createPlaces(options: FeedbackOptions) {
     return { workspace_id: project.workspace_id, project_id: project.id, thread_id: null, run_started_at: null };
   }
 
-  return { placeOf, placeFor, placeOfSession };
+  return { targetOf, targetFor, targetOfSession };
 }
 
 function tokenVerbs(
   options: FeedbackOptions,
-  { placeOf, placeFor }: Places,
+  { targetOf, targetFor }: Targets,
 ): Pick<Feedback, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope, environment } = options;
 
@@ -216,12 +216,12 @@ function tokenVerbs(
 
     async mintTokens(by, requests, visibility) {
       workspacesWith(by, "feedback:create");
-      const places = new Map<string, Place>();
+      const places = new Map<string, Target>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id, visibility));
+        if (!places.has(run_id)) places.set(run_id, await targetFor(by, run_id, visibility));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
-        const { workspace_id, project_id } = places.get(run_id) as Place;
+        const { workspace_id, project_id } = places.get(run_id) as Target;
         const token = { token_id: environment.uuid(), run_id, workspace_id, project_id, feedback_key, config };
         return { ...token, expires_at, created_at: environment.now() };
       });
@@ -247,7 +247,7 @@ function tokenVerbs(
     async submit(token, submission, idempotency) {
       const { run_id, workspace_id, project_id } = token;
       const { score, value } = validated(submission, token.config);
-      const place = await placeOf(run_id);
+      const place = await targetOf(run_id);
       const now = environment.now();
       const id = uuidV7(now, environment.uuid());
       const feedback: FeedbackRow = {
@@ -286,7 +286,7 @@ function tokenVerbs(
 
 function recordVerbs(
   { storage, scope, environment }: FeedbackOptions,
-  { placeFor, placeOfSession }: Places,
+  { targetFor, targetOfSession }: Targets,
 ): Pick<Feedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
   async function permittedRow(by: Caller, id: string, permission: Permission, visible: Scope): Promise<FeedbackRow> {
@@ -309,7 +309,7 @@ function recordVerbs(
       workspacesWith(by, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await placeOfSession(by, session_id, visibility) : await placeFor(by, run_id, visibility);
+        run_id === null ? await targetOfSession(by, session_id, visibility) : await targetFor(by, run_id, visibility);
       const now = environment.now();
       const id = requestedId ?? uuidV7(now, environment.uuid());
       const place = { workspace_id, project_id, thread_id, run_started_at };
@@ -422,7 +422,7 @@ export const tokenUrlAt = (base: string, token_id: string): string => `${base}/a
 export function keyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
   if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
-  return isPlain(key) ? null : PLAIN;
+  return isStorable(key) ? null : NOT_STORABLE;
 }
 
 /** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */

@@ -77,7 +77,7 @@ export class Call {
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
   private stepWaits = false;
   // What shows the next state.
-  private shows: StreamEvent[] = [];
+  private frames: StreamEvent[] = [];
 
   constructor(job: Job, values: JsonObject, step: number, uuid: () => string) {
     this.job = job;
@@ -100,7 +100,7 @@ export class Call {
   /** Takes a yielded value. */
   take(value: unknown): ExecutorEvent[] {
     if (typeof value === "string") return this.token(value);
-    if (isPlain(value)) return this.update(copyJson(value, "update") as JsonObject);
+    if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
       `The function ${this.name} yielded or returned ${describe(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
     );
@@ -114,7 +114,7 @@ export class Call {
   emit(data: Json): StreamEvent[] {
     const shown = this.show("custom", data);
     if (!this.stepWaits) return shown;
-    this.shows.push(...shown);
+    this.frames.push(...shown);
     return [];
   }
 
@@ -127,8 +127,8 @@ export class Call {
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.take(value);
     events.push(...this.completeReply());
-    if (this.updates.length === 0) this.shows.push(...this.show("updates", { [this.name]: null }));
-    this.shows.push(
+    if (this.updates.length === 0) this.frames.push(...this.show("updates", { [this.name]: null }));
+    this.frames.push(
       ...this.chain("on_chain_end", { output: this.values }),
       ...this.ended({ result: this.result() }, []),
     );
@@ -140,7 +140,7 @@ export class Call {
     // A run raises at most one interrupt, so the run's id identifies it in every attempt.
     const interrupts = [{ id: this.job.run_id.replaceAll("-", ""), value }];
     const events = this.completeReply();
-    this.shows.push(...showInterrupts(this.job, interrupts), ...this.ended({ result: this.result() }, interrupts));
+    this.frames.push(...showInterrupts(this.job, interrupts), ...this.ended({ result: this.result() }, interrupts));
     return [...events, this.state([this.name], [task(this.id, this.name, { interrupts })])];
   }
 
@@ -150,7 +150,7 @@ export class Call {
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
-    this.shows.push(...this.ended({ result: {}, error: text }, []));
+    this.frames.push(...this.ended({ result: {}, error: text }, []));
     return [this.state([this.name], [task(this.id, this.name, { error: text })])];
   }
 
@@ -187,8 +187,8 @@ export class Call {
     this.values = values;
     this.stepWaits = true;
     this.updates.push(update);
-    if (reply) this.shows.push(...this.completed(update, reply.id));
-    this.shows.push(
+    if (reply) this.frames.push(...this.completed(update, reply.id));
+    this.frames.push(
       ...this.fullMessages(before, update, reply?.id),
       ...this.show("updates", { [this.name]: update }),
       ...this.chain("on_chain_stream", { chunk: update }),
@@ -238,10 +238,10 @@ export class Call {
 
   /** The current state, with what shows it. */
   private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
-    const { values, shows } = this;
+    const { values, frames } = this;
     this.stepWaits = false;
-    this.shows = [];
-    return { type: "state", values, next, tasks, shows };
+    this.frames = [];
+    return { type: "state", values, next, tasks, frames };
   }
 
   private result(): Json {
@@ -426,7 +426,7 @@ export function copyJson(value: unknown, path: string, above: readonly object[] 
   if (Array.isArray(value)) return Array.from(value, (item, at) => copyJson(item, `${path}[${at}]`, inside));
   const { toJSON } = value as { toJSON?: unknown };
   if (typeof toJSON === "function") return copyJson(toJSON.call(value), path, inside);
-  if (!isPlain(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
+  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
   return Object.fromEntries(
     Object.entries(value)
       .filter(([, item]) => item !== undefined)
@@ -435,7 +435,7 @@ export function copyJson(value: unknown, path: string, above: readonly object[] 
 }
 
 /** An object made by a literal, in any realm, or one without a prototype. */
-function isPlain(value: unknown): value is object {
+function isPlainObject(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype = Object.getPrototypeOf(value) as object | null;
   return prototype === null || Object.getPrototypeOf(prototype) === null;

@@ -154,12 +154,12 @@ function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   if (job.resumed && !head.next.includes(START)) {
     // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
     const { values, step, next, tasks } = head;
-    const shows = show(job, "values", values);
+    const frames = show(job, "values", values);
     const stopped = tasks.filter((task) => task.error === null);
-    if (next.length > 0 && stopped.length === 0) return { events: shows, values, step, calls: true };
+    if (next.length > 0 && stopped.length === 0) return { events: frames, values, step, calls: true };
     const interrupts = stopped.flatMap((task) => task.interrupts);
-    if (next.length > 0) shows.push(...showInterrupts(job, interrupts));
-    return { events: [{ type: "state", values, next, tasks, shows }], values, step, calls: false };
+    if (next.length > 0) frames.push(...showInterrupts(job, interrupts));
+    return { events: [{ type: "state", values, next, tasks, frames }], values, step, calls: false };
   }
 
   const answer = job.strict_resume ? command?.resume : undefined;
@@ -195,13 +195,13 @@ function initialState(job: Job, head: Head, uuid: () => string): InitialState {
     events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input" });
     step++;
   }
-  const shows = show(job, "values", values);
+  const frames = show(job, "values", values);
   if (changes.length > 0 || ends || stops) {
     const tasks = stops ? [task(uuid(), name)] : [];
-    events.push({ type: "state", values, next, tasks, shows });
+    events.push({ type: "state", values, next, tasks, frames });
     step++;
   } else {
-    events.push(...shows);
+    events.push(...frames);
   }
   if (stops) events.push(...showInterrupts(job, []));
   return { events, values, step, calls: !ends && !stops };

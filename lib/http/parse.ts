@@ -6,7 +6,7 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
 import type { CheckpointSelector } from "../threads/mod.ts";
-import { findingOf, flag, isPlain, oneOf, PLAIN } from "../validation.ts";
+import { findingOf, flag, isStorable, NOT_STORABLE, oneOf } from "../validation.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
 export const shallow: WeakSet<Uint8Array> = new WeakSet();
@@ -176,12 +176,12 @@ export { flag, oneOf, UUID };
 
 /** The longest name of a node, graph, checkpoint or the like. */
 const MOST_CHARACTERS = 1_024;
-export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isPlain, PLAIN));
+export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isStorable, NOT_STORABLE));
 export const name: v.GenericSchema<string> = v.pipe(
   v.string("must be a string"),
   v.nonEmpty("must not be empty"),
   v.maxLength(MOST_CHARACTERS, `must have at most ${MOST_CHARACTERS} characters`),
-  v.check(isPlain, PLAIN),
+  v.check(isStorable, NOT_STORABLE),
 );
 export const uuid: v.GenericSchema<string> = v.pipe(
   v.string("must be a UUID"),

@@ -4,7 +4,7 @@ import type { FeedbackToken } from "../feedback/mod.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf, timeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, positionOf, timeOf } from "./list.ts";
 
 /** The width of the buckets of scores. */
 export type ScoreStride = "hour" | "day" | "week";
@@ -82,7 +82,7 @@ export function feedbackOperations({ storage, scope, feedback }: OperationOption
 
     async feedbackLinks(by, { limit = 50, cursor } = {}, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      const query = { workspace_ids, limit, ...placeOf(cursor) };
+      const query = { workspace_ids, limit, ...positionOf(cursor) };
       const rows = await storage.searchFeedbackTokens(withVisibility(scope, visibility), query);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({

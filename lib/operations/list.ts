@@ -10,7 +10,7 @@ import type { ServiceOptions } from "../options.ts";
 import { parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { DeploymentRow } from "../storage/identity.ts";
-import type { Place, Scope, Storage } from "../storage/mod.ts";
+import type { ListPosition, Scope, Storage } from "../storage/mod.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import type { Deliveries, DeliveryCounters } from "../webhooks/deliver.ts";
 
@@ -64,14 +64,14 @@ export interface Cursor {
 const NOT_OURS = "cursor: must be the `next` of the page before";
 
 /** Errors: invalid. */
-export function placeOf(cursor: string | undefined): { readonly after?: Place } {
+export function positionOf(cursor: string | undefined): { readonly after?: ListPosition } {
   if (cursor === undefined) return {};
   const [, time, id] = /^(-?\d{1,15})_([\w-]{1,64})$/.exec(cursor) ?? [];
   if (time === undefined || id === undefined) throw new ServiceError("invalid", NOT_OURS);
   return { after: { created_at: Number(time), id } };
 }
 
-export const cursorOf = (place: Place | null): string | null => place && `${place.created_at}_${place.id}`;
+export const cursorOf = (place: ListPosition | null): string | null => place && `${place.created_at}_${place.id}`;
 
 /** Errors: invalid. */
 export function offsetOf(cursor: string | undefined): number {

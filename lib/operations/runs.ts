@@ -20,7 +20,7 @@ import type {
   TraceUsage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf, timeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, positionOf, timeOf } from "./list.ts";
 import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
@@ -151,7 +151,7 @@ export function runOperations(options: OperationOptions): RunOperations {
   return {
     async searchRuns(query = {}, visibility) {
       const { limit = 50, cursor, assistant_id } = query;
-      const search: RunSearch = { ...searchOf(query), ...placeOf(cursor), limit };
+      const search: RunSearch = { ...searchOf(query), ...positionOf(cursor), limit };
       const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };

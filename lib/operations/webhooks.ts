@@ -4,7 +4,7 @@ import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow, DeliveryState, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type Cursor, cursorOf, type Listing, type OperationOptions, placeOf } from "./list.ts";
+import { type Cursor, cursorOf, type Listing, type OperationOptions, positionOf } from "./list.ts";
 
 /** A delivery: the webhook of one run. Its id is the run's. */
 export interface DeliverySummary {
@@ -51,7 +51,7 @@ export interface WebhookOperations {
 export function webhookOperations({ storage, scope, deliveries }: OperationOptions): WebhookOperations {
   return {
     async listDeliveries({ limit = 50, cursor, ...query } = {}, visibility) {
-      const { after } = placeOf(cursor);
+      const { after } = positionOf(cursor);
       const place = after ? { after: { created_at: after.created_at, delivery_id: after.id } } : {};
       const visible = withVisibility(scope, visibility);
       const rows = await storage.listDeliveries(visible, { ...query, ...place, limit, offset: 0 });

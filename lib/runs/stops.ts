@@ -1,7 +1,7 @@
 /** Stops runs: in the store first, then their attempts here, then their subscribers. */
 import { nextTurn, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Place, RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import type { ListPosition, RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { endRolledBack } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";
@@ -94,7 +94,7 @@ export function createStops(options: StopOptions): Stops {
   async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
     const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
     const parts: StopTarget[] = [];
-    for (let after: Place | null | undefined; after !== null; ) {
+    for (let after: ListPosition | null | undefined; after !== null; ) {
       const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
       parts.push({ status: "all", run_ids: rows.map(({ run }) => run.run_id) });
       after = next;

@@ -4,7 +4,7 @@ import type { FeedbackQuery, FeedbackTokenRow } from "./feedback.ts";
 import type { RunRow, RunStatus, Scope, TraceUsage } from "./rows.ts";
 
 /** The place of a row in a list that is sorted by its creation. */
-export interface Place {
+export interface ListPosition {
   readonly created_at: number;
   readonly id: string;
 }
@@ -30,7 +30,7 @@ export interface RunFilter<Time> {
 export interface RunSearch extends RunFilter<number> {
   readonly run_id?: string;
   /** Only runs that come after this one in the list. */
-  readonly after?: Place;
+  readonly after?: ListPosition;
   readonly limit: number;
 }
 
@@ -81,7 +81,7 @@ export interface OperationStorage {
   searchRuns(
     scope: Scope,
     query: RunSearch,
-  ): Promise<{ readonly rows: readonly ListedRun[]; readonly next: Place | null }>;
+  ): Promise<{ readonly rows: readonly ListedRun[]; readonly next: ListPosition | null }>;
   /** Counts visible runs by status: those created at `since` or later, and all active ones. */
   countRuns(scope: Scope, since: number): Promise<Readonly<Record<RunStatus, number>>>;
   /** Reads the times of visible runs: those created at `since` or later, and all active ones. The newest first. */
@@ -93,7 +93,7 @@ export interface OperationStorage {
   /** Reads feedback tokens of the deployment's visible runs, expired ones too, newest first. */
   searchFeedbackTokens(
     scope: Scope,
-    query: { readonly workspace_ids: readonly string[]; readonly after?: Place; readonly limit: number },
+    query: { readonly workspace_ids: readonly string[]; readonly after?: ListPosition; readonly limit: number },
   ): Promise<readonly ListedToken[]>;
   /** Deletes a feedback token of the deployment; its records stay. False when it does not exist or its run is not visible. */
   deleteFeedbackToken(scope: Scope, workspace_ids: readonly string[], token_id: string): Promise<boolean>;

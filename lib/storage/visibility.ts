@@ -57,12 +57,12 @@ const isScalar = (value: unknown): value is Scalar =>
   value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);
 
 /** False for what would look empty without being so: lists, maps, dates. */
-const isPlain = (value: unknown): value is JsonObject =>
+const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
 function conditionsOf(key: string, wanted: unknown): readonly Condition[] | null {
   if (isScalar(wanted)) return [{ key, equals: wanted }];
-  const operators = isPlain(wanted) ? Object.entries(wanted) : [];
+  const operators = isPlainObject(wanted) ? Object.entries(wanted) : [];
   if (operators.length === 0) return null;
   const found: Condition[] = [];
   for (const [operator, operand] of operators) {
@@ -79,7 +79,7 @@ function conditionsOf(key: string, wanted: unknown): readonly Condition[] | null
  * required; `{}` is none. Null for anything else: what is not understood must not let everything through.
  */
 export function readFilter(given: unknown): Filter | null {
-  if (!isPlain(given)) return null;
+  if (!isPlainObject(given)) return null;
   const conditions: Condition[] = [];
   for (const [key, wanted] of Object.entries(given)) {
     const found = conditionsOf(key, wanted);

@@ -2,7 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { ItemCondition } from "../storage/items.ts";
-import { deeperThan, isPlain, isWhole, longerThan, PLAIN } from "../validation.ts";
+import { deeperThan, isStorable, isWhole, longerThan, NOT_STORABLE } from "../validation.ts";
 
 const MAX_LABELS = 32;
 /** Characters of a key, and of each label. */
@@ -47,7 +47,7 @@ function checkName(field: string, name: unknown): void {
   if (typeof name !== "string") throw invalid(field, "must be a string");
   if (name === "") throw invalid(field, "must not be empty");
   if (longerThan(name, MAX_NAME)) throw invalid(field, `must have at most ${MAX_NAME} characters`);
-  if (!isPlain(name)) throw invalid(field, PLAIN);
+  if (!isStorable(name)) throw invalid(field, NOT_STORABLE);
 }
 
 /** Checks a namespace to write to. Errors: invalid. */

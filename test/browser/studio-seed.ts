@@ -88,17 +88,17 @@ export async function openSeededStudio(): Promise<SeededStudio> {
   return { ...seeded, host, helped, assistant: assistant_id, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
 
-interface Place {
+interface SeededPage {
   readonly path: string;
   /** Folded parts that are opened. */
   readonly open?: readonly string[];
 }
 
 /** The places of each view, with all its tabs. */
-export function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly Place[]>> {
+export function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly SeededPage[]>> {
   const { waiting, done, helped, run, cron, assistant } = seeded;
-  const at = (...paths: readonly string[]): Place[] => paths.map((path) => ({ path }));
-  const shown = (path: string, ...parts: readonly string[]): Place[] => at(...parts.map((part) => path + part));
+  const at = (...paths: readonly string[]): SeededPage[] => paths.map((path) => ({ path }));
+  const shown = (path: string, ...parts: readonly string[]): SeededPage[] => at(...parts.map((part) => path + part));
   return {
     threads: at("threads", "threads/new"),
     chat: [...at(`threads/${done}`, `threads/${waiting}`), { path: `threads/${helped}`, open: [".tool", ".subagent"] }],

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { mirrored, withoutSecrets } from "../../lib/executor/kwargs.ts";
+import { mergeContext, withoutSecrets } from "../../lib/executor/kwargs.ts";
 import type { FunctionJob, Json, JsonObject, RunCreate, Service } from "../../lib/mod.ts";
 import type { RunOrigin } from "../../lib/runs/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
@@ -242,7 +242,7 @@ describe("configurable and context", () => {
       langgraph_auth_permissions: [],
       __pregel_stream: 1,
     };
-    const both = mirrored({
+    const both = mergeContext({
       config: { configurable },
       context: {
         token: "t",
@@ -263,14 +263,14 @@ describe("configurable and context", () => {
       langgraph_auth_user_id: "forged",
       __pregel_read: 1,
     });
-    assert.deepEqual(mirrored({ config: { configurable: {} }, context: { checkpoint_id: "x" } }).config, {
+    assert.deepEqual(mergeContext({ config: { configurable: {} }, context: { checkpoint_id: "x" } }).config, {
       configurable: {},
     });
   });
 
   it("keep members with any name", () => {
     const odd = JSON.parse('{"__proto__": {"a": 1}, "constructor": 1}') as JsonObject;
-    const { config, context } = mirrored({ config: { configurable: odd }, context: {} });
+    const { config, context } = mergeContext({ config: { configurable: odd }, context: {} });
     assert.equal(JSON.stringify(config.configurable), '{"__proto__":{"a":1},"constructor":1}');
     assert.deepEqual(Object.keys(context), ["constructor"]);
     assert.equal(Object.getPrototypeOf(context), Object.prototype);

@@ -362,7 +362,7 @@ describe("a recorded state", () => {
           const values = { n, text: text + n };
           yield {
             ...state(values, n === 19 ? [] : ["more"]),
-            shows: [{ type: "stream", mode: "values", data: values }],
+            frames: [{ type: "stream", mode: "values", data: values }],
           } as ExecutorEvent;
         }
       }),

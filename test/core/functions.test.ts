@@ -26,7 +26,7 @@ async function* eventsOf(
   }: { signal?: AbortSignal; uuid?: () => string } = {},
 ): AsyncGenerator<ExecutorEvent> {
   for await (const event of execute(agent, job, signal, { ...systemEnvironment(), uuid })) {
-    if (event.type === "state") yield* event.shows ?? [];
+    if (event.type === "state") yield* event.frames ?? [];
     yield event;
   }
 }

@@ -6,7 +6,7 @@ import { dirname, join, resolve } from "node:path";
 import { describe, it } from "node:test";
 import { figuresOf, judge, type Limited } from "../../scripts/check-house.ts";
 import { GOALS } from "../../scripts/house-goals.ts";
-import { PLACES, RETIRED_NAMES, RETIRED_PHRASES } from "../../scripts/retired-names.ts";
+import { PHRASE_SOURCES, RETIRED_NAMES, RETIRED_PHRASES } from "../../scripts/retired-names.ts";
 
 const CLEAN: Readonly<Record<string, string>> = {
   "package.json": '{ "exports": { ".": { "greenroom-source": "./lib/mod.ts" } } }',
@@ -190,7 +190,7 @@ describe("the table of the tree", () => {
     const known: Readonly<Record<string, readonly string[]>> = {
       house: Object.keys(GOALS),
       names: RETIRED_NAMES.map(({ name }) => name),
-      phrases: PLACES,
+      phrases: PHRASE_SOURCES,
     };
     for (const [kind, keys] of Object.entries(known))
       assert.deepEqual(

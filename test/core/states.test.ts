@@ -37,18 +37,22 @@ const echo = fromFunctions({
   },
 });
 
-type Place = Pick<ThreadState, "values" | "next" | "tasks">;
+type StateParts = Pick<ThreadState, "values" | "next" | "tasks">;
 
 describe("a change of a function's state", () => {
   const question = { id: "q", value: "?" };
   const task = { id: "t", name: "f", error: null, interrupts: [question], checkpoint: null, state: null, result: null };
-  const done: Place = { values: { a: 1, messages: [{ type: "human", content: "hi", id: "m1" }] }, next: [], tasks: [] };
-  const asking: Place = { ...done, next: ["f"], tasks: [task] };
-  const change = (before: Place | null, ...updates: StateUpdate[]): ReturnType<typeof changeState> =>
+  const done: StateParts = {
+    values: { a: 1, messages: [{ type: "human", content: "hi", id: "m1" }] },
+    next: [],
+    tasks: [],
+  };
+  const asking: StateParts = { ...done, next: ["f"], tasks: [task] };
+  const change = (before: StateParts | null, ...updates: StateUpdate[]): ReturnType<typeof changeState> =>
     changeState(before, "f", updates, testIds());
 
   it("leads to what is next after the node", () => {
-    const next = (before: Place | null, as_node?: string): readonly string[] =>
+    const next = (before: StateParts | null, as_node?: string): readonly string[] =>
       change(before, { values: { b: 2 }, ...(as_node === undefined ? {} : { as_node }) }).next;
     for (const before of [null, done, asking]) {
       assert.deepEqual([next(before, "f"), next(before, "__end__")], [[], []]);
@@ -89,7 +93,7 @@ describe("a change of a function's state", () => {
   });
 
   it("is refused where it makes no sense", () => {
-    const refused: readonly (readonly [Place | null, StateUpdate, RegExp])[] = [
+    const refused: readonly (readonly [StateParts | null, StateUpdate, RegExp])[] = [
       [done, { values: {}, as_node: "g" }, /^as_node: .*"g"/],
       [done, { values: null, as_node: "f", command: { goto: ["g"] } }, /^command.goto: .*"g"/],
       [done, { values: null, as_node: "f", command: { resume: 1 } }, /^command.resume: /],

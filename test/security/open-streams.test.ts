@@ -10,7 +10,7 @@ import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { advanceUntil, clockedService } from "../core/faulty.ts";
 import { owning } from "../http/custom-world.ts";
 import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
-import { CALLS, called, type Headers, KINDS, type Place, Rooms, runningPlace } from "./open-streams.ts";
+import { CALLS, called, type Headers, KINDS, Rooms, runningPlace, type ThreadAndRun } from "./open-streams.ts";
 
 /** How long a stream may stay open without permission, on the test's clock. */
 const LIMIT_MS = 3_000;
@@ -24,7 +24,7 @@ interface Scene {
   readonly creator?: Headers;
   /** The neighbour reads another thread. */
   readonly apart?: true;
-  lose(place: Place): Promise<unknown>;
+  lose(place: ThreadAndRun): Promise<unknown>;
 }
 
 interface Cause {
@@ -97,7 +97,7 @@ function owned(answers: ReadonlyMap<string, false | JsonObject> = new Map()): Te
 async function byUsers({
   fetch,
 }: TestService): Promise<
-  Omit<Scene, "lose"> & { send: (method: string, place: Place, body?: object) => Promise<void> }
+  Omit<Scene, "lose"> & { send: (method: string, place: ThreadAndRun, body?: object) => Promise<void> }
 > {
   return {
     reader: bearer("ann"),

@@ -47,12 +47,12 @@ export interface OpenStream {
   close(): Promise<void>;
 }
 
-export interface Place {
+export interface ThreadAndRun {
   readonly thread_id: string;
   readonly run_id: string;
 }
 
-type Open = (service: TestService, headers: Headers, place: Place) => Promise<OpenStream>;
+type Open = (service: TestService, headers: Headers, place: ThreadAndRun) => Promise<OpenStream>;
 
 /** A body that is read from now on. */
 async function reading(response: Response): Promise<OpenStream> {
@@ -85,7 +85,7 @@ const json = { "content-type": "application/json" };
 const CHANNELS = { channels: ["values", "lifecycle"] };
 
 /** A WebSocket of a host in this process. */
-async function socketOf({ service }: TestService, headers: Headers, { thread_id }: Place): Promise<OpenStream> {
+async function socketOf({ service }: TestService, headers: Headers, { thread_id }: ThreadAndRun): Promise<OpenStream> {
   const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
   let text = "";
   let code: number | undefined;
@@ -165,13 +165,13 @@ export async function post({ fetch }: TestService, headers: Headers, path: strin
 }
 
 /** A run that waits on the thread, in a room with the name of the thread. */
-export async function runOn(at: TestService, headers: Headers, thread_id: string): Promise<Place> {
+export async function runOn(at: TestService, headers: Headers, thread_id: string): Promise<ThreadAndRun> {
   const { run_id } = (await post(at, headers, `/threads/${thread_id}/runs`, runIn(thread_id))) as { run_id: string };
   return { thread_id, run_id };
 }
 
 /** The same on a new thread of the caller. */
-export async function runningPlace(at: TestService, headers: Headers, more: object = {}): Promise<Place> {
+export async function runningPlace(at: TestService, headers: Headers, more: object = {}): Promise<ThreadAndRun> {
   const { thread_id } = (await post(at, headers, "/threads", more)) as { thread_id: string };
   return await runOn(at, headers, thread_id);
 }

@@ -130,8 +130,8 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     if (spoken !== null) yield* speak(spoken, "message-finish");
     if (job.durability === "sync") release?.();
     const saved = await put;
-    const shows = job.modes.has("values") ? [{ type: "stream", mode: "values", data: values } as const] : [];
-    yield { type: "state", values, next, tasks, shows, ...(saved && { checkpoint: saved }) };
+    const frames = job.modes.has("values") ? [{ type: "stream", mode: "values", data: values } as const] : [];
+    yield { type: "state", values, next, tasks, frames, ...(saved && { checkpoint: saved }) };
     release?.();
   }
 

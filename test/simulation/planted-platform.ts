@@ -60,14 +60,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a delivery that a dead process had claimed is never sent",
     file: "adapters/sql/deliveries.ts",
-    find: "(w.claim_token is null or w.claimed_until <= ${constant(p.now)})",
+    find: "(w.claim_token is null or w.claimed_until <= ${scalar(p.now)})",
     replace: "w.claim_token is null",
   },
   {
     name: "deliveries of a host that are under way do not count",
     file: "adapters/sql/deliveries.ts",
-    find: "where due.rank + coalesce(busy.sends, 0) <= ${constant(p.per_host)}",
-    replace: "where due.rank <= ${constant(p.per_host)}",
+    find: "where due.rank + coalesce(busy.sends, 0) <= ${scalar(p.per_host)}",
+    replace: "where due.rank <= ${scalar(p.per_host)}",
   },
   {
     name: "the state is told of a run that leaves none",
@@ -111,8 +111,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "full hours are counted by their sums and by their traces",
     file: "adapters/sql/usage.ts",
-    find: "${events(edge, constant(p.end))}",
-    replace: "${events(constant(p.hours_from), constant(p.end))}",
+    find: "${events(edge, scalar(p.end))}",
+    replace: "${events(scalar(p.hours_from), scalar(p.end))}",
   },
   {
     name: "an hour is summed before it is over",

@@ -32,8 +32,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "saving asks for no token",
     file: "adapters/sql/checkpoints.ts",
-    find: "and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;",
-    replace: "and run_id = ${constant(p.run_id)} and ${constant(p.token)} is not null and status = 'running'`;",
+    find: "and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;",
+    replace: "and run_id = ${scalar(p.run_id)} and ${scalar(p.token)} is not null and status = 'running'`;",
   },
   {
     name: "a shut-down charges the attempt",
@@ -183,7 +183,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a claim leases the run that it has seen, whatever has become of it",
     file: "adapters/sql/runs/claim.ts",
-    find: "${leaseRun(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning",
+    find: "${leaseRun(p, sql`and n.thread_id = ${scalar(p.thread_id)}`)} returning",
     replace: "${leaseRun(p, p.thread_id)} returning",
     also: [
       {

@@ -1,9 +1,9 @@
 /** Claims: which run is next, and the statements that lease it. */
 import { type RawBuilder, sql } from "kysely";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
-import { constant, each, isAmong, numberIn, rowByRow } from "../dialect.ts";
+import { each, isAmong, numberIn, rowByRow, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
+import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
 import { claimNote, toClaim } from "./row.ts";
@@ -60,14 +60,14 @@ const claimableIn = (
   limit: RawBuilder<unknown>,
 ): RawBuilder<unknown> =>
   sql`select n.run_id, n.thread_id, n.due_at, n.seq from runs n
-  where n.deployment = ${constant(p.deployment)} and ${index} and ${isAmong(sql`n.graph_id`, p.graph_ids)} ${condition}
+  where n.deployment = ${scalar(p.deployment)} and ${index} and ${isAmong(sql`n.graph_id`, p.graph_ids)} ${condition}
     and ${slotIsFree(p)} and ${nothingRuns} and ${isOldestDue(p)} and ${nothingResumes}
   order by n.due_at, n.seq limit ${limit}`;
 
 /** The runs that a claim may take now, longest due first. */
 const nextRuns = (p: Claimable, condition: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`select run_id, thread_id from (select * from (${claimableIn(p, immediate, condition, limit)}) as at_once
-    union all select * from (${claimableIn(p, scheduled(constant(p.now)), condition, limit)}) as in_time) as due
+    union all select * from (${claimableIn(p, scheduled(scalar(p.now)), condition, limit)}) as in_time) as due
   order by due_at, seq limit ${limit}`;
 
 /** The run that a claim takes. */
@@ -84,7 +84,7 @@ const CANDIDATES = 20;
 const TRIES = 10;
 
 /** What a claim reads first: runs whose lease has expired, the runs that are next, and whether any run waits. */
-const outlook = prepared<Claimable & { limit: number }>(
+const candidates = prepared<Claimable & { limit: number }>(
   (p) =>
     sql`select 'expired' as kind, run_id, thread_id from (
       select run_id, thread_id from runs where ${expired(p)} limit ${CANDIDATES}) as leases
@@ -130,8 +130,7 @@ const leaseRun = (p: ClaimArgs, condition?: RawBuilder<unknown>): RawBuilder<unk
 
 /** Leases the next run of one thread. */
 const leaseNext = prepared<ClaimArgs & { thread_id: string }>(
-  (p) =>
-    sql`${leaseRun(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
+  (p) => sql`${leaseRun(p, sql`and n.thread_id = ${scalar(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
 );
 
 /** Identifies the end of a run by one batch: another worker or a stop may have ended it at the same time with as many frames. */
@@ -188,14 +187,14 @@ export function claimAfter(deployment: string, request: ClaimRequest, ended: End
 }
 
 /** See `Storage.claimRun`. */
-export async function claimRun(driver: Pipe, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
+export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
   const args = claimArgs(deployment, request);
   const { token, now } = args;
   const threadOf = (row: SqlRow): string => row.thread_id as string;
   for (let tries = 0; tries < TRIES; ) {
     // Read before locking: a claim follows every run, and usually nothing waits. Processes see the same runs, so one that came too
     // late chooses among more of them.
-    const seen = await driver.read(outlook({ ...args, limit: tries === 0 ? 1 : CANDIDATES }));
+    const seen = await driver.read(candidates({ ...args, limit: tries === 0 ? 1 : CANDIDATES }));
     const overdue = seen.filter((row) => row.kind === "expired");
     if (overdue.length > 0) {
       const run_ids = JSON.stringify(overdue.map((row) => row.run_id));

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { toText } from "../columns.ts";
-import { constant } from "../dialect.ts";
+import { scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
@@ -78,7 +78,7 @@ const insertThread = (allow: Allowed): ((args: RunArgs & Columns) => Statement) 
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
         ${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
-      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(constant(p.deployment)))}
+      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(scalar(p.deployment)))}
       on conflict do nothing returning *`,
   );
 
@@ -155,10 +155,10 @@ type Evicting = { deployment: string; thread_id: string; run_id: string; now: nu
 
 /** The active runs of the thread that the first statement took for this run. */
 const evicted: Stopping<Evicting> = (p, status) =>
-  sql`select e.run_id from runs e where e.deployment = ${constant(p.deployment)} and e.thread_id = ${constant(p.thread_id)}
-    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${constant(p.deployment)}
-      and w.thread_id = ${constant(p.thread_id)} and w.last_run = ${constant(p.run_id)})
-    and not exists (select 1 from runs where run_id = ${constant(p.run_id)})`;
+  sql`select e.run_id from runs e where e.deployment = ${scalar(p.deployment)} and e.thread_id = ${scalar(p.thread_id)}
+    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${scalar(p.deployment)}
+      and w.thread_id = ${scalar(p.thread_id)} and w.last_run = ${scalar(p.run_id)})
+    and not exists (select 1 from runs where run_id = ${scalar(p.run_id)})`;
 
 const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
   interrupt: interruption(evicted),

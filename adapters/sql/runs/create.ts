@@ -1,8 +1,8 @@
 /** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
 import { sql } from "kysely";
 import type { CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
-import { constant, each } from "../dialect.ts";
-import { type Pipe, prepared, type Statement } from "../statement.ts";
+import { each, scalar } from "../dialect.ts";
+import { type Database, prepared, type Statement } from "../statement.ts";
 import { busy } from "../threads.ts";
 import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
 import { toRun } from "./row.ts";
@@ -12,29 +12,27 @@ const knownKey = prepared<Key>(
   (p) =>
     sql`select k.body_hash as key_hash, r.* from idempotency_keys k
     left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
-    where k.deployment = ${constant(p.deployment)} and k.route = ${constant(p.route)} and k.key = ${constant(p.key)}`,
+    where k.deployment = ${scalar(p.deployment)} and k.route = ${scalar(p.route)} and k.key = ${scalar(p.key)}`,
 );
 
-const pendingNow = prepared<{ deployment: string }>(
-  (p) => sql`select ${pendingRuns(constant(p.deployment))} as pending`,
-);
+const pendingNow = prepared<{ deployment: string }>((p) => sql`select ${pendingRuns(scalar(p.deployment))} as pending`);
 
 /** What may have stood in the way of a run on an existing thread. */
 const obstacles = prepared<{ deployment: string; thread_id: string }>(
   (p) =>
-    sql`select ${pendingRuns(constant(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
+    sql`select ${pendingRuns(scalar(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
 /** Counts the pending runs of a deployment. */
-export async function countPending(driver: Pipe, deployment: string): Promise<number> {
+export async function countPending(driver: Database, deployment: string): Promise<number> {
   const [counted] = await driver.read(pendingNow({ deployment }));
   return Number(counted?.pending);
 }
 
 /** See `Storage.createRun`; `pending` as for `createStatements`. */
 export async function createRun(
-  driver: Pipe,
+  driver: Database,
   deployment: string,
   request: CreateRun,
   pending: number | null,
@@ -56,7 +54,7 @@ const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error a
 
 /** See `Storage.createRuns`; `pending` as for createRun. */
 export async function createRuns(
-  driver: Pipe,
+  driver: Database,
   deployment: string,
   requests: readonly CreateRun[],
   pending: number | null,
@@ -68,7 +66,7 @@ export async function createRuns(
   const whole = Promise.resolve().then(() =>
     driver.batch([...statements, allMade({ run_ids, count: requests.length })], all),
   );
-  const joined: Pipe = {
+  const joined: Database = {
     ...driver,
     async batch(added, lock_keys = []) {
       const from = statements.length;
@@ -112,7 +110,7 @@ export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
  * same call that would wait before it.
  */
 export async function refusal(
-  driver: Pipe,
+  driver: Database,
   deployment: string,
   request: CreateRun,
   ahead: readonly CreateRun[] = [],

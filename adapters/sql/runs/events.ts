@@ -9,10 +9,10 @@ import {
   type ThreadEvent,
 } from "../../../lib/storage/mod.ts";
 import { type LeaseFence, whileLeased } from "../checkpoints.ts";
-import { constant } from "../dialect.ts";
+import { scalar } from "../dialect.ts";
 import { andOfPermitted, andPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/mod.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
+import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
 
 /** A row is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;
@@ -107,15 +107,15 @@ export const dropEvents = (deleted: Deleted): Statement[] => [keepEnd(deleted), 
 export const dropOldEvents: (args: { deployment: string; before: number; limit: number }) => Statement = prepared(
   (p) =>
     sql`delete from thread_events where (deployment, thread_id, first_seq) in (select deployment, thread_id, first_seq
-      from thread_events where deployment = ${constant(p.deployment)} and created_at < ${constant(p.before)}
-      order by created_at limit ${constant(p.limit)}) returning first_seq`,
+      from thread_events where deployment = ${scalar(p.deployment)} and created_at < ${scalar(p.before)}
+      order by created_at limit ${scalar(p.limit)}) returning first_seq`,
 );
 
 /** Whether there are rows older than `before`. */
 export const hasOldEvents: (args: { deployment: string; before: number }) => Statement = prepared(
   (p) =>
-    sql`select first_seq from thread_events where deployment = ${constant(p.deployment)}
-    and created_at < ${constant(p.before)} order by created_at limit 1`,
+    sql`select first_seq from thread_events where deployment = ${scalar(p.deployment)}
+    and created_at < ${scalar(p.before)} order by created_at limit 1`,
 );
 
 /**
@@ -127,7 +127,7 @@ export function stoppedEvents<Of extends { deployment: string; now: number }>(
   deleted: boolean,
 ): (args: Of) => Statement[] {
   const shown = (p: Of): RawBuilder<unknown> =>
-    sql`from runs r where r.run_id in (${which(p)}) and r.temporary = 0 and r.deployment = ${constant(p.deployment)}`;
+    sql`from runs r where r.run_id in (${which(p)}) and r.temporary = 0 and r.deployment = ${scalar(p.deployment)}`;
   const drop = prepared<Of>(
     (p) =>
       sql`delete from thread_events where deployment = ${p.deployment} and thread_id in (select r.thread_id ${shown(p)}
@@ -144,7 +144,7 @@ export function stoppedEvents<Of extends { deployment: string; now: number }>(
       sql`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
       select r.deployment, r.thread_id, ${seq}, ${seq}, r.run_id, 1, 30, ${p.now}, ${stopped(p.now)}
       from runs r cross join threads t where r.run_id in (${which(p)}) and r.temporary = 0
-        and r.deployment = ${constant(p.deployment)} and t.deployment = r.deployment and t.thread_id = r.thread_id
+        and r.deployment = ${scalar(p.deployment)} and t.deployment = r.deployment and t.thread_id = r.thread_id
       on conflict do nothing`,
   );
   return (args) => [...(deleted ? [drop(args)] : []), takeTurn(args), end(args)];
@@ -154,15 +154,15 @@ type After = { deployment: string; thread_id: string; after: number; methods: nu
 
 /** The `seq` behind the turn of the run that executes now: it may still store events before those of later turns. */
 const openTurn = (p: { deployment: string; thread_id: string }): RawBuilder<number> =>
-  sql<number>`coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = ${constant(p.deployment)}
-    and r.thread_id = ${constant(p.thread_id)} and r.status = 'running'), 9007199254740991)`;
+  sql<number>`coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = ${scalar(p.deployment)}
+    and r.thread_id = ${scalar(p.thread_id)} and r.status = 'running'), 9007199254740991)`;
 
 /** The rows with events above `after`, up to the turn of the run that executes now. */
 const from = (p: After): RawBuilder<unknown> => {
-  const thread = sql`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}`;
-  return sql`${thread} and last_seq > ${constant(p.after)} and first_seq >= coalesce((select max(first_seq)
-      from thread_events where ${thread} and first_seq <= ${constant(p.after)}), 0)
-    and first_seq < ${openTurn(p)} and methods & ${constant(p.methods)} <> 0`;
+  const thread = sql`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}`;
+  return sql`${thread} and last_seq > ${scalar(p.after)} and first_seq >= coalesce((select max(first_seq)
+      from thread_events where ${thread} and first_seq <= ${scalar(p.after)}), 0)
+    and first_seq < ${openTurn(p)} and methods & ${scalar(p.methods)} <> 0`;
 };
 
 /** The most rows of one page. None comes after so many characters. */
@@ -174,17 +174,17 @@ const chunksAfter = scoped<After>(
     sql`select first_seq, last_seq, run_id, events from thread_events where ${from(p)}
       and first_seq <= (select max(first_seq) from (
         select first_seq, sum(size) over (order by first_seq) - size as before from (
-          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${constant(PAGE_ROWS)}
+          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${scalar(PAGE_ROWS)}
         ) as sizes
-      ) as sums where before < ${constant(PAGE_SIZE)})
+      ) as sums where before < ${scalar(PAGE_SIZE)})
       ${andOfPermitted("thread_events", bound)}
     order by first_seq`,
 );
 
 const newest = scoped<{ deployment: string; thread_id: string }>(
   (p, bound) =>
-    sql`select last_seq as seq from thread_events where deployment = ${constant(p.deployment)}
-    and thread_id = ${constant(p.thread_id)} and first_seq < ${openTurn(p)}${andOfPermitted("thread_events", bound)}
+    sql`select last_seq as seq from thread_events where deployment = ${scalar(p.deployment)}
+    and thread_id = ${scalar(p.thread_id)} and first_seq < ${openTurn(p)}${andOfPermitted("thread_events", bound)}
     order by first_seq desc limit 1`,
 );
 
@@ -211,7 +211,7 @@ function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): Store
 }
 
 /** The verbs of thread events. */
-export function eventVerbs(driver: Pipe): EventStorage {
+export function eventVerbs(driver: Database): EventStorage {
   return {
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
       const bits = bitsOf(methods ?? EVENT_METHODS);

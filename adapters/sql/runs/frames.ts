@@ -1,10 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import { type LeaseFence, whileLeased } from "../checkpoints.ts";
-import { constant } from "../dialect.ts";
+import { scalar } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/mod.ts";
-import { type Pipe, prepared, type Statement } from "../statement.ts";
+import { type Database, prepared, type Statement } from "../statement.ts";
 
 /** A row of frames is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;
@@ -39,8 +39,8 @@ type After = { deployment: string; run_id: string; after: number };
 
 /** The rows of a run with ids above `after`, from the one that may hold both. */
 const from = (p: After): RawBuilder<unknown> =>
-  sql`run_id = ${constant(p.run_id)} and last_id > ${constant(p.after)} and first_id >= coalesce((select max(first_id)
-    from run_frames where run_id = ${constant(p.run_id)} and first_id <= ${constant(p.after)}), 0)`;
+  sql`run_id = ${scalar(p.run_id)} and last_id > ${scalar(p.after)} and first_id >= coalesce((select max(first_id)
+    from run_frames where run_id = ${scalar(p.run_id)} and first_id <= ${scalar(p.after)}), 0)`;
 
 // At most 64 rows at once, and none after a million characters.
 const chunksAfter = scoped<After>(
@@ -51,14 +51,14 @@ const chunksAfter = scoped<After>(
           select first_id, size from run_frames where ${from(p)} order by first_id limit 64
         ) as sizes
       ) as sums where before < 1000000)
-      and exists (select 1 from runs where run_id = ${constant(p.run_id)} and deployment = ${constant(p.deployment)}
+      and exists (select 1 from runs where run_id = ${scalar(p.run_id)} and deployment = ${scalar(p.deployment)}
         ${andOfPermitted("runs", bound)})
     order by first_id`,
 );
 
 /** See `Storage.readFrames`. */
 export async function readFrames(
-  driver: Pipe,
+  driver: Database,
   { deployment, filter }: Scope,
   run_id: string,
   after: number,

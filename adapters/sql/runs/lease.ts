@@ -6,7 +6,7 @@ import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
+import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
@@ -81,7 +81,12 @@ const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
       and exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
-async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish: FinishRun): Promise<FinishOutcome> {
+async function finishRun(
+  driver: Database,
+  deployment: string,
+  lease: Lease,
+  finish: FinishRun,
+): Promise<FinishOutcome> {
   const { thread, progress, claims, status, end_frame, now } = finish;
   const fence = { deployment, ...lease };
   const { usage, cron_id } = finish;
@@ -134,7 +139,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
 
 /** Claims after the end was committed; a failure here does not undo the end. */
 async function claimSeparately(
-  driver: Pipe,
+  driver: Database,
   deployment: string,
   request: ClaimRequest,
 ): Promise<NonNullable<FinishOutcome>> {
@@ -147,7 +152,7 @@ const locksOf = (deployment: string, { thread_id }: Lease): string[] => [ofThrea
 
 /** The verbs of the holder of a lease. */
 export function leaseVerbs(
-  driver: Pipe,
+  driver: Database,
 ): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
   return {
     async renewLease({ deployment }, lease, lease_until) {

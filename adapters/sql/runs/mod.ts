@@ -1,10 +1,10 @@
 /** The verbs on runs, from their creation to their end. */
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
-import { constant, db } from "../dialect.ts";
+import { db, scalar } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
-import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
-import { ofThread, type Pipe, prepared, readAll, readOne, type Statement, statement } from "../statement.ts";
+import { andOfPermitted, type Bound, boundOf, filterable, scoped } from "../filter.ts";
+import { type Database, ofThread, prepared, readAll, readOne, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { dropEvents, stoppedEvents } from "./events.ts";
@@ -22,20 +22,20 @@ const exactly = (p: RunKey, bound: Bound): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
     ${andOfPermitted("runs", bound)}`;
 
-const markThread = either<RunKey, Statement>((bound) =>
+const markThread = filterable<RunKey, Statement>((bound) =>
   markThreads((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
 // A requeued run may have stored checkpoints; its thread's head never moved to them.
-const clearPending = either<RunKey, Statement[]>((bound) =>
+const clearPending = filterable<RunKey, Statement[]>((bound) =>
   clearing((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`),
 );
 
-const endPending = either<Deletion, Statement[]>((bound) =>
+const endPending = filterable<Deletion, Statement[]>((bound) =>
   stoppedEvents((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`, true),
 );
 
-const dropItsTokens = either<RunKey, Statement>((bound) =>
+const dropItsTokens = filterable<RunKey, Statement>((bound) =>
   dropTokens((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
@@ -52,8 +52,8 @@ const getRun = scoped<{ deployment: string; run_id: string }>(
 
 const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>(
   (p, bound) =>
-    sql`select * from runs where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
-    and seq > ${constant(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${constant(p.limit)}`,
+    sql`select * from runs where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
+    and seq > ${scalar(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${scalar(p.limit)}`,
 );
 
 interface Counted extends Pick<Activity, "scheduled" | "running"> {
@@ -64,19 +64,19 @@ interface Counted extends Pick<Activity, "scheduled" | "running"> {
 }
 
 const activity = prepared<{ deployment: string; now: number }>((p) => {
-  const runs = sql`from runs where deployment = ${constant(p.deployment)} and status = 'pending'`;
+  const runs = sql`from runs where deployment = ${scalar(p.deployment)} and status = 'pending'`;
   const late = sql`due_at > updated_at`;
   // Two indexes: one has the runs that were due when created, the other those created for a later time.
   return sql`select (select count(*) ${runs} and due_at <= updated_at) as immediate,
     (select min(due_at) ${runs} and due_at <= updated_at) as oldest_immediate,
-    (select count(*) ${runs} and ${late} and due_at <= ${constant(p.now)}) as late,
-    (select min(due_at) ${runs} and ${late} and due_at <= ${constant(p.now)}) as oldest_late,
-    (select count(*) ${runs} and ${late} and due_at > ${constant(p.now)}) as scheduled,
-    (select count(*) from runs where deployment = ${constant(p.deployment)} and status = 'running') as running`;
+    (select count(*) ${runs} and ${late} and due_at <= ${scalar(p.now)}) as late,
+    (select min(due_at) ${runs} and ${late} and due_at <= ${scalar(p.now)}) as oldest_late,
+    (select count(*) ${runs} and ${late} and due_at > ${scalar(p.now)}) as scheduled,
+    (select count(*) from runs where deployment = ${scalar(p.deployment)} and status = 'running') as running`;
 });
 
 /** The verbs on runs, from their creation to their end. */
-export function runVerbs(driver: Pipe): RunStorage {
+export function runVerbs(driver: Database): RunStorage {
   const pending = new PendingCounter((deployment) => countPending(driver, deployment));
   return {
     createRun({ deployment }, request) {

@@ -2,11 +2,11 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
-import { constant, each } from "../dialect.ts";
+import { each, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
+import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 import { stoppedEvents } from "./events.ts";
 
@@ -136,7 +136,7 @@ const named =
   (bound: BoundIn<Named>): Stopping<Named> =>
   (p, status) =>
     sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
-      and n.deployment = ${constant(p.deployment)} and n.thread_id = ${constant(p.thread_id)} and n.status = ${status}
+      and n.deployment = ${scalar(p.deployment)} and n.thread_id = ${scalar(p.thread_id)} and n.status = ${status}
       ${andOfPermitted("n", bound(p))}`;
 
 type OfStatus = { deployment: string; only: string; now: number };
@@ -144,7 +144,7 @@ type OfStatus = { deployment: string; only: string; now: number };
 const ofStatus =
   (bound: BoundIn<OfStatus>): Stopping<OfStatus> =>
   (p, status) =>
-    sql`select n.run_id from runs n where n.deployment = ${constant(p.deployment)} and n.status = ${status}
+    sql`select n.run_id from runs n where n.deployment = ${scalar(p.deployment)} and n.status = ${status}
       and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
 
 type OfList = OfStatus & { run_ids: string };
@@ -153,7 +153,7 @@ const ofList =
   (bound: BoundIn<OfList>): Stopping<OfList> =>
   (p, status) =>
     sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
-      and n.deployment = ${constant(p.deployment)} and n.status = ${status}
+      and n.deployment = ${scalar(p.deployment)} and n.status = ${status}
       and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
 
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
@@ -203,7 +203,7 @@ const stopList = eitherStops(ofList);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
-  driver: Pipe,
+  driver: Database,
   { deployment, filter }: Scope,
   target: StopTarget,
   action: StopAction,

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
-import { constant, each, holds, rowsOf } from "../dialect.ts";
-import { type Pipe, prepared, type Statement } from "../statement.ts";
+import { each, holds, rowsOf, scalar } from "../dialect.ts";
+import { type Database, prepared, type Statement } from "../statement.ts";
 import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
 
@@ -18,8 +18,8 @@ const oldest = (
 ): ((old: Old) => Statement) =>
   prepared<Old>(
     (p) =>
-      sql`select ${columns} where deployment = ${constant(p.deployment)} and ${condition}
-      and ${sql.ref(time)} < ${constant(p.before)} order by ${sql.ref(time)} limit ${constant(p.limit)}`,
+      sql`select ${columns} where deployment = ${scalar(p.deployment)} and ${condition}
+      and ${sql.ref(time)} < ${scalar(p.before)} order by ${sql.ref(time)} limit ${scalar(p.limit)}`,
   );
 
 const ended = sql`ended_at is not null`;
@@ -58,7 +58,7 @@ type Runs = { run_ids: string };
 const deleteFrames = prepared<Runs & { limit: number }>(
   (p) =>
     sql`delete from run_frames where (run_id, first_id) in (select run_id, first_id from run_frames
-    where run_id in ${each(p.run_ids)} limit ${constant(p.limit)}) returning first_id`,
+    where run_id in ${each(p.run_ids)} limit ${scalar(p.limit)}) returning first_id`,
 );
 
 const unframe = prepared<Runs>(
@@ -84,7 +84,7 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
 );
 
 /** See `Storage.sweep`. */
-export async function sweep(driver: Pipe, deployment: string, terms: SweepTerms): Promise<number> {
+export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
   const { limit, now } = terms;
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
   const [old, stateless, temporary, keys, left, tokens, deliveries, events] = await Promise.all([

@@ -20,7 +20,7 @@ import {
   type ThreadSearch,
   type TimeToLive,
 } from "../../threads/mod.ts";
-import { PLAIN } from "../../validation.ts";
+import { NOT_STORABLE } from "../../validation.ts";
 import { jsonList, pagedList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
@@ -179,7 +179,7 @@ const joined = v.pipe(
     checkpoint_ns: v.optional(
       v.pipe(
         v.string("must be a string"),
-        v.check((ns) => ns.isWellFormed(), PLAIN),
+        v.check((ns) => ns.isWellFormed(), NOT_STORABLE),
       ),
     ),
     checkpoint_map: v.optional(parse.anyObject),

@@ -8,13 +8,13 @@ import type { RunNote } from "../oracle/notes.ts";
 import { pump, Reader } from "../stream.ts";
 import type { Caller } from "./caller.ts";
 
-type Place = Pick<Run, "thread_id" | "run_id">;
+type RunIds = Pick<Run, "thread_id" | "run_id">;
 
 /** Reads a stream to its end, over disconnects and crashes. */
 export function follow(
   caller: Caller,
   reader: Reader,
-  run: Place,
+  run: RunIds,
   frames: FrameReader<Frame>,
   process: Process,
   cancels: boolean,
@@ -73,7 +73,7 @@ export function follow(
   });
 }
 
-async function resume(caller: Caller, reader: Reader, run: Place): Promise<void> {
+async function resume(caller: Caller, reader: Reader, run: RunIds): Promise<void> {
   caller.streams++;
   await caller.sleep(caller.dice.below(800));
   const after = reader.last;
@@ -106,7 +106,7 @@ function mustBeGone(caller: Caller, run_id: string, why: string): void {
 
 export function awaitResult(
   caller: Caller,
-  run: Place,
+  run: RunIds,
   result: Promise<Json>,
   leave: () => void,
   process: Process,
@@ -151,7 +151,7 @@ export function awaitResult(
   }
 }
 
-async function rejoin(caller: Caller, run: Place): Promise<void> {
+async function rejoin(caller: Caller, run: RunIds): Promise<void> {
   caller.streams++;
   await caller.sleep(caller.dice.below(800));
   let gone = false;
@@ -197,7 +197,7 @@ export async function join(caller: Caller): Promise<void> {
   const run = caller.known()?.run;
   if (!run) return;
   const what = `join ${run.tag}`;
-  const place: Place = { thread_id: run.thread.thread_id, run_id: run.run_id };
+  const place: RunIds = { thread_id: run.thread.thread_id, run_id: run.run_id };
   caller.world.note(`${caller.name} ${what}`);
   if (caller.dice.chance(0.3)) {
     await rejoin(caller, place);

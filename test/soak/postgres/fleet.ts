@@ -45,7 +45,7 @@ const FELT_MS = 3_000;
 const HIT_EVERY_MS = 250;
 const STARTS = 3;
 
-interface Place {
+interface ServerSlot {
   readonly runtime: Runtime;
   readonly site: Site;
   readonly port: number;
@@ -63,10 +63,10 @@ export class Fleet {
   /** Ends of a process that nobody asked for, and stops that took too long. */
   readonly wrong: string[] = [];
   readonly #options: FleetOptions;
-  readonly #places: readonly Place[];
+  readonly #places: readonly ServerSlot[];
 
   static async start(options: FleetOptions): Promise<Fleet> {
-    const places: Place[] = [];
+    const places: ServerSlot[] = [];
     // One after the other: the first one makes the tables.
     for (const runtime of RUNTIMES) {
       const own = createSite({ lease_ms: SHORT_LEASE_MS }, options.settings);
@@ -78,7 +78,7 @@ export class Fleet {
     return new Fleet(options, places);
   }
 
-  private constructor(options: FleetOptions, places: readonly Place[]) {
+  private constructor(options: FleetOptions, places: readonly ServerSlot[]) {
     this.#options = options;
     this.#places = places;
   }
@@ -113,7 +113,7 @@ export class Fleet {
     await Promise.all(this.#places.map(({ server }) => server.end("SIGTERM")));
   }
 
-  async #fault(place: Place): Promise<void> {
+  async #fault(place: ServerSlot): Promise<void> {
     if (await this.#crashed(place)) return;
     const roll = Math.random();
     if (roll < 0.6) {
@@ -126,7 +126,7 @@ export class Fleet {
     else await this.#pause(place);
   }
 
-  async #pause({ server, lease_ms }: Place): Promise<void> {
+  async #pause({ server, lease_ms }: ServerSlot): Promise<void> {
     this.stops += 1;
     await this.disturbed(async () => {
       signal(server.pid, "SIGSTOP");
@@ -149,7 +149,7 @@ export class Fleet {
     }
   }
 
-  async #terminate(place: Place): Promise<void> {
+  async #terminate(place: ServerSlot): Promise<void> {
     const { server } = place;
     this.terms += 1;
     const from = Date.now();
@@ -163,7 +163,7 @@ export class Fleet {
     await this.#replace(place);
   }
 
-  async #crashed(place: Place): Promise<boolean> {
+  async #crashed(place: ServerSlot): Promise<boolean> {
     const { server } = place;
     if (!server.gone()) return false;
     this.hits.push(Date.now());
@@ -174,7 +174,7 @@ export class Fleet {
   }
 
   /** Starts the next server in the place of one that is gone. */
-  async #replace(place: Place): Promise<void> {
+  async #replace(place: ServerSlot): Promise<void> {
     this.#options.executions.killed(place.server.pid);
     place.lease_ms = Math.random() < 1 / 3 ? LONG_LEASE_MS : SHORT_LEASE_MS;
     configure(place.site, { lease_ms: place.lease_ms });

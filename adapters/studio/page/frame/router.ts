@@ -2,7 +2,7 @@
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import { STUDIO } from "../api/client.ts";
 
-export interface Place {
+export interface PageAddress {
   readonly view: string;
   /** What stands behind the view: ids, decoded. */
   readonly ids: readonly string[];
@@ -18,12 +18,12 @@ function decoded(part: string): string {
   }
 }
 
-function read(): Place {
+function read(): PageAddress {
   const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decoded);
   return { view: view || "threads", ids, query: new URLSearchParams(location.search) };
 }
 
-export const place = signal<Place>(read());
+export const place = signal<PageAddress>(read());
 export const view: ReadonlySignal<string> = computed(() => place.value.view);
 
 type QueryValues = Readonly<Record<string, string | number | null | undefined>>;

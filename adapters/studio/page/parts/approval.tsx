@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../frame/keyboard.ts";
-import { draft, keep, Place } from "../store/drafts.ts";
+import { DraftScope, draft, keep } from "../store/drafts.ts";
 import { Editor, type Schema } from "./form.tsx";
 import { isObject, Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
@@ -135,7 +135,7 @@ function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProp
       </p>
       {action.description ? <Markdown text={action.description} /> : null}
       {mode === "edit" ? (
-        <Place.Provider value={place}>
+        <DraftScope.Provider value={place}>
           <Editor
             schema={action.schema}
             label={`Arguments of ${action.name}`}
@@ -147,7 +147,7 @@ function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProp
               {problem}
             </p>
           ) : null}
-        </Place.Provider>
+        </DraftScope.Provider>
       ) : (
         <Json value={action.args} open={3} />
       )}

@@ -1,7 +1,7 @@
 /** A form made from a JSON Schema, beside the raw JSON, which can always say what the form cannot. */
 import type { VNode } from "preact";
 import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { draft, drop, hasDraft, keep, Place } from "../store/drafts.ts";
+import { DraftScope, draft, drop, hasDraft, keep } from "../store/drafts.ts";
 
 export interface Schema {
   readonly type?: string | readonly string[];
@@ -83,7 +83,7 @@ function problemOf(text: string): string {
 
 /** Text that must be JSON. What does not parse stays as it was typed, is not handed on, and keeps its form from being sent. */
 export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps): VNode {
-  const place = `${useContext(Place)} ${label}`;
+  const place = `${useContext(DraftScope)} ${label}`;
   const unparsed = draft<string | null>(place, null);
   /** The text of the last value, as it was typed. */
   const [known, setKnown] = useState(() => ({ text: textOf(value), value: textOf(value) }));
@@ -244,7 +244,7 @@ interface EditorProps {
 /** The form where there is a schema with properties, and a switch to raw JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
   const hasForm = Object.keys(schema?.properties ?? {}).length > 0;
-  const unparsed = draft(`${useContext(Place)} ${label}`, null);
+  const unparsed = draft(`${useContext(DraftScope)} ${label}`, null);
   const [isRaw, setRaw] = useState(!hasForm || unparsed !== null);
   return (
     <div class="editor">

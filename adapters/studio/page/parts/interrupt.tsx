@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { WaitingInterrupt } from "../api/types.ts";
 import { perform } from "../frame/notices.tsx";
-import { draft, drop, keep, Place } from "../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../store/drafts.ts";
 import { Approval, humanRequest } from "./approval.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
 import { isObject, Json } from "./json.tsx";
@@ -62,13 +62,13 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
         </div>
       ) : null}
       {schema ? (
-        <Place.Provider value={place}>
+        <DraftScope.Provider value={place}>
           <Editor schema={schema} label="Answer" value={json} change={(next) => set({ json: next })} />
-        </Place.Provider>
+        </DraftScope.Provider>
       ) : isJson ? (
-        <Place.Provider value={place}>
+        <DraftScope.Provider value={place}>
           <JsonField label="Answer as JSON" value={json ?? null} change={(next) => set({ json: next })} rows={4} />
-        </Place.Provider>
+        </DraftScope.Provider>
       ) : (
         <textarea
           rows={2}

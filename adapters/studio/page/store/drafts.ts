@@ -19,7 +19,7 @@ function stored(): Map<string, unknown> {
 const drafts = signal<ReadonlyMap<string, unknown>>(stored());
 
 /** The place of the form around a field, under which the field keeps what it cannot hand on. */
-export const Place = createContext("");
+export const DraftScope = createContext("");
 
 export const hasDraft = (place: string): boolean =>
   [...drafts.value.keys()].some((one) => one === place || one.startsWith(`${place} `));

@@ -10,7 +10,7 @@ import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes, Tabs } from "../../parts/panes.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { SearchBox } from "../threads/list.tsx";
 import { GraphTab } from "./graph.tsx";
@@ -174,9 +174,9 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
             ) : tab === "schemas" ? (
               <Schemas assistant_id={assistant_id} />
             ) : (
-              <Place.Provider value={`assistant ${assistant_id}`}>
+              <DraftScope.Provider value={`assistant ${assistant_id}`}>
                 <Settings assistant={loaded} />
-              </Place.Provider>
+              </DraftScope.Provider>
             )
           }
         </Ready>

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify, perform } from "../../frame/notices.tsx";
 import { Discard, Editor, exampleOf, type Schema } from "../../parts/form.tsx";
-import { draft, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, keep } from "../../store/drafts.ts";
 import type { Block } from "./messages.ts";
 
 export type InputMode = "message" | "input";
@@ -222,7 +222,7 @@ export function Composer(props: ComposerProps): VNode {
             attempt("Run", () => send(input));
           }}
         >
-          <Place.Provider value={place}>
+          <DraftScope.Provider value={place}>
             <Editor
               key={`${assistant_id} ${schema !== null}`}
               schema={schema}
@@ -230,7 +230,7 @@ export function Composer(props: ComposerProps): VNode {
               value={input}
               change={(value) => keep(place, value ?? null)}
             />
-          </Place.Provider>
+          </DraftScope.Provider>
           <div class="buttons">
             <button type="submit" class="primary" disabled={disabled}>
               Run

@@ -11,7 +11,7 @@ import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { exampleInput } from "../chat/composer.tsx";
 import { inWords } from "./schedule.ts";
@@ -131,7 +131,7 @@ function NewCron(): VNode {
         </div>
         <h3>Input</h3>
         {schemas.data || schemas.error ? (
-          <Place.Provider value={`${NEW} ${assistant_id}`}>
+          <DraftScope.Provider value={`${NEW} ${assistant_id}`}>
             <Editor
               key={assistant_id}
               schema={schema}
@@ -139,7 +139,7 @@ function NewCron(): VNode {
               value={input ?? first}
               change={(value) => set({ input: value })}
             />
-          </Place.Provider>
+          </DraftScope.Provider>
         ) : (
           <Skeleton rows={2} />
         )}

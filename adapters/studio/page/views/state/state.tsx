@@ -9,7 +9,7 @@ import { Diff } from "../../parts/diff.tsx";
 import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import type { GraphAnswer } from "../assistants/graph.tsx";
 import { type Checkpoint, type History, useHistory } from "../chat/history.ts";
@@ -143,9 +143,9 @@ function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
             ))}
           </select>
         </div>
-        <Place.Provider value={at}>
+        <DraftScope.Provider value={at}>
           <JsonField label="Values" value={values} change={(next) => keep(at, { ...typed, values: next })} rows={12} />
-        </Place.Provider>
+        </DraftScope.Provider>
         <div class="buttons">
           <button type="submit" class="primary">
             Save as a new checkpoint

@@ -10,7 +10,7 @@ import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { filterOf, SearchBox } from "../threads/list.tsx";
 
@@ -111,9 +111,9 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
       )}
       <div class="field">
         <label for="item-value">Value</label>
-        <Place.Provider value={at}>
+        <DraftScope.Provider value={at}>
           <JsonField id="item-value" label="Value" value={value} change={(next) => set({ value: next })} rows={12} />
-        </Place.Provider>
+        </DraftScope.Provider>
       </div>
       <div class="buttons">
         <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>

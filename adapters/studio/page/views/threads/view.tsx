@@ -10,7 +10,7 @@ import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
-import { draft, drop, keep, Place } from "../../store/drafts.ts";
+import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { Chat } from "../chat/chat.tsx";
 import { newId } from "../chat/composer.tsx";
 import { holdSource, sourceOf } from "../chat/events-source.ts";
@@ -58,9 +58,9 @@ function ContextSheet({ place: at, schema, context, change, close }: ContextShee
           use(value);
         }}
       >
-        <Place.Provider value={at}>
+        <DraftScope.Provider value={at}>
           <Editor schema={schema} label="Context" value={value} change={(next) => keep(at, next ?? {})} />
-        </Place.Provider>
+        </DraftScope.Provider>
         <div class="buttons">
           <button type="submit" class="primary">
             Use it
