@@ -88,31 +88,23 @@ export function turnLimit(environment: Pick<Environment, "defer">, most: number)
   };
 }
 
-/** Makes calls that wait for room in a turn. One call serves all who ask for the same before it begins. */
+/**
+ * Makes calls that many may ask for. One serves all who ask for the same before it begins. `begin`: resolves when there is room for
+ * it. `keep`: forgets it later than when it begins.
+ */
 export function sharedCalls(
-  limit: TurnLimit,
+  begin: (cost: number) => Promise<void> = async () => {},
+  keep: (forget: () => void) => void = (forget) => forget(),
 ): <Result>(key: string, cost: number, call: () => Promise<Result>) => Promise<Result> {
-  const asked = new Map<string, Promise<unknown>>();
+  const calls = new Map<string, Promise<unknown>>();
   return <Result>(key: string, cost: number, call: () => Promise<Result>): Promise<Result> => {
-    const known = asked.get(key) as Promise<Result> | undefined;
+    const known = calls.get(key) as Promise<Result> | undefined;
     if (known) return known;
-    const made = limit.room(cost).then(() => {
-      asked.delete(key);
+    const made = begin(cost).then(() => {
+      keep(() => calls.delete(key));
       return call();
     });
-    asked.set(key, made);
-    return made;
-  };
-}
-
-/** Makes calls. One that is under way serves all who ask for the same. */
-export function joinedCalls(): <Result>(key: unknown, call: () => Promise<Result>) => Promise<Result> {
-  const underWay = new Map<unknown, Promise<unknown>>();
-  return <Result>(key: unknown, call: () => Promise<Result>): Promise<Result> => {
-    const known = underWay.get(key) as Promise<Result> | undefined;
-    if (known) return known;
-    const made = call().finally(() => underWay.delete(key));
-    underWay.set(key, made);
+    calls.set(key, made);
     return made;
   };
 }

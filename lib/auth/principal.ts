@@ -1,5 +1,5 @@
 /** Authenticates requests by the auth mode of the deployment, and computes the caller's permissions. */
-import type { Environment } from "../environment.ts";
+import { type Environment, sharedCalls } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
@@ -109,25 +109,6 @@ export const unauthenticated: Principal = {
 
 /** How long open streams share what one of them has read. */
 const SHARED_MS = 500;
-/** More entries than these are swept. */
-const MAX_SHARED = 1_000;
-
-/** Reads by key. Calls within half a second share one read. */
-function shareReads<Value>(
-  { now }: Pick<Environment, "now">,
-  read: (key: string) => Promise<Value>,
-): (key: string) => Promise<Value> {
-  const entries = new Map<string, { readonly at: number; readonly value: Promise<Value> }>();
-  const isFresh = ({ at }: { readonly at: number }): boolean => Math.abs(now() - at) < SHARED_MS;
-  return (key) => {
-    const known = entries.get(key);
-    if (known && isFresh(known)) return known.value;
-    if (entries.size >= MAX_SHARED) for (const [old, entry] of entries) if (!isFresh(entry)) entries.delete(old);
-    const value = read(key);
-    entries.set(key, { at: now(), value });
-    return value;
-  };
-}
 
 /** Looks up API keys, and stores their last use at most once a minute. */
 function createKeyLookup({
@@ -189,7 +170,11 @@ export function createAccess(options: AccessOptions): Access {
   const agentNow = (name: string): Promise<DeploymentRow | null> => identity.getDeployment(name);
   const ofRequest = { caller: callerWith, agent: agentNow };
   /** Of open streams, many of which may have the same key. */
-  const ofStream = { caller: shareReads(environment, callerWith), agent: shareReads(environment, agentNow) };
+  const shared = sharedCalls(undefined, (forget) => environment.timer(SHARED_MS, forget));
+  const ofStream: typeof ofRequest = {
+    caller: (key) => shared(`caller ${key}`, 0, () => callerWith(key)),
+    agent: (name) => shared(`agent ${name}`, 0, () => agentNow(name)),
+  };
   const billed = createBilledUsers(options);
 
   /** The caller for a custom user: its permissions apply to the deployment's workspace. */

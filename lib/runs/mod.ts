@@ -144,7 +144,7 @@ const JOINS_PER_TURN = 1;
 /** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, scope, environment, subscriptions, sights } = options;
-  const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN));
+  const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN).room);
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());

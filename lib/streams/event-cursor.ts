@@ -1,13 +1,6 @@
 /** A reader's position in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import {
-  type EventMethod,
-  type Scope,
-  type Storage,
-  type StoredThreadEvent,
-  seqOf,
-  type ThreadRow,
-} from "../storage/mod.ts";
+import { type EventMethod, type Scope, type StoredThreadEvent, seqOf, type ThreadRow } from "../storage/mod.ts";
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
@@ -42,7 +35,6 @@ interface EventLog {
 }
 
 interface CursorOptions {
-  readonly storage: Storage;
   readonly environment: Environment;
   readonly sights: Sights;
   readonly scope: Scope;
@@ -64,7 +56,6 @@ export class EventCursor {
   #read_to = 0;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
-  #asked = false;
   #attached = false;
   #left = false;
   /** The log is shared with readers who see more. */
@@ -123,15 +114,13 @@ export class EventCursor {
 
   /** Waits for nothing: the thread may not exist yet. True once it does. */
   async #attach(): Promise<boolean> {
-    const { storage, scope, thread_id, log, sights } = this.#options;
+    const { scope, thread_id, log, sights } = this.#options;
     await log.ready;
     const { deletions, changes } = log;
     // Events of others are no reason to look again.
     if (changes === this.#looked) return false;
     this.#looked = changes;
-    // The first read is its own: one under way may have begun before this reader, and before the thread was created.
-    const thread = await (this.#asked ? log.find(scope) : storage.getThread(scope, thread_id));
-    this.#asked = true;
+    const thread = await log.find(scope);
     if (!thread || thread.hidden) return false;
     if (!thread.all_events) await log.recordAll(scope);
     log.exists = true;

@@ -1,5 +1,5 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
-import { type Environment, joinedCalls, nextTurn } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
 import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -285,8 +285,6 @@ const HIGHEST_ID = 2 ** 52;
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
-  /** Subscribers that come together share what is read: the result of the run may be large. */
-  const openings = joinedCalls();
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
   async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
@@ -303,7 +301,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
     try {
-      await openings(runEvents, () => closeIfEnded(runEvents));
+      await closeIfEnded(runEvents);
     } catch (error) {
       if (!created) {
         hub.forget(runEvents);

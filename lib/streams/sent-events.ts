@@ -72,7 +72,7 @@ export class SentEvents {
   constructor(options: SentEventOptions) {
     this.#options = options;
     this.#limit = turnLimit(options.environment, READ_PER_TURN);
-    this.#pages = sharedCalls(this.#limit);
+    this.#pages = sharedCalls(this.#limit.room);
   }
 
   page(scope: Scope, thread_id: string, query: EventQuery): Promise<EventPage> {

@@ -1,5 +1,5 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
-import { joinedCalls, nextTurn } from "../environment.ts";
+import { nextTurn, sharedCalls } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { EventMethod, EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
@@ -57,8 +57,7 @@ class ThreadLog {
   #readAgain = false;
   #checkThread = false;
   #cancelPoll = (): void => {};
-  /** Calls that are under way, by what they do and the filter of their scope. */
-  readonly #calls = joinedCalls();
+  readonly #shared = sharedCalls();
 
   constructor(thread_id: string, options: ThreadEventOptions, sent: SentEvents) {
     this.#thread_id = thread_id;
@@ -79,14 +78,13 @@ class ThreadLog {
   }
 
   find(scope: Scope): Promise<ThreadRow | null> {
-    // A read that began before the last change says nothing about the thread after it.
-    const key = `find ${this.changes} ${JSON.stringify(scope.filter)}`;
-    return this.#calls(key, () => this.#options.storage.getThread(scope, this.#thread_id));
+    const key = `find ${JSON.stringify(scope.filter)}`;
+    return this.#shared(key, 0, () => this.#options.storage.getThread(scope, this.#thread_id));
   }
 
   recordAll(scope: Scope): Promise<unknown> {
     const key = `record ${JSON.stringify(scope.filter)}`;
-    return this.#calls(key, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
+    return this.#shared(key, 0, () => this.#options.storage.recordAllEvents(scope, this.#thread_id));
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
@@ -264,7 +262,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const log = enter(thread_id);
       if (closed) log.close();
       const onLeave = (): void => leave(thread_id, log);
-      const cursor = new EventCursor({ storage, environment, sights, scope, thread_id, filter, log, sent, onLeave });
+      const cursor = new EventCursor({ environment, sights, scope, thread_id, filter, log, sent, onLeave });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
