@@ -1,9 +1,10 @@
 /** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { createGuard } from "./auth/custom.ts";
+import { createBinding, inScope } from "./auth/binding.ts";
+import { type AuthUser, createGuard } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
-import { type Access, createAccess } from "./auth/principal.ts";
+import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import type { CronCounters, Crons } from "./crons/mod.ts";
 import type { WorkerCounters } from "./engine/worker.ts";
 import { type Environment, withTimeout } from "./environment.ts";
@@ -12,7 +13,16 @@ import { CREATING_OPERATIONS, createOperations, type Operations } from "./operat
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
-import { createNouns, createOpenCalls, type Nouns, type OpenCalls, STOPPING } from "./service/nouns.ts";
+import {
+  bindNouns,
+  type CallerNouns,
+  createNouns,
+  createOpenCalls,
+  type Directories,
+  type Nouns,
+  type OpenCalls,
+  STOPPING,
+} from "./service/nouns.ts";
 import {
   createWriteProbe,
   type OpenStorage,
@@ -22,6 +32,7 @@ import {
   startRetentionJobs,
 } from "./service/storage.ts";
 import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
+import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
@@ -56,13 +67,12 @@ export interface Metrics {
 }
 
 /** A running service: its nouns, its state, and `stop`. */
-export interface Service {
+export interface Service extends CallerNouns {
   readonly assistants: Assistants;
   /** Threads and their states; their commands and events too. */
   readonly threads: Threads & ThreadProtocol;
   readonly runs: Runs;
   readonly crons: Crons;
-  readonly store: Store;
   readonly feedback: Feedback;
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
@@ -73,6 +83,11 @@ export interface Service {
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
   readonly deployment: DeploymentRow;
+  /**
+   * The nouns as this user may use them: each call asks `auth.custom.on` first, as a request of the user does, and sees what the
+   * handler's filter permits. Without `auth.custom` these are the nouns of the service.
+   */
+  as(caller: { readonly user: AuthUser }): CallerNouns;
   /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
   caller(request: Request): Promise<Caller>;
   info(): Promise<ServiceInfo>;
@@ -94,6 +109,8 @@ export interface Service {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
+  /** The nouns as the caller of a request may use them. */
+  bind(caller: () => Principal | Promise<Principal>): CallerNouns;
   /** The thread event protocol with the methods of the HTTP side. */
   readonly protocol: Protocol;
   /** The options as given. */
@@ -181,8 +198,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };
       },
     });
+    const own = trackedNouns(nouns, scope, calls, protocol);
+    const bind = createBinder(options, access, scope, own);
     const service: Service = {
-      ...trackedNouns(nouns, calls, protocol),
+      ...own.nouns,
+      as: ({ user }) => (options.auth?.custom ? bind(() => access.user(user)) : own.nouns),
       ...reports,
       operations: calls.track<Operations>(operations, { creating: CREATING_OPERATIONS }),
       accounts,
@@ -190,7 +210,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       deployment,
       stop,
     };
-    return withInternals(service, { access, protocol, options, environment });
+    return withInternals(service, { access, bind, protocol, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
@@ -203,22 +223,42 @@ const trackedProtocol = (protocol: Protocol, { track }: OpenCalls): Protocol => 
   ...track({ command: protocol.command }, { creating: COMMANDS }),
 });
 
+interface TrackedNouns {
+  /** What callers are bound to. */
+  readonly directories: Directories;
+  readonly nouns: Pick<
+    Service,
+    "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"
+  >;
+}
+
 function trackedNouns(
   { assistants, threads, runs, crons, store, feedback, usage, deliveries }: Nouns,
+  scope: Scope,
   { track }: OpenCalls,
   { events, command }: ThreadProtocol,
-): Pick<Service, "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"> {
-  return {
+): TrackedNouns {
+  const directories: Directories = { store: track<Directories["store"]>(store) };
+  const nouns = {
     assistants: track<Assistants>(assistants),
     threads: { ...track<Threads>(threads), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
     crons: track<Crons>(crons),
-    store: track<Store>(store),
+    store: inScope<Store>(directories.store, scope),
     feedback: track<Feedback>(feedback, { untracked: "tokenUrl" }),
     usage: track<Usage>(usage, { untracked: "admit" }),
     webhooks: deliveries,
   };
+  return { directories, nouns };
 }
+
+/** Where every caller may do everything, these are the nouns of the service. */
+const createBinder =
+  ({ auth = {} }: ServiceOptions, access: Access, scope: Scope, own: TrackedNouns): ServiceInternals["bind"] =>
+  (caller) =>
+    auth.custom || (auth.mode ?? "none") !== "none"
+      ? bindNouns(own.directories, createBinding(access, scope, caller))
+      : own.nouns;
 
 function createAuth(
   { auth = {} }: ServiceOptions,

@@ -61,6 +61,8 @@ export interface Access {
    * this deployment), unsupported_type.
    */
   principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
+  /** A custom user, for whom the host's code acts. */
+  user(user: AuthUser): Promise<Principal>;
   /**
    * Runs the host's authorization, or that of shared agents. Returns the value it leaves, and what the caller can see. Errors:
    * forbidden, unavailable, internal.
@@ -176,6 +178,7 @@ export function createAccess(options: AccessOptions): Access {
     agent: (name) => shared(`agent ${name}`, 0, () => agentNow(name)),
   };
   const billed = createBilledUsers(options);
+  const ofUser: Access["user"] = async (user) => ({ ...unauthenticated, user_id: await billed(user), user });
 
   /** The caller for a custom user: its permissions apply to the deployment's workspace. */
   async function callerOfUser(user: AuthUser): Promise<Caller> {
@@ -253,6 +256,7 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   return {
+    user: ofUser,
     async authorize({ user, threads }, event, value) {
       if (guard && user) return await guard.authorize(user, event, value);
       const visibility = event.startsWith("threads:") ? threads : EVERYTHING;
@@ -272,10 +276,7 @@ export function createAccess(options: AccessOptions): Access {
       return page.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
     },
     async principal(request, use, acts_for = null) {
-      if (guard) {
-        const user = acts_for ?? (await guard.authenticate(request));
-        return { ...unauthenticated, user_id: await billed(user), user };
-      }
+      if (guard) return await ofUser(acts_for ?? (await guard.authenticate(request)));
       if (mode === "none") return unauthenticated;
       const { headers } = request;
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {

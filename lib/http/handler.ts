@@ -312,9 +312,12 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
   const { environment, access } = service;
   return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
+    const caller = async (): Promise<Principal> =>
+      auth.access === "account" ? { ...principal, user: (await auth.caller()).user ?? null } : principal;
     const turn = (): Promise<void> => nextTurn(environment);
     return {
       ...{ ...call, request, service, handler, params, parameters, principal, bytes, turn },
+      nouns: service.bind(caller),
       caller: auth.caller,
       async body() {
         const sent = await bytes();

@@ -4,6 +4,7 @@ import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Budget, Environment, TurnLimit } from "../environment.ts";
 import type { RouteGroup } from "../options/http.ts";
+import type { CallerNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { OpenApi } from "./options.ts";
@@ -123,6 +124,8 @@ export interface HandlerState {
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
   readonly service: ServiceInternals;
+  /** The nouns as the caller of the request may use them. */
+  readonly nouns: CallerNouns;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
   readonly params: Readonly<Record<string, string | undefined>>;

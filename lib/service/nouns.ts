@@ -1,5 +1,6 @@
 /** Creates the nouns of a service and the worker that executes its runs, connects them, and tracks their open calls. */
 import { type Assistants, createAssistants } from "../assistants/mod.ts";
+import { type Binding, type Directory, inScope } from "../auth/binding.ts";
 import { type CronLoop, createCrons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { Slots } from "../engine/claims.ts";
@@ -14,6 +15,7 @@ import { createNotifications } from "../runs/request.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
+import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { createStreamHub, type StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
@@ -41,12 +43,39 @@ interface NounOptions {
   readonly openCalls: Set<Promise<unknown>>;
 }
 
+/** What callers are bound to. */
+export interface CallerNouns {
+  readonly store: Store;
+}
+
+/** The same nouns for any scope, without authorization. */
+export type Directories = { readonly [Name in keyof CallerNouns]: Directory<CallerNouns[Name]> };
+
+type Binders = {
+  readonly [Name in keyof CallerNouns]: (directory: Directories[Name], binding: Binding) => CallerNouns[Name];
+};
+const BINDERS: Binders = { store: bindStore };
+
+/** The nouns as one caller may use them. Each is made when it is first used. */
+export function bindNouns(directories: Directories, binding: Binding): CallerNouns {
+  const names = Object.keys(BINDERS) as (keyof CallerNouns)[];
+  return Object.defineProperties(
+    {} as CallerNouns,
+    Object.fromEntries(
+      names.map(<Name extends keyof CallerNouns>(name: Name) => {
+        let noun: CallerNouns[Name] | undefined;
+        return [name, { enumerable: true, get: () => (noun ??= BINDERS[name](directories[name], binding)) }];
+      }),
+    ),
+  );
+}
+
 export interface Nouns {
   readonly assistants: Assistants;
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronLoop;
-  readonly store: Store;
+  readonly store: Directory<Store>;
   readonly feedback: Feedback;
   readonly usage: Usage;
   readonly deliveries: Deliveries;
@@ -102,7 +131,6 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const { index, ttl: itemTtl } = options.store ?? {};
   const store = createStore({
     storage,
-    scope,
     environment,
     ...(index ? { index } : {}),
     ...(itemTtl ? { ttl: itemTtl } : {}),
@@ -126,7 +154,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     hub,
     events,
     trace,
-    store,
+    store: inScope<Store>(store, scope),
     feedbackUrls: notifications.feedbackUrls,
     onFinished,
     onAttemptLeft: subscriptions.watch,

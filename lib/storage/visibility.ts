@@ -100,3 +100,7 @@ export const withVisibility = <Scope extends object>(
   visibility: Visibility | undefined,
 ): Scope & Visibility =>
   visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;
+
+/** The scope of a call, limited to what another scope shows too. */
+export const narrowed = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
+  other?.filter ? { ...scope, ...both(scope, other) } : scope;

@@ -1,12 +1,13 @@
 /** The store: JSON items under namespaces, shared by all threads of a deployment, with semantic search. */
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
+import type { StoreHandle, StoreItem, StorePut } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { ItemRow, NewItem, Vector } from "../storage/items.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import { permits, type Visibility, withVisibility } from "../storage/visibility.ts";
+import { permits } from "../storage/visibility.ts";
 import {
   checkHome,
   checkIndex,
@@ -33,43 +34,23 @@ export interface StoreTtl {
 
 interface StoreOptions {
   readonly storage: Storage;
-  readonly scope: Scope;
   readonly environment: Environment;
   readonly index?: StoreIndex;
   readonly ttl?: StoreTtl;
 }
 
-/** `StoreHandle` for callers with a visibility filter. Errors: invalid; forbidden (the new or the replaced item is not visible). */
-export interface Store extends StoreHandle {
-  get(
-    namespace: readonly string[],
-    key: string,
-    options?: { readonly refresh_ttl?: boolean },
-    visibility?: Visibility,
-  ): Promise<StoreItem | null>;
-  put(
-    namespace: readonly string[],
-    key: string,
-    value: JsonObject,
-    options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
-    visibility?: Visibility,
-  ): Promise<void>;
-  putMany(items: readonly StorePut[], visibility?: Visibility): Promise<void>;
-  delete(namespace: readonly string[], key: string, visibility?: Visibility): Promise<void>;
-  search(
-    namespace_prefix: readonly string[],
-    query?: StoreSearch,
-    visibility?: Visibility,
-  ): Promise<readonly (StoreItem & { readonly score?: number })[]>;
-  namespaces(query?: StoreNamespaceSearch, visibility?: Visibility): Promise<readonly (readonly string[])[]>;
-}
+/**
+ * The store of a service. Errors: invalid; with `as` forbidden, if the handler's filter does not permit the new or the replaced item,
+ * and not_found from `get` with a filter.
+ */
+export type Store = StoreHandle;
 
 type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null });
 
 const PAGES: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
-export function createStore({ storage, scope, environment, index, ttl = {} }: StoreOptions): Store {
+export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): Directory<Store> {
   const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
   const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
@@ -79,7 +60,7 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
     return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
   }
 
-  async function putMany(items: readonly StorePut[], visibility?: Visibility): Promise<void> {
+  async function putMany(scope: Scope, items: readonly StorePut[]): Promise<void> {
     const checked = items.map((item) => {
       if (item.value === null) {
         const namespace = checkLabels("namespace", item.namespace, 1);
@@ -87,7 +68,7 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       }
       const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
       const ttl_ms = checkTtl(item.ttl);
-      if (!permits(visibility?.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
+      if (!permits(scope.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
       const texts = itemTexts(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
@@ -105,7 +86,7 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       return { ...write, vectors: itemVectors };
     });
     if (writes.length === 0) return;
-    const outcome = await storage.putItems(withVisibility(scope, visibility), writes, environment.now());
+    const outcome = await storage.putItems(scope, writes, environment.now());
     // To the caller, a hidden item does not exist: deleting it changes nothing and is no error.
     if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw outOfReach();
   }
@@ -118,25 +99,19 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
   }
 
   return {
-    async get(namespace, key, options = {}, visibility) {
+    async get(scope, namespace, key, options = {}) {
       const labels = checkLabels("namespace", namespace, 1);
       const refresh = refreshes(options.refresh_ttl);
-      const row = await storage.getItem(
-        withVisibility(scope, visibility),
-        labels,
-        checkKey(key),
-        { refresh },
-        environment.now(),
-      );
+      const row = await storage.getItem(scope, labels, checkKey(key), { refresh }, environment.now());
       return row && toItem(row);
     },
-    async put(namespace, key, value, options = {}, visibility) {
+    async put(scope, namespace, key, value, options = {}) {
       if (value === null) throw invalid("value", "must be an object");
-      await putMany([{ ...options, namespace, key, value }], visibility);
+      await putMany(scope, [{ ...options, namespace, key, value }]);
     },
     putMany,
-    delete: (namespace, key, visibility) => putMany([{ namespace, key, value: null }], visibility),
-    async search(namespace_prefix, query = {}, visibility) {
+    delete: (scope, namespace, key) => putMany(scope, [{ namespace, key, value: null }]),
+    async search(scope, namespace_prefix, query = {}) {
       const prefix = checkLabels("namespace_prefix", namespace_prefix, 0);
       const conditions = conditionsOf(query.filter);
       const limit = checkWhole("limit", query.limit, PAGES, 10);
@@ -144,21 +119,17 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       const vector = await embedQuery(checkText("query", query.query));
       const refresh = refreshes(query.refresh_ttl);
       const filter = { namespace_prefix: prefix, conditions, refresh, limit, offset };
-      const rows = await storage.searchItems(
-        withVisibility(scope, visibility),
-        vector ? { ...filter, near: vector } : filter,
-        environment.now(),
-      );
+      const rows = await storage.searchItems(scope, vector ? { ...filter, near: vector } : filter, environment.now());
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
-    async namespaces(query = {}, visibility) {
+    async namespaces(scope, query = {}) {
       const prefix = checkLabels("prefix", query.prefix ?? [], 0);
       const suffix = checkLabels("suffix", query.suffix ?? [], 0);
       const max_depth = checkWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
       const limit = checkWhole("limit", query.limit, PAGES, 100);
       const offset = checkWhole("offset", query.offset, OFFSETS, 0);
       const filter = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
-      return await storage.listNamespaces(withVisibility(scope, visibility), filter, environment.now());
+      return await storage.listNamespaces(scope, filter, environment.now());
     },
   };
 }

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { inScope } from "../../lib/auth/binding.ts";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { type ItemCondition, meets } from "../../lib/storage/items.ts";
-import type { Filter, Visibility } from "../../lib/storage/visibility.ts";
+import type { Filter } from "../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../lib/store/bounds.ts";
+import { createStore, type Store } from "../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
 
@@ -247,40 +250,44 @@ describe("the lives of items", () => {
 });
 
 describe("the reach of a caller of the store", () => {
-  const ann: Visibility = { filter: [{ key: "owner", equals: "ann" }] };
+  /** The store in the scope of a filter. */
+  function limited({ service }: TestService, filter: Filter): Store {
+    const { options, environment } = serviceInternals(service);
+    return inScope<Store>(createStore({ storage: options.storage, environment }), { deployment: "default", filter });
+  }
 
   it("bounds every call", async () => {
     await using kit = await open();
     const { store } = kit.service;
+    const ann = limited(kit, [{ key: "owner", equals: "ann" }]);
     await store.put(["a"], "his", { owner: "bob" });
     await store.put(["b"], "his", { owner: "bob" });
-    await store.put(["a"], "hers", { owner: "ann" }, {}, ann);
-    assert.equal(await store.get(["a"], "his", {}, ann), null);
+    await ann.put(["a"], "hers", { owner: "ann" });
+    assert.equal(await ann.get(["a"], "his"), null);
     assert.deepEqual(
-      (await store.search([], {}, ann)).map(({ key }) => key),
+      (await ann.search([])).map(({ key }) => key),
       ["hers"],
     );
-    assert.deepEqual(await store.namespaces({}, ann), [["a"]]);
-    await store.delete(["a"], "his", ann);
-    await store.delete(["a"], "none", ann);
+    assert.deepEqual(await ann.namespaces(), [["a"]]);
+    await ann.delete(["a"], "his");
+    await ann.delete(["a"], "none");
     assert.ok(await store.get(["a"], "his"));
     const forbidden = "This item may not be put";
-    await refused(store.put(["a"], "his", { owner: "ann" }, {}, ann), "forbidden", forbidden);
-    await refused(store.put(["a"], "new", { owner: "bob" }, {}, ann), "forbidden", forbidden);
-    await refused(store.put(["a"], "new", {}, {}, ann), "forbidden", forbidden);
+    await refused(ann.put(["a"], "his", { owner: "ann" }), "forbidden", forbidden);
+    await refused(ann.put(["a"], "new", { owner: "bob" }), "forbidden", forbidden);
+    await refused(ann.put(["a"], "new", {}), "forbidden", forbidden);
     assert.deepEqual((await store.get(["a"], "his"))?.value, { owner: "bob" });
     assert.equal(await store.get(["a"], "new"), null);
-    await store.delete(["a"], "hers", ann);
+    await ann.delete(["a"], "hers");
     assert.equal(await store.get(["a"], "hers"), null);
   });
 
   it("may be told by the namespace", async () => {
     await using kit = await open();
-    const { store } = kit.service;
-    const visibility: Visibility = { filter: [{ key: "namespace", contains: ["ann"] }] satisfies Filter };
-    await store.put(["ann", "notes"], "k", {}, {}, visibility);
-    await refused(store.put(["bob"], "k", {}, {}, visibility), "forbidden", /may not/);
-    assert.ok(await store.get(["ann", "notes"], "k", {}, visibility));
+    const ann = limited(kit, [{ key: "namespace", contains: ["ann"] }]);
+    await ann.put(["ann", "notes"], "k", {});
+    await refused(ann.put(["bob"], "k", {}), "forbidden", /may not/);
+    assert.ok(await ann.get(["ann", "notes"], "k"));
   });
 });
 

@@ -1,10 +1,12 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
+import { createBinding } from "../../lib/auth/binding.ts";
 import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
+import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
 import {
   type Metrics,
   type Readiness,
@@ -13,6 +15,7 @@ import {
   withInternals,
 } from "../../lib/service.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
+import type { Scope } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { createReader } from "../../lib/streams/hub.ts";
 
@@ -179,6 +182,25 @@ export function fake(options: FakeOptions = {}): Fake {
           },
       },
     );
+  /** The same for a directory. What bounds the call comes last. */
+  const directory = (name: string): unknown => {
+    const calls = noun(name) as Record<string, (...args: unknown[]) => unknown>;
+    const get =
+      (_target: object, method: string) =>
+      ({ filter }: Scope, ...args: unknown[]): unknown =>
+        calls[method]?.(...args, ...(filter ? [{ filter }] : []));
+    return new Proxy({}, { get });
+  };
+  const access = {
+    principal: async () => options.principal ?? unauthenticated,
+    authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
+    caller: async () => ({}) as Caller,
+    workspaces: async () => [],
+    ...options.access,
+  } as ServiceInternals["access"];
+  const directories = { store: directory("store") } as Directories;
+  const bind: ServiceInternals["bind"] = (caller) =>
+    bindNouns(directories, createBinding(access, { deployment: "default" }, caller));
   const service = {
     assistants: noun("assistants"),
     threads: noun("threads"),
@@ -193,17 +215,11 @@ export function fake(options: FakeOptions = {}): Fake {
       kept: (...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
       count: async (...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
     },
-    store: noun("store"),
     feedback: noun("feedback"),
     operations: noun("operations"),
     usage: noun("usage"),
-    access: {
-      principal: async () => options.principal ?? unauthenticated,
-      authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
-      caller: async () => ({}) as Caller,
-      workspaces: async () => [],
-      ...options.access,
-    },
+    access,
+    bind,
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
     } as ServiceOptions,

@@ -114,7 +114,13 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
   } as unknown as Access;
   const handler = createHandler(
-    withInternals(service, { access, protocol: {} as Protocol, options: {} as ServiceOptions, environment }),
+    withInternals(service, {
+      access,
+      bind: () => service,
+      protocol: {} as Protocol,
+      options: {} as ServiceOptions,
+      environment,
+    }),
   );
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {

@@ -1,11 +1,15 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { createBinding } from "../../lib/auth/binding.ts";
+import { type Access, unauthenticated } from "../../lib/auth/principal.ts";
 import type { RequestContext } from "../../lib/http/route.ts";
 import { STORE_ROUTES } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
+import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
+import { createStore } from "../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { fake } from "./fake.ts";
 
@@ -236,6 +240,12 @@ describe("authorization of the store's routes", () => {
   /** Sends requests to the routes of a real store, past a handler. */
   async function guarded(may: May) {
     const kit = await testService({ agents: { idle: async () => ({}) } });
+    const { options, environment } = serviceInternals(kit.service);
+    const store = createStore({ storage: options.storage, environment });
+    const access: Pick<Access, "authorize"> = {
+      authorize: async (_caller, event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
+    };
+    const binding = createBinding(access, { deployment: "default" }, () => unauthenticated);
     const routes = {
       put: `put ${I}`,
       get: `get ${I}`,
@@ -250,13 +260,9 @@ describe("authorization of the store's routes", () => {
     ): Promise<Response> => {
       const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
       const context: Partial<RequestContext> = {
-        service: serviceInternals(kit.service),
+        nouns: bindNouns({ store } as Directories, binding),
         parameters,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
-        authorize: async (value, event = route?.events?.[0]) => ({
-          visibility: may(String(event), value as Record<string, unknown>),
-          value,
-        }),
       };
       return (await route?.handle?.(context as RequestContext)) as Response;
     };

@@ -1,7 +1,6 @@
 /** The store: requests and routes. The limits of items are in lib/store/bounds.ts. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
-import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
 import type { Json, JsonObject } from "../../json.ts";
 import {
   checkHome,
@@ -26,8 +25,8 @@ interface ItemPlace {
 
 interface ItemPut extends ItemPlace {
   readonly value: JsonObject;
-  /** Null: the default of the store. */
-  readonly index: false | readonly string[] | null;
+  /** Absent: the default of the store. */
+  readonly index?: false | readonly string[];
   /** Minutes; null: never expires. Absent: the default of the store. */
   readonly ttl?: number | null;
 }
@@ -98,7 +97,13 @@ function readItemPut(bytes: Uint8Array): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut);
   if (namespace === undefined) throw noNamespace();
   checkTtl(ttl);
-  const item = { namespace: checkHome(namespace), key: checkKey(key), value, index: checkIndex(index) ?? null };
+  const fields = checkIndex(index);
+  const item = {
+    namespace: checkHome(namespace),
+    key: checkKey(key),
+    value,
+    ...(fields === undefined ? {} : { index: fields }),
+  };
   checkValue(value);
   if (ttl !== undefined) return { ...item, ttl };
   return hasNullTtl(bytes) ? { ...item, ttl: null } : item;
@@ -157,10 +162,8 @@ export const STORE_ROUTES: readonly Route[] = [
     body: itemPut,
     errors: [507],
     async handle(context) {
-      const { value: item, visibility } = await context.authorize(readItemPut(await context.bytes()));
-      const { namespace, key, value, index, ttl } = item;
-      const options = { ...present({ index }), ...(ttl === undefined ? {} : { ttl }) };
-      await context.service.store.put(namespace, key, value, options, visibility);
+      const { namespace, key, value, ...options } = readItemPut(await context.bytes());
+      await context.nouns.store.put(namespace, key, value, options);
       return empty();
     },
   }),
@@ -170,12 +173,8 @@ export const STORE_ROUTES: readonly Route[] = [
     answer: "OptionalStoreItem",
     errors: [400],
     async handle(context) {
-      const { refresh_ttl, ...place } = readItemQuery(context.parameters);
-      const { value, visibility } = await context.authorize(place);
-      const item = await context.service.store.get(value.namespace, value.key, present({ refresh_ttl }), visibility);
-      // With a filter, a missing item and a hidden one must get the same answer.
-      if (!item && visibility.filter) throw new ServiceError("not_found", "Item not found");
-      return json(item);
+      const { namespace, key, ...options } = readItemQuery(context.parameters);
+      return json(await context.nouns.store.get(namespace, key, options));
     },
   }),
   route("delete", "/store/items", {
@@ -183,9 +182,8 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:delete"],
     body: itemPlace,
     async handle(context) {
-      const place = readItemPlace(await context.bytes(), context.parameters);
-      const { value, visibility } = await context.authorize(place);
-      await context.service.store.delete(value.namespace, value.key, visibility);
+      const { namespace, key } = readItemPlace(await context.bytes(), context.parameters);
+      await context.nouns.store.delete(namespace, key);
       return empty();
     },
   }),
@@ -196,12 +194,8 @@ export const STORE_ROUTES: readonly Route[] = [
     body: itemSearch,
     answer: "StoreItems",
     async handle(context) {
-      const { refresh_ttl, namespace_prefix, ...sent } = readItemSearch(await context.bytes());
-      const call = { namespace: namespace_prefix, filter: null, query: null, ...sent };
-      const { value, visibility } = await context.authorize(call);
-      const { namespace, filter, limit, offset, query } = value;
-      const search: StoreSearch = present({ filter, limit, offset, query, refresh_ttl });
-      return json({ items: await context.service.store.search(namespace, search, visibility) });
+      const { namespace_prefix, ...search } = readItemSearch(await context.bytes());
+      return json({ items: await context.nouns.store.search(namespace_prefix, search) });
     },
   }),
   route("post", "/store/namespaces", {
@@ -211,20 +205,8 @@ export const STORE_ROUTES: readonly Route[] = [
     body: namespaceSearch,
     answer: "StoreNamespaces",
     async handle(context) {
-      const { prefix = [], ...sent } = readNamespaceSearch(await context.bytes());
-      const call = { namespace: prefix, suffix: null, max_depth: null, ...sent };
-      const { value, visibility } = await context.authorize(call);
-      const { namespace, suffix, max_depth, limit, offset } = value;
-      const search: StoreNamespaceSearch = present({ prefix: namespace, suffix, max_depth, limit, offset });
-      return json({ namespaces: await context.service.store.namespaces(search, visibility) });
+      const search = readNamespaceSearch(await context.bytes());
+      return json({ namespaces: await context.nouns.store.namespaces(search) });
     },
   }),
 ];
-
-type Present<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
-
-/** The fields that are neither null nor undefined. */
-const present = <Fields extends object>(fields: Fields): Present<Fields> =>
-  Object.fromEntries(
-    Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
-  ) as Present<Fields>;
