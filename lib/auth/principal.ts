@@ -165,6 +165,19 @@ function createBilledUsers({ identity, environment, deployment }: AccessOptions)
   return billed;
 }
 
+/** The caller, limited to the organization and workspace that the request names. */
+function narrowed(caller: Caller, headers: Headers): Caller {
+  const organization = headers.get("x-organization-id")?.toLowerCase();
+  if (organization && organization !== caller.organization_id) {
+    throw new ServiceError("forbidden", "X-Organization-Id: this key has no access to it");
+  }
+  const workspace = headers.get("x-tenant-id")?.toLowerCase();
+  if (!workspace) return caller;
+  const permissions = caller.workspaces.get(workspace);
+  if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key has no access to it");
+  return { ...caller, workspaces: new Map([[workspace, permissions]]) };
+}
+
 export function createAccess(options: AccessOptions): Access {
   const { identity, environment, mode, guard, shared_agents, deployment } = options;
   const { workspace_id } = deployment;
@@ -207,19 +220,6 @@ export function createAccess(options: AccessOptions): Access {
     const caller = await lookup(key);
     if (!caller) throw new ServiceError("unauthenticated", "The API key is unknown, expired or revoked");
     return narrowed(caller, headers);
-  }
-
-  /** The caller, limited to the organization and workspace that the request names. */
-  function narrowed(caller: Caller, headers: Headers): Caller {
-    const organization = headers.get("x-organization-id")?.toLowerCase();
-    if (organization && organization !== caller.organization_id) {
-      throw new ServiceError("forbidden", "X-Organization-Id: this key has no access to it");
-    }
-    const workspace = headers.get("x-tenant-id")?.toLowerCase();
-    if (!workspace) return caller;
-    const permissions = caller.workspaces.get(workspace);
-    if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key has no access to it");
-    return { ...caller, workspaces: new Map([[workspace, permissions]]) };
   }
 
   const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
