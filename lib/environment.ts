@@ -109,6 +109,36 @@ export function sharedCalls(
   };
 }
 
+/** Calls whose code few deployments need: the first of them loads it, later ones take no promise more. */
+export function lazyCalls<Calls extends object>(
+  names: Readonly<Record<keyof Calls, true>>,
+  load: () => Promise<Calls>,
+): Calls {
+  let loaded: Calls | undefined;
+  let loading: Promise<Calls> | undefined;
+
+  async function loadOnce(): Promise<Calls> {
+    try {
+      loaded = await load();
+      return loaded;
+    } finally {
+      // After a failure the next call tries again.
+      loading = undefined;
+    }
+  }
+
+  const lazy = (name: string) => {
+    const call = (calls: Calls, args: readonly unknown[]): unknown =>
+      (calls as Record<string, (...args: readonly unknown[]) => unknown>)[name]?.(...args);
+    return (...args: readonly unknown[]): unknown => {
+      if (loaded) return call(loaded, args);
+      loading ??= loadOnce();
+      return loading.then((calls) => call(calls, args));
+    };
+  };
+  return Object.fromEntries(Object.keys(names).map((name) => [name, lazy(name)])) as Calls;
+}
+
 /** A limit of what is used at the same time. */
 export interface Budget {
   /** Resolves when there is room, first come, first served. The result gives it back. */

@@ -1,5 +1,4 @@
 /** The options of a service, and their validation. */
-import { isName } from "./auth/account-checks.ts";
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { FinishedRun } from "./engine/attempt-context.ts";
@@ -17,6 +16,7 @@ import {
   anything,
   callable,
   flag,
+  isName,
   isStorable,
   isWhole,
   lineOf,

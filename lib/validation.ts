@@ -18,6 +18,11 @@ export const NOT_STORABLE = "must not contain U+0000 or lone surrogates";
 export const longerThan = (value: string, most: number): boolean =>
   value.length > most && (value.length > 2 * most || [...value].length > most);
 
+/** The most code points of a name: of a workspace, a project or a user. */
+export const NAME_LENGTH = 255;
+export const isName = (name: string): boolean =>
+  name !== "" && name.trim() === name && isStorable(name) && !longerThan(name, NAME_LENGTH);
+
 /** True when arrays and objects nest more than `levels` deep. */
 export const deeperThan = (value: unknown, levels: number): boolean =>
   typeof value === "object" &&

@@ -1,7 +1,7 @@
 /** Validates account requests and makes their errors. */
 import { ServiceError } from "../errors.ts";
 import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
-import { isStorable, longerThan } from "../validation.ts";
+import { isName, longerThan, NAME_LENGTH } from "../validation.ts";
 import { isOfOrganization } from "./keys.ts";
 
 export interface KeyCreate {
@@ -20,7 +20,6 @@ export interface KeyCreate {
   readonly description?: string;
 }
 
-const NAME_LENGTH = 255;
 /** The largest time a JavaScript Date can hold, in milliseconds. */
 const LAST_MOMENT = 8.64e15;
 
@@ -47,9 +46,6 @@ export const findByIdOrName = <Row extends { readonly id: string; readonly name:
   rows: readonly Row[],
   name: string,
 ): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
-
-export const isName = (name: string): boolean =>
-  name !== "" && name.trim() === name && isStorable(name) && !longerThan(name, NAME_LENGTH);
 
 export function checkName(what: string, name: string): void {
   if (!isName(name)) {

@@ -1,0 +1,324 @@
+/** The rows of `staticIdentity`, and the calls that read them. */
+import { ServiceError } from "../errors.ts";
+import {
+  type ApiKeyRow,
+  type DeploymentRow,
+  type IdentityStore,
+  idOf,
+  type MembershipRow,
+  type OrganizationRow,
+  type Permission,
+  type ProjectRow,
+  type UserRow,
+  UUID,
+  type WorkspaceRow,
+} from "../storage/identity.ts";
+import { grantsOn, hashKey, SERVICE_PERMISSIONS } from "./keys.ts";
+export interface StaticKey {
+  /** At least 32 visible ASCII characters; no format is required. */
+  readonly key: string;
+  /** The name of the key in reports. Default: `static_...` and its last four characters. */
+  readonly short_key?: string;
+  /** Default: all except `organization:manage`. */
+  readonly permissions?: readonly Permission[];
+  /** Ids of its workspaces. Default: all, including later ones. */
+  readonly workspaces?: readonly string[];
+  /** Id of its user. */
+  readonly user?: string;
+}
+
+/** The keys, users and workspaces of `staticIdentity`. */
+export interface StaticIdentityOptions {
+  readonly keys: readonly (string | StaticKey)[];
+  readonly organization?: { readonly id: string; readonly name: string };
+  /** Oldest first. Default: one workspace named `Default`. */
+  readonly workspaces?: readonly { readonly id: string; readonly name: string }[];
+  /** Oldest first. A workspace without a project gets one named `Default`. */
+  readonly projects?: readonly { readonly id: string; readonly name: string; readonly workspace: string }[];
+  readonly users?: readonly { readonly id: string; readonly email?: string | null; readonly name?: string | null }[];
+}
+
+/** Rows by id, oldest first. There is at least one workspace, and each of them has a project. */
+interface StaticRows {
+  readonly organization: OrganizationRow;
+  readonly workspaces: Map<string, WorkspaceRow>;
+  readonly projects: Map<string, ProjectRow>;
+  readonly users: Map<string, UserRow>;
+  readonly keys: Map<string, ApiKeyRow>;
+  readonly memberships: readonly MembershipRow[];
+}
+
+async function createRows(options: Required<StaticIdentityOptions>): Promise<StaticRows> {
+  const { organization, workspaces, projects, users } = options;
+  const organization_id = organization.id;
+  const [created_at, deleted_at] = [0, null];
+  const memberships: MembershipRow[] = [];
+  const rows: StaticRows = {
+    organization: { ...organization, created_at },
+    workspaces: byId(workspaces.map(({ id, name }) => ({ id, organization_id, name, created_at, deleted_at }))),
+    projects: byId(
+      projects.map(({ id, name, workspace }) => ({ id, workspace_id: workspace, name, created_at, deleted_at })),
+    ),
+    users: byId(users.map(({ id, email = null, name = null }) => ({ id, email, name, created_at, deleted_at }))),
+    keys: new Map(),
+    memberships,
+  };
+  for (const [order, key] of namedKeys(options.keys).entries()) {
+    const id = await derivedId("key", organization_id, key.key);
+    memberships.push(...grantsOn(id, key.permissions ?? SERVICE_PERMISSIONS, organization_id, key.workspaces));
+    rows.keys.set(id, {
+      id,
+      organization_id,
+      user_id: key.user ?? null,
+      kind: key.user === undefined ? "sk" : "pt",
+      key_hash: await hashKey(key.key),
+      short_key: key.short_key,
+      description: null,
+      created_at: order,
+      expires_at: null,
+      revoked_at: null,
+      last_used_at: null,
+    });
+  }
+  if (rows.workspaces.size === 0) await namedWorkspace(rows, "Default", created_at);
+  const hasProject = new Set(projects.map(({ workspace }) => workspace));
+  for (const id of rows.workspaces.keys()) if (!hasProject.has(id)) await namedProject(rows, id, "Default", created_at);
+  return rows;
+}
+
+const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
+  new Map(rows.map((row) => [row.id, row]));
+
+/** The default short form has the last four characters of the key, or more if two keys end with the same. */
+function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
+  const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
+  const used = new Set(objects.flatMap(({ short_key }) => short_key ?? []));
+  return objects.map((key, order) => {
+    const forms = [4, 6, 8].map((digits) => `static_...${key.key.slice(-digits)}`);
+    const short_key = key.short_key ?? forms.find((form) => !used.has(form)) ?? `${forms[0]}#${order + 1}`;
+    used.add(short_key);
+    return { ...key, short_key };
+  });
+}
+
+export type IdentityCalls = Omit<IdentityStore, "any_keys">;
+
+const refuse = async (): Promise<never> => {
+  throw new ServiceError("forbidden", "These accounts are static: change the options that define them, and restart");
+};
+
+const REFUSED = {
+  createKey: refuse,
+  createWorkspace: refuse,
+  renameWorkspace: refuse,
+  deleteWorkspace: refuse,
+  createProject: refuse,
+  renameProject: refuse,
+  deleteProject: refuse,
+  createUser: refuse,
+  deleteUser: refuse,
+  setMembership: refuse,
+} satisfies Partial<IdentityStore>;
+
+/**
+ * Until the process ends, it keeps the places, owners and sharing of deployments, the workspaces and projects that they name, the
+ * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
+ */
+export function staticStore(options: Required<StaticIdentityOptions>): IdentityCalls {
+  const ready = createRows(options);
+  const deployments = new Map<string, DeploymentRow>();
+  return {
+    ...REFUSED,
+
+    async ensureDefaults() {
+      const { organization, workspaces, projects } = await ready;
+      const workspace = [...workspaces.values()][0] as WorkspaceRow;
+      return { organization, workspace, project: projectsOf(projects, workspace.id)[0] as ProjectRow };
+    },
+    async placeDeployment({ owner_user_id = null, shared = false, ...place }, now) {
+      const rows = await ready;
+      const { name } = place;
+      const hasOwner = owner_user_id === null || rows.users.has(owner_user_id) || deployments.has(name);
+      const project = hasOwner ? await projectFor(rows, place, deployments.get(name), now) : undefined;
+      if (!project) return { kind: "parent_not_found" };
+      const { id: project_id, workspace_id } = project;
+      const organization_id = rows.organization.id;
+      const kept = deployments.get(name) ?? { owner_user_id, shared };
+      const row = { ...kept, name, project_id, workspace_id, organization_id };
+      deployments.set(name, row);
+      return { kind: "made", row };
+    },
+    async getDeployment(name) {
+      return deployments.get(name) ?? null;
+    },
+    async updateDeployment(name, { owner_user_id, shared }) {
+      const { users } = await ready;
+      const row = deployments.get(name);
+      if (!row || (typeof owner_user_id === "string" && !users.has(owner_user_id))) return null;
+      const owner = owner_user_id === undefined ? row.owner_user_id : owner_user_id;
+      const changed = { ...row, owner_user_id: owner, shared: shared ?? row.shared };
+      deployments.set(name, changed);
+      return changed;
+    },
+    async listDeployments(organization_id) {
+      return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(by("name"));
+    },
+
+    async findKey(key_hash) {
+      const { keys, memberships, workspaces, projects } = await ready;
+      const key = [...keys.values()].find((row) => row.key_hash === key_hash);
+      if (!key) return null;
+      return {
+        key,
+        memberships: memberships.filter(({ subject_id }) => subject_id === key.id),
+        workspaces: [...workspaces.values()],
+        projects: [...projects.values()],
+      };
+    },
+    async touchKey(id, now) {
+      const { keys } = await ready;
+      const key = keys.get(id);
+      if (key && (key.last_used_at ?? 0) <= now - TOUCH_MS) keys.set(id, { ...key, last_used_at: now });
+    },
+    async revokeKey(organization_id, key, now) {
+      const { organization, keys } = await ready;
+      const row = [...keys.values()].find(({ id, short_key }) => id === key || short_key === key);
+      if (!row || organization_id !== organization.id) return null;
+      const revoked = { ...row, revoked_at: row.revoked_at ?? now };
+      keys.set(row.id, revoked);
+      return revoked;
+    },
+    async listKeys(organization_id) {
+      const { organization, keys } = await ready;
+      return organization_id === organization.id ? [...keys.values()] : [];
+    },
+    async hasKeys() {
+      return (await ready).keys.size > 0;
+    },
+    async listWorkspaces(organization_id) {
+      const { organization, workspaces } = await ready;
+      return organization_id === organization.id ? [...workspaces.values()].sort(by("name")) : [];
+    },
+    async listProjects(workspace_ids) {
+      const { projects } = await ready;
+      return workspace_ids.flatMap((id) => projectsOf(projects, id)).sort(by("name"));
+    },
+    async getUser(user) {
+      const { users } = await ready;
+      return users.get(user) ?? [...users.values()].find(({ email }) => email === user) ?? null;
+    },
+    async ensureUser({ workspace_id, identity, email }, now) {
+      const { users } = await ready;
+      const id = await derivedId("user", workspace_id, identity);
+      const row = users.get(id) ?? { id, email: null, name: null, created_at: now, deleted_at: null };
+      const isTaken = [...users.values()].some((other) => other.id !== id && other.email === email);
+      users.set(id, email === undefined || isTaken ? row : { ...row, email });
+      return id;
+    },
+    // Only keys have memberships.
+    listUsers: async () => [],
+    async listMemberships(subject_id) {
+      const { memberships } = await ready;
+      return memberships.filter((row) => row.subject_id === subject_id).sort(by("scope_id"));
+    },
+    async names(of) {
+      const { workspaces, projects, users } = await ready;
+      const pick = <Row, Name>(rows: Map<string, Row>, ids: readonly string[] = [], name: (row: Row) => Name) =>
+        new Map(ids.flatMap((id): [string, Name][] => (rows.has(id) ? [[id, name(rows.get(id) as Row)]] : [])));
+      return {
+        workspaces: pick(workspaces, of.workspaces, ({ name }) => name),
+        projects: pick(projects, of.projects, ({ name }) => name),
+        users: pick(users, of.users, ({ email }) => email),
+      };
+    },
+  };
+}
+
+/** `last_used_at` of a key changes at most this often. */
+const TOUCH_MS = 60_000;
+
+type Placement = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
+
+/** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
+async function projectFor(
+  rows: StaticRows,
+  { workspace, project }: Placement,
+  current: DeploymentRow | undefined,
+  now: number,
+): Promise<ProjectRow | undefined> {
+  const { workspaces, projects } = rows;
+  const projectById = project === undefined ? undefined : projects.get(idOf(project));
+  const mustExist = project !== undefined && UUID.test(project);
+  let target: WorkspaceRow | undefined;
+  if (workspace !== undefined) {
+    target = workspaces.get(idOf(workspace)) ?? [...workspaces.values()].find(({ name }) => name === workspace);
+    if (!target && (mustExist || UUID.test(workspace))) return undefined;
+    target ??= await namedWorkspace(rows, workspace, now);
+  } else {
+    target = workspaces.get((project === undefined ? current : projectById)?.workspace_id ?? "");
+    target ??= [...workspaces.values()][0] as WorkspaceRow;
+  }
+  const { id } = target;
+  if (projectById?.workspace_id === id) return projectById;
+  if (project !== undefined) return mustExist ? undefined : namedProject(rows, id, project, now);
+  const siblings = projectsOf(projects, id);
+  return (
+    siblings.find((row) => row.id === current?.project_id) ?? siblings[0] ?? namedProject(rows, id, "Default", now)
+  );
+}
+
+const projectsOf = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
+  [...projects.values()].filter((project) => project.workspace_id === workspace_id);
+
+/** The workspace with this name; added when missing. */
+function namedWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
+  const { organization, workspaces } = rows;
+  const row = { organization_id: organization.id, name, created_at, deleted_at: null };
+  return findOrAdd(workspaces, "workspace", organization.id, row, () => true);
+}
+
+/** The project with this name in the workspace; added when missing. */
+function namedProject(
+  { projects }: StaticRows,
+  workspace_id: string,
+  name: string,
+  created_at: number,
+): Promise<ProjectRow> {
+  const row = { workspace_id, name, created_at, deleted_at: null };
+  return findOrAdd(projects, "project", workspace_id, row, (other) => other.workspace_id === workspace_id);
+}
+
+async function findOrAdd<Row extends { readonly id: string; readonly name: string }>(
+  rows: Map<string, Row>,
+  kind: string,
+  parent: string,
+  row: Omit<Row, "id"> & { readonly name: string },
+  isSibling: (other: Row) => boolean,
+): Promise<Row> {
+  const { name } = row;
+  for (let time = 0; ; time++) {
+    const id = await derivedId(kind, parent, name, time);
+    // Searched after the await: another call may have added it.
+    const known = [...rows.values()].find((other) => other.name === name && isSibling(other));
+    if (known) return known;
+    if (!rows.has(id)) rows.set(id, { ...row, id } as unknown as Row);
+  }
+}
+
+/** A UUID derived from kind, parent and name, the same in every process; `time` counts ids that other rows have. */
+async function derivedId(kind: string, parent: string, name: string, time = 0): Promise<string> {
+  const bytes = new TextEncoder().encode(JSON.stringify([kind, parent, name, time]));
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+/** Sorts by code points, as databases do. */
+const by =
+  <Key extends string>(key: Key) =>
+  (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {
+    const [left, right] = [a[key], b[key]].map((text) =>
+      Array.from(text, (character) => String(character.codePointAt(0)).padStart(7, "0")).join(),
+    ) as [string, string];
+    return left < right ? -1 : Number(left > right);
+  };
