@@ -6,7 +6,7 @@ export interface Environment {
   monotonic?(): number;
   /** Calls `fn` once after `ms`; the result cancels it. A pending timer does not keep the process alive. */
   timer(ms: number, fn: () => void): () => void;
-  /** Calls `fn` in the next turn of the event loop: a macrotask, not a microtask. */
+  /** Calls `fn` in the next tick of the event loop: a macrotask, not a microtask. */
   defer(fn: () => void): void;
   /** A number in [0, 1). */
   random(): number;
@@ -32,25 +32,25 @@ export interface LogRecord {
 export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
   new Promise((resolve) => void environment.timer(ms, resolve));
 
-/** Resolves in the next turn of the event loop. */
-export const nextTurn = (environment: Pick<Environment, "defer">): Promise<void> =>
+/** Resolves in the next tick of the event loop. */
+export const loopTick = (environment: Pick<Environment, "defer">): Promise<void> =>
   new Promise((resolve) => environment.defer(resolve));
 
 /**
- * A limit of work per turn of the event loop: work that never waits would keep every other request out. Who finds it reached waits,
+ * A limit of work per tick of the event loop: work that never waits would keep every other request out. Who finds it reached waits,
  * and goes on first come, first served.
  */
-export interface TurnLimit {
-  /** Counts work that was done in this turn. */
+export interface TickLimit {
+  /** Counts work that was done in this tick. */
   spend(cost: number): void;
   isReached(): boolean;
-  /** Calls `fn` in a turn that has room. */
+  /** Calls `fn` in a tick that has room. */
   wait(fn: () => void): void;
   /** Resolves once there is room for work, and counts it. */
   room(cost: number): Promise<void>;
 }
 
-export function turnLimit(environment: Pick<Environment, "defer">, most: number): TurnLimit {
+export function tickLimit(environment: Pick<Environment, "defer">, most: number): TickLimit {
   const waiting: { readonly cost: number; readonly go: () => void }[] = [];
   let spent = 0;
   let scheduled = false;
@@ -73,7 +73,7 @@ export function turnLimit(environment: Pick<Environment, "defer">, most: number)
 
   function spend(cost: number): void {
     spent += cost;
-    // A call of `defer` in every turn would cost more than most work.
+    // A call of `defer` in every tick would cost more than most work.
     if (spent >= most / 2) schedule();
   }
 

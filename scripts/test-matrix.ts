@@ -27,7 +27,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql|postgres)\./, on: RUNTIMES },
   // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
   { files: /^test\/adapters\/(?:faults|exclusive)\./, on: ["bun"] },
-  // How LangGraph's streams take turns of the event loop depends on the runtime.
+  // How LangGraph's streams take ticks of the event loop depends on the runtime.
   { files: /^test\/adapters\/langgraph(?:-streams|-stops|-saves)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
   { files: /^test\/clients\/thread-streams\./, on: RUNTIMES },

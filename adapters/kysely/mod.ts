@@ -46,12 +46,12 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   let last: Promise<unknown> = Promise.resolve();
 
   /** Postgres serves callers in parallel. SQLite dialects share one connection, and not all of them guard it. */
-  const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const serially = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closed) throw new Error("The driver is closed.");
     if (dialect === "postgres") return await work();
-    const turn = last.then(work);
-    last = turn.catch(() => {});
-    return await turn;
+    const done = last.then(work);
+    last = done.catch(() => {});
+    return await done;
   };
 
   /** On SQLite, Kysely's own transactions begin deferred: of two that read first, one cannot write. */
@@ -89,8 +89,8 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 
   return {
     dialect,
-    batch: (statements) => inTurn(() => batch(statements)),
-    read: (statement) => inTurn(() => run(db, statement)),
+    batch: (statements) => serially(() => batch(statements)),
+    read: (statement) => serially(() => run(db, statement)),
     async close() {
       closed = true;
       await last;

@@ -125,10 +125,10 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
    * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
    * a batch that waits for a file's lock must keep its position.
    */
-  const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    const turn = last.then(work);
-    last = turn.catch(() => {});
-    return await turn;
+  const serially = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const done = last.then(work);
+    last = done.catch(() => {});
+    return await done;
   };
 
   const serverTime = async (): Promise<number> => {
@@ -145,7 +145,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
       try {
-        return await answer(() => inTurn(() => write(bound)));
+        return await answer(() => serially(() => write(bound)));
       } catch (error) {
         if (!local || place.file === undefined || inMemory(place.file)) throw error;
         const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);

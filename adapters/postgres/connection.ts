@@ -76,7 +76,7 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
   let preparing = prepare;
   let pool: Promise<PgPool> | undefined;
   // The pool's own queue would count the wait for a session as connection time.
-  const turn = turns(size);
+  const acquire = semaphore(size);
   const config = {
     connectionTimeoutMillis: CONNECT_MS,
     keepAlive: true,
@@ -103,7 +103,7 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
   };
   return {
     async session() {
-      const leave = await turn();
+      const leave = await acquire();
       try {
         pool ??= open();
         const client = await (await pool).connect();
@@ -226,8 +226,8 @@ export function limited<Result>(work: Promise<Result>, ms: number, timer: Timer,
   });
 }
 
-/** Lets `size` callers in at once. Call the result of a turn to end it. */
-function turns(size: number): () => Promise<() => void> {
+/** Lets `size` callers in at once. Call the result to leave. */
+function semaphore(size: number): () => Promise<() => void> {
   let free = size;
   const waiting: (() => void)[] = [];
   const leave = (): void => {

@@ -309,7 +309,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
           .orderBy("seq", "desc")
           .limit(count);
         if (ns !== undefined) select = select.where("ns", "=", ns);
-        if (before !== undefined) select = select.where(sql<boolean>`seq < ${seqOf(key, before, ns)}`);
+        if (before !== undefined) select = select.where(sql<boolean>`seq < ${checkpointSeq(key, before, ns)}`);
         return driver.read(statement(select));
       };
       let below = Number.MAX_SAFE_INTEGER;
@@ -328,7 +328,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
 }
 
 /** The newest checkpoint with this id; in any namespace if `ns` is undefined. */
-function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
+function checkpointSeq(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
   let select = db
     .selectFrom("checkpoints")
     .select((eb) => eb.fn.max("seq").as("seq"))

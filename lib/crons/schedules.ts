@@ -3,7 +3,7 @@ export type Schedules = typeof import("./schedule.ts");
 
 let loading: Promise<Schedules> | undefined;
 
-/** The functions of schedule.ts. The promise is kept, so that later calls take no turn of the event loop. */
+/** The functions of schedule.ts. The promise is kept, so that later calls take no tick of the event loop. */
 export function loadSchedules(): Promise<Schedules> {
   loading ??= import("./schedule.ts");
   return loading;

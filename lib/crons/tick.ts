@@ -1,5 +1,5 @@
 /** Polls for due crons and handles their ticks: fires the latest and records the others as skipped. Every serving process does so. */
-import { type Environment, nextTurn, withTimeout } from "../environment.ts";
+import { type Environment, loopTick, withTimeout } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import type { RunDirectory } from "../runs/mod.ts";
@@ -255,7 +255,7 @@ export function createFirer(options: FireOptions): CronFirer {
     if (now < sweepAt) return;
     sweepAt = now + SWEEP_EVERY_MS;
     while (!stopping && (await storage.sweepCrons(scope, now - KEPT_MS, SWEEP_ROWS)) > 0) {
-      await nextTurn(environment);
+      await loopTick(environment);
     }
   }
 

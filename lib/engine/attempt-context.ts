@@ -1,5 +1,5 @@
 /** The parts of one attempt: its job, its state, its lease, its checkpoints, what it shows, and the hook that its end calls. */
-import { type Environment, nextTurn, pause } from "../environment.ts";
+import { type Environment, loopTick, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type {
   AuthUser,
@@ -230,7 +230,7 @@ export function createContext(
   return context;
 }
 
-/** An answer that came too late is the input of a new turn: another run has answered, and `head` is what it left. */
+/** An answer that came too late is the input of a new run: another run has answered, and `head` is what it left. */
 function inTime(request: JobRequest, head: string | null): JobRequest {
   const { resume_at, command } = request;
   if (resume_at === null || resume_at === head) return request;
@@ -380,7 +380,7 @@ export interface FinishedRun {
 
 type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
 
-/** Calls the hook in a later turn of the event loop. Never throws. */
+/** Calls the hook in a later tick of the event loop. Never throws. */
 type OnRunFinished = (run: RunRow, end: RunEnd) => void;
 
 /** `onCall` receives the promise of each call; it never rejects. */
@@ -405,8 +405,8 @@ export function createRunFinishedHook(
       ...(error ? { error } : {}),
     };
     onCall(
-      // In a later turn: a hook that blocks must not delay the subscribers of the run.
-      nextTurn(environment)
+      // In a later tick: a hook that blocks must not delay the subscribers of the run.
+      loopTick(environment)
         .then(() => hook(finished))
         .catch((thrown: unknown) => {
           environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });

@@ -1,5 +1,5 @@
 /** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
-import { nextTurn, pause, withTimeout } from "../environment.ts";
+import { loopTick, pause, withTimeout } from "../environment.ts";
 import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
@@ -136,10 +136,10 @@ async function begin(context: AttemptContext): Promise<void> {
   progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
   if (framed) await progress.save();
-  // The response is built in one turn of the event loop, and its bytes leave in the next.
-  await nextTurn(options.environment);
-  await nextTurn(options.environment);
-  // The process may have stood still during these turns.
+  // The response is built in one tick of the event loop, and its bytes leave in the next.
+  await loopTick(options.environment);
+  await loopTick(options.environment);
+  // The process may have stood still during these ticks.
   await ensureLease(context);
 }
 
@@ -166,7 +166,7 @@ async function releaseThread({ options, claimed, state, runEvents, retry }: Atte
   if (deleted) endRolledBack(runEvents);
 }
 
-/** How long, and for how many events, the event loop may go without a turn. */
+/** How long, and for how many events, the event loop may go without a tick. */
 const BUSY_MS = 4;
 const BUSY_EVENTS = 256;
 /** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
@@ -190,7 +190,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
   const releaseHeld = whenInterrupted(context);
   try {
     const iterator = options.executor.execute(context.job, state.abort.signal, environment)[Symbol.asyncIterator]();
-    let turnedAt = environment.now();
+    let tickedAt = environment.now();
     let taken = 0;
     while (true) {
       const pulled = pull(context, iterator);
@@ -206,14 +206,14 @@ async function executeJob(context: AttemptContext): Promise<void> {
       }
       if (checkpoints.isFull()) await progress.save();
       if (progress.isFull()) {
-        // A graph may put the state of a frame later in the same turn of the event loop: they are stored together.
-        await nextTurn(environment);
+        // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
+        await loopTick(environment);
         await progress.flush();
       }
-      if (++taken % BUSY_EVENTS === 0 || environment.now() - turnedAt >= BUSY_MS) {
-        // Bytes leave only when the event loop turns.
-        await nextTurn(environment);
-        turnedAt = environment.now();
+      if (++taken % BUSY_EVENTS === 0 || environment.now() - tickedAt >= BUSY_MS) {
+        // Bytes leave only when the event loop ticks.
+        await loopTick(environment);
+        tickedAt = environment.now();
       }
     }
   } finally {
@@ -388,18 +388,18 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptContext, end: 
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
 const LONGEST_FLUSH_MS = 2_000;
 /**
- * LangGraph puts a checkpoint within two turns of the event loop after it shows a frame. With durability `sync` an interrupt in a
+ * LangGraph puts a checkpoint within two ticks of the event loop after it shows a frame. With durability `sync` an interrupt in a
  * subgraph takes a save for the subgraph and one for its parent.
  */
 const SAVES = 3;
-const TURNS = 2;
+const TICKS = 2;
 
 /** Read consistency on a busy thread: resolves when everything shown is stored, or cannot be stored soon. */
 async function flushShown({ options, progress, state, isLost }: AttemptContext, done: Promise<void>): Promise<void> {
   const { environment } = options;
   const store = async (): Promise<void> => {
     for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
-      for (let turns = TURNS; turns > 0; turns--) await nextTurn(environment);
+      for (let ticks = TICKS; ticks > 0; ticks--) await loopTick(environment);
       if (!progress.isBehind()) break;
       await progress.flush();
     }

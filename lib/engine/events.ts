@@ -16,9 +16,9 @@ import {
   type ClaimedRun,
   type EventMethod,
   type EventPage,
+  eventSeq,
   type Scope,
   type Storage,
-  seqOf,
   type TerminalStatus,
   type ThreadEvent,
   type TraceUsage,
@@ -253,7 +253,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   /** Reads what earlier attempts of this run have recorded. */
   async function readEarlier(): Promise<void> {
     const { storage, scope } = options;
-    let after: number | null = run.claims === 1 ? null : Math.max(0, seqOf(run.turn - TURNS, 0));
+    let after: number | null = run.claims === 1 ? null : Math.max(0, eventSeq(run.turn - TURNS, 0));
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
       const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));

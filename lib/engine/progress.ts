@@ -7,13 +7,13 @@ import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { Json } from "../json.ts";
 import {
   type ClaimedRun,
-  END_FRAME,
-  FIRST_FRAME,
+  END_EVENT,
+  eventSeq,
+  FIRST_EVENT,
   type NewFrame,
   type Progress,
   type Scope,
   type Storage,
-  seqOf,
   type ThreadEvent,
 } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
@@ -206,8 +206,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   let nextId = continueLog(claimed, runEvents);
   const frames: NewFrame[] = [];
   const events: ThreadEvent[] = [];
-  let nextSeq = seqOf(turn, FIRST_FRAME);
-  let publishedSeq = seqOf(turn, 0) - 1;
+  let nextEvent = eventSeq(turn, FIRST_EVENT);
+  let publishedEvent = eventSeq(turn, 0) - 1;
   let withheld: (NewFrame | ThreadEvent)[] | null = null;
   let withheldFrames = 0;
   // How many frames and events a save may take; null: all.
@@ -254,7 +254,7 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
       add(frame);
     },
     record(event: Omit<ThreadEvent, "seq">, end = false): void {
-      const seq = end ? seqOf(turn, END_FRAME) : nextSeq++;
+      const seq = end ? eventSeq(turn, END_EVENT) : nextEvent++;
       add({ ...event, seq });
     },
     hold(): void {
@@ -293,8 +293,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
       const newest = recorded.at(-1);
       if (newest) {
         for (const event of recorded) size -= sizeOf(event);
-        options.publishEvents(publishedSeq, recorded);
-        publishedSeq = newest.seq;
+        options.publishEvents(publishedEvent, recorded);
+        publishedEvent = newest.seq;
       }
       for (const frame of stored?.list ?? []) {
         size -= sizeOf(frame);

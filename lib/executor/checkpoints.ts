@@ -350,7 +350,7 @@ function overlay(base: readonly StoredWrite[], own: readonly StoredWrite[]): Sto
 }
 
 /**
- * Replaces lists that only grew by their new tail, so that a turn does not cost as much as the whole conversation. The list is
+ * Replaces lists that only grew by their new tail, so that a run does not cost as much as the whole conversation. The list is
  * written whole again once the tails are larger than the last whole copy.
  */
 function asTails(

@@ -78,7 +78,7 @@ export function reduceMessages(left: readonly Json[], right: readonly JsonObject
   const cut = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
   const merged: (Json | undefined)[] = cut < 0 ? [...left] : [];
   const changes = right.slice(cut + 1);
-  // Only these ids are indexed: an index of the whole conversation would cost more than the turn.
+  // Only these ids are indexed: an index of the whole conversation would cost more than the run.
   const named = new Set(changes.map((message) => message.id));
   const places = new Map<Json | undefined, number>();
   merged.forEach((message, place) => {

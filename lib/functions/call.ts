@@ -294,7 +294,7 @@ type FunctionEvent =
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
 /**
- * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one turn of
+ * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one tick of
  * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
  */
 export async function* drive(
@@ -324,15 +324,15 @@ export async function* drive(
           throw error;
         }),
     );
-    let turned = false;
+    let ticked = false;
     defer(() => {
-      turned = true;
+      ticked = true;
       wake();
     });
     while ((!outcome || emitted.length > 0) && !signal.aborted) {
       if (emitted.length > 0) yield emitted.shift() as FunctionEvent;
-      else if (turned) {
-        turned = false;
+      else if (ticked) {
+        ticked = false;
         yield { kind: "waiting" };
       } else
         await new Promise<void>((resolve) => {

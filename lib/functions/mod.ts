@@ -81,9 +81,9 @@ export async function* execute(
   const call = new Call(job, initial.values, initial.step, uuid);
   yield* call.begin();
   try {
-    // Tokens come fast: the extra turn of the event loop is needed only while a step is held back.
-    const turn = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, turn)) {
+    // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
+    const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
+    for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, tick)) {
       if (item.kind === "custom") yield* call.emit(item.data);
       else if (item.kind === "usage") yield { type: "usage", ...item.usage };
       else if (item.kind === "waiting") yield* call.commitStep();

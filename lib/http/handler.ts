@@ -2,7 +2,7 @@
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import type { Principal } from "../auth/principal.ts";
-import { createBudget, type Environment, nextTurn, turnLimit } from "../environment.ts";
+import { createBudget, type Environment, loopTick, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { disabledGroups } from "../options/http.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
@@ -27,8 +27,8 @@ export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
 
-/** How many chunks streams may send in one turn of the event loop. */
-const CHUNKS_PER_TURN = 64;
+/** How many chunks streams may send in one tick of the event loop. */
+const CHUNKS_PER_TICK = 64;
 /** How much all sockets may buffer of messages that their runtime sends whole, in characters. */
 const WHOLE_MESSAGES = 64 * 1024 * 1024;
 
@@ -62,8 +62,8 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {
     base,
-    bodies: { environment, open: 0, limit: turnLimit(environment, CHUNKS_PER_TURN) },
-    sockets: { commands: turnLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
+    bodies: { environment, open: 0, limit: tickLimit(environment, CHUNKS_PER_TICK) },
+    sockets: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
@@ -314,15 +314,15 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const caller = async (): Promise<Principal> =>
       auth.access === "account" ? { ...principal, user: (await auth.caller()).user ?? null } : principal;
-    const turn = (): Promise<void> => nextTurn(environment);
+    const tick = (): Promise<void> => loopTick(environment);
     return {
-      ...{ ...call, request, service, handler, params, parameters, principal, bytes, turn },
+      ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick },
       nouns: service.bind(caller),
       caller: auth.caller,
       async body() {
         const sent = await bytes();
         const value = readObject(sent, route.body ?? nothing);
-        await yieldAfter({ turn }, sent);
+        await yieldAfter({ tick }, sent);
         return value;
       },
       query: () => readQuery(parameters, route.query ?? nothing),

@@ -6,7 +6,7 @@ import type { RequestContext } from "./route.ts";
 /** Makes the items of a list: `add` resolves when the next one may be made. */
 type ListMaker = (add: (item: object) => Promise<void>) => Promise<void>;
 
-/** A list with more characters is sent while it is made, and the event loop turns after each part of this size. */
+/** A list with more characters is sent while it is made, and the event loop ticks after each part of this size. */
 const LARGE = 256 * 1024;
 
 /** The size of a chunk of such a list, in bytes. */
@@ -14,14 +14,14 @@ const PIECE = 64 * 1024;
 /** A reader that takes no chunk for this long is disconnected. */
 const STALLED_MS = 30_000;
 
-type ListContext = Pick<RequestContext, "turn" | "request_id" | "handler">;
+type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler">;
 
 /**
  * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
  * loses the permission.
  */
 export function jsonList(
-  { turn, request_id, handler }: ListContext,
+  { tick, request_id, handler }: ListContext,
   permission: Permission,
   make: ListMaker,
   headers: HeaderValues = {},
@@ -83,7 +83,7 @@ export function jsonList(
         stream?.enqueue(bytes.subarray(from, from + PIECE));
         await room();
       }
-      await turn();
+      await tick();
     }
 
     const made = make(async (item) => {

@@ -1,5 +1,5 @@
 /** Reads the body of a request, within limits of size and time, and its headers. */
-import { type Environment, nextTurn } from "../environment.ts";
+import { type Environment, loopTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { carriesCredential } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -41,7 +41,7 @@ export function createBodyReader(
   { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds,
 ): { readonly read: ReadBody; readonly messages: Messages } {
   const checkCount = (bytes: Uint8Array): Promise<void> =>
-    countValues(bytes, max_body_values, () => nextTurn(environment));
+    countValues(bytes, max_body_values, () => loopTick(environment));
   return {
     async read(request, limit = max_body_bytes) {
       const bytes = await receive(environment, body_timeout_ms, request, limit);
@@ -97,11 +97,11 @@ async function receive(
   }
 }
 
-/** How many bytes are scanned before the event loop turns. */
+/** How many bytes are scanned before the event loop ticks. */
 const SLICE = 512 * 1024;
 
 /** Refuses too many values before JSON.parse creates them. Each but the outermost follows a bracket or a comma. */
-async function countValues(bytes: Uint8Array, values: number, turn: () => Promise<void>): Promise<void> {
+async function countValues(bytes: Uint8Array, values: number, tick: () => Promise<void>): Promise<void> {
   let count = 0;
   let depth = 0;
   let quoted = false;
@@ -129,7 +129,7 @@ async function countValues(bytes: Uint8Array, values: number, turn: () => Promis
         `The body holds more than ${values} values. Send less at once, or raise http.max_body_values`,
       );
     }
-    if (bytes.length > SLICE) await turn();
+    if (bytes.length > SLICE) await tick();
   }
   shallow.add(bytes);
 }

@@ -2,7 +2,7 @@
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
-import type { Budget, Environment, TurnLimit } from "../environment.ts";
+import type { Budget, Environment, TickLimit } from "../environment.ts";
 import type { RouteGroup } from "../options/http.ts";
 import type { CallerNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
@@ -93,12 +93,12 @@ export interface OpenBodies {
   readonly environment: Environment;
   open: number;
   /** What all of them and all WebSockets send, in chunks of 4 KiB. */
-  readonly limit: TurnLimit;
+  readonly limit: TickLimit;
 }
 
 /** What all WebSockets of one handler share. */
 export interface OpenSockets {
-  readonly commands: TurnLimit;
+  readonly commands: TickLimit;
   readonly whole: Budget;
 }
 
@@ -143,8 +143,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   body(): Promise<Body>;
   /** The query, checked by the route's schema. Errors: invalid. */
   query(): Query;
-  /** Resolves when the event loop has turned. */
-  turn(): Promise<void>;
+  /** Resolves in the next tick of the event loop. */
+  tick(): Promise<void>;
   /**
    * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
    * the caller may see, also later. Default event: the first of the route. Errors: forbidden, unavailable, internal.
@@ -153,8 +153,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
 }
 
 /** Lets other requests run between reading a large body and using it. */
-export async function yieldAfter(context: Pick<RequestContext, "turn">, bytes: Uint8Array): Promise<void> {
-  if (bytes.length > LARGE_BYTES) await context.turn();
+export async function yieldAfter(context: Pick<RequestContext, "tick">, bytes: Uint8Array): Promise<void> {
+  if (bytes.length > LARGE_BYTES) await context.tick();
 }
 
 const LARGE_BYTES = 128 * 1024;

@@ -1,7 +1,7 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 
 import type { Assistants } from "../assistants/mod.ts";
-import { nextTurn } from "../environment.ts";
+import { loopTick } from "../environment.ts";
 import { nullIfNotFound, ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -144,7 +144,7 @@ export function runOperations(options: OperationOptions): RunOperations {
       rows.push(...found.rows);
       if (!found.next || found.rows.length < limit || rows.length >= query.limit) return { rows, next: found.next };
       part = { ...query, after: found.next };
-      await nextTurn(environment);
+      await loopTick(environment);
     }
   }
 

@@ -120,7 +120,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const tree = await runTree(kept, run_id?.toLowerCase());
     if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
     if (!tree) throw noRun(thread_id);
-    return { result: { tree }, applied_through_seq: await events.lastSeq(scoped, thread_id) };
+    return { result: { tree }, applied_through_seq: await events.lastEventSeq(scoped, thread_id) };
   }
 
   async function getState(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
@@ -142,7 +142,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const values = isObject(state.values) && keys ? selected(state.values, keys) : state.values;
     const { checkpoint } = state;
     return {
-      applied_through_seq: await events.lastSeq(withVisibility(scope, visibility), thread_id),
+      applied_through_seq: await events.lastEventSeq(withVisibility(scope, visibility), thread_id),
       result: { values, checkpoint: checkpoint && { id: checkpoint.checkpoint_id, ns: checkpoint.checkpoint_ns } },
     };
   }
@@ -172,7 +172,7 @@ const selected = (values: JsonObject, keys: readonly string[]): JsonObject =>
 interface RunCommandOptions {
   readonly runs: Pick<RunDirectory, "create" | "list">;
   readonly threads: Pick<ThreadDirectory, "visible" | "current">;
-  readonly events: Pick<ThreadEvents, "lastSeq">;
+  readonly events: Pick<ThreadEvents, "lastEventSeq">;
   readonly scope: Scope;
 }
 
@@ -185,7 +185,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     request: RunCreate,
     origin: RunOrigin,
   ): Promise<{ readonly run: Run; readonly applied_through_seq: number }> {
-    const applied_through_seq = await events.lastSeq(withVisibility(scope, origin.threads), thread_id);
+    const applied_through_seq = await events.lastEventSeq(withVisibility(scope, origin.threads), thread_id);
     try {
       return { run: await runs.create(thread_id, request, { ...origin, records_all: true }), applied_through_seq };
     } catch (error) {
@@ -198,7 +198,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const thread = await findThread(threads, thread_id, origin.threads);
     if (!thread && origin.threads?.filter && (await findThread(threads, thread_id))) throw missing(thread_id);
     const { input, ...rest } = request;
-    // A fork is a new turn, whatever waits at the head. The state of an idle thread is not read: it may be large.
+    // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large.
     const open =
       thread &&
       thread.status !== "idle" &&
@@ -206,7 +206,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
       input !== undefined &&
       !isFork(request) &&
       (await pendingInterrupts(threads, thread));
-    // Another client may answer first: the thread has another head then, and the message is a new turn.
+    // Another client may answer first: the thread has another head then, and the message is a new input.
     const { run, applied_through_seq } =
       open && open.length > 0 && thread.head !== null
         ? await create(

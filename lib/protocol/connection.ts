@@ -1,5 +1,5 @@
 /** The connection of a WebSocket: sends one message after another as the client takes them, and closes one that takes nothing. */
-import { type Budget, type Environment, pause, type TurnLimit } from "../environment.ts";
+import { type Budget, type Environment, pause, type TickLimit } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import { pieceEnd } from "../json.ts";
 
@@ -15,8 +15,8 @@ interface SessionSocket {
 
 export interface ConnectionOptions {
   readonly environment: Environment;
-  /** What all sessions may send in one turn of the event loop. */
-  readonly limit: TurnLimit;
+  /** What all sessions may send in one tick of the event loop. */
+  readonly limit: TickLimit;
   /** The large messages that all sockets without `sendPart` buffer, in characters. */
   readonly whole: Budget;
   readonly socket: SessionSocket;
@@ -46,7 +46,7 @@ const STALLED_BEATS = 6;
 /** Messages wait while this many bytes have not left the socket. */
 const BUFFERED_BYTES = 256 * 1024;
 const ROOM_POLL_MS = 20;
-/** The size of a text that counts as one in the limit of a turn, in characters. */
+/** The size of a text that counts as one in the limit of a tick, in characters. */
 const CHUNK_SIZE = 4 * 1024;
 /** The size of a part of a message, in characters. */
 const PART_SIZE = 64 * 1024;

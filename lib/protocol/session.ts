@@ -1,9 +1,9 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
 import { type Permission, refusalOf, watchPermission } from "../auth/permission.ts";
-import { pause, type TurnLimit } from "../environment.ts";
+import { pause, type TickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import { END_FRAME } from "../storage/mod.ts";
+import { END_EVENT } from "../storage/mod.ts";
 import type { Reader } from "../streams/hub.ts";
 import {
   compileFilter,
@@ -26,8 +26,8 @@ import { CLOSE, type Connection, type ConnectionOptions, createConnection, start
 import type { Protocol } from "./mod.ts";
 
 export interface SessionOptions extends ConnectionOptions {
-  /** Commands that all sessions may execute in one turn of the event loop. */
-  readonly commands: TurnLimit;
+  /** Commands that all sessions may execute in one tick of the event loop. */
+  readonly commands: TickLimit;
   readonly protocol: Protocol;
   readonly caller: CommandCaller;
   /** What the caller can see; it holds for all subscriptions, and the socket closes when it changes. */
@@ -74,7 +74,7 @@ export function createSession(options: SessionOptions): Session {
     kept: (filter) => protocol.kept(thread_id, filter, visibility),
     count: (filters) => protocol.count(thread_id, filters, visibility),
     send: connection.send,
-    gather: (last) => pause(environment, last % (END_FRAME + 1) === END_FRAME ? GATHER_ENDED_MS : GATHER_MS),
+    gather: (last) => pause(environment, last % (END_EVENT + 1) === END_EVENT ? GATHER_ENDED_MS : GATHER_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
@@ -107,7 +107,7 @@ function createMessageQueue(
       return connection.close(CLOSE.too_many, "Too many commands at once");
     }
     last = last
-      // A storage that answers at once must not let the commands of one socket fill a turn.
+      // A storage that answers at once must not let the commands of one socket fill a tick.
       .then(() => commands.room(1))
       .then(() => (connection.closed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))

@@ -1,5 +1,5 @@
 /** Runs: executions of an assistant on a thread. */
-import { nextTurn, sharedCalls, turnLimit } from "../environment.ts";
+import { loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
@@ -138,13 +138,13 @@ interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
 
 /** How many runs of a list are read at once: their requests may be large. */
 const LISTED_AT_ONCE = 20;
-/** How many rows are read for subscribers in one turn of the event loop. */
-const JOINS_PER_TURN = 1;
+/** How many rows are read for subscribers in one tick of the event loop. */
+const JOINS_PER_TICK = 1;
 
 /** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, scope, environment, subscriptions, sights } = options;
-  const joins = sharedCalls(turnLimit(environment, JOINS_PER_TURN).room);
+  const joins = sharedCalls(tickLimit(environment, JOINS_PER_TICK).room);
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
@@ -268,7 +268,7 @@ export function createRuns(options: RunOptions): RunDirectory {
   };
 }
 
-/** The runs of a thread, newest first, with turns of the event loop between the parts. */
+/** The runs of a thread, newest first, with ticks of the event loop between the parts. */
 async function listInParts(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
   visible: Scope,
@@ -285,7 +285,7 @@ async function listInParts(
     const last = rows.at(-1);
     if (!last || rows.length < part || list.length === limit) return list;
     place = { offset: 0, below: last.seq };
-    await nextTurn(environment);
+    await loopTick(environment);
   }
 }
 

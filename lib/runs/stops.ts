@@ -1,5 +1,5 @@
 /** Stops runs: in the store first, then their attempts here, then their subscribers. */
-import { nextTurn, pause } from "../environment.ts";
+import { loopTick, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition, RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
@@ -85,7 +85,7 @@ export function createStops(options: StopOptions): Stops {
       const runs = await storage.stopRuns(visible, part, action, environment.now());
       onStopped(runs);
       stopped += runs.length;
-      await nextTurn(environment);
+      await loopTick(environment);
     }
     return stopped;
   }
@@ -98,7 +98,7 @@ export function createStops(options: StopOptions): Stops {
       const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
       parts.push({ status: "all", run_ids: rows.map(({ run }) => run.run_id) });
       after = next;
-      await nextTurn(environment);
+      await loopTick(environment);
     }
     if ((await stopParts(visible, parts, action)) > 0) return;
     throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);

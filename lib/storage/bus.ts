@@ -11,7 +11,7 @@ export type Origin = "here" | "elsewhere" | "unknown";
 export type BusListener = (id: string | undefined, from: Origin) => void;
 
 export interface Bus {
-  /** Reaches listeners here in a later turn, once even if it was published twice. Default: `to` both. Never throws. */
+  /** Reaches listeners here in a later tick, once even if it was published twice. Default: `to` both. Never throws. */
   publish(kind: SignalKind, id: string, to?: "here" | "elsewhere"): void;
   /** The changes of one id, or of all. The result unsubscribes. */
   on(kind: SignalKind, id: string | null, listener: BusListener): () => void;

@@ -366,7 +366,7 @@ export type EventMethod = (typeof EVENT_METHODS)[number];
 
 /** An event of a thread. */
 export interface ThreadEvent {
-  /** `turn * 2^32 + frame`: the turn of the claim that made it, and its number within that claim. */
+  /** `turn * 2^32 + n`: the turn of the claim that made it, and its number within that claim. */
   readonly seq: number;
   readonly method: EventMethod;
   readonly namespace: readonly string[];
@@ -386,11 +386,11 @@ export interface StoredThreadEvent extends ThreadEvent {
   readonly run_id: string;
 }
 
-/** The first frame of a claim. Lower ones belong to runs of the thread that ended outside an attempt. */
-export const FIRST_FRAME: number = 2 ** 16;
+/** The first event of a turn. Lower numbers belong to runs of the thread that ended outside an attempt. */
+export const FIRST_EVENT: number = 2 ** 16;
 
-/** The frame of the event that ends a run, above all others of its claim. */
-export const END_FRAME: number = 2 ** 32 - 1;
+/** The event that ends a run, above all others of its turn. */
+export const END_EVENT: number = 2 ** 32 - 1;
 
-/** The `seq` of a frame in a turn. */
-export const seqOf = (turn: number, frame: number): number => turn * 2 ** 32 + frame;
+/** The `seq` of event `n` of a turn. */
+export const eventSeq = (turn: number, n: number): number => turn * 2 ** 32 + n;

@@ -305,7 +305,7 @@ export interface RunStorage {
    */
   deleteRun(scope: Scope, thread_id: string, run_id: string, now: number): Promise<"deleted" | "running" | "not_found">;
   /** Reads runs of a thread with a higher `seq`, in order. */
-  listRunsAfter(scope: Scope, thread_id: string, seq: number, limit: number): Promise<readonly RunRow[]>;
+  listRunsAfter(scope: Scope, thread_id: string, run_seq: number, limit: number): Promise<readonly RunRow[]>;
   /** Reads the first stored frames with ids above `after`, in order, a bounded number at a time. Empty when there are no more. */
   readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
   /** Counts the active runs of the deployment. */

@@ -1,6 +1,6 @@
 /** A reader's position in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import { type EventMethod, type Scope, type StoredThreadEvent, seqOf, type ThreadRow } from "../storage/mod.ts";
+import { type EventMethod, eventSeq, type Scope, type StoredThreadEvent, type ThreadRow } from "../storage/mod.ts";
 import { type Change, indexAfter } from "./hub.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
@@ -14,7 +14,7 @@ const REPLAYED_TURNS = 10;
 
 /** Where a replay from the beginning begins. `last`: the newest event. */
 export const beginningOf = (last: number): number =>
-  Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
+  Math.max(0, eventSeq(Math.floor(last / eventSeq(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
 /** The newest events of a thread, as its readers use them. */
 interface EventLog {

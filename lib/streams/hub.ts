@@ -2,7 +2,7 @@
  * Delivers the frames of runs to subscribers in this process. Each run has one bounded ring and each subscriber only a cursor, so
  * a slow subscriber never blocks the run.
  */
-import { type Environment, nextTurn } from "../environment.ts";
+import { type Environment, loopTick } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import { SharedTexts } from "./shared-texts.ts";
@@ -155,7 +155,7 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
   const settings: LogSettings = {
     async load(run_id, after) {
       // A store that answers synchronously must not let a subscriber of many frames block the event loop.
-      await nextTurn(environment);
+      await loopTick(environment);
       return await load(run_id, after);
     },
     ring_size,

@@ -8,7 +8,7 @@ export interface ProtocolEvent {
   readonly type: "event";
   /** The same in every replay: `synth:<run_id>:<seq>` for the lifecycle of a run, else the `seq` as text. */
   readonly event_id: string;
-  /** `turn * 2^32 + frame`: grows along the thread, with gaps. */
+  /** `turn * 2^32 + n`: grows along the thread, with gaps. */
   readonly seq: number;
   readonly method: EventMethod;
   readonly params: {
@@ -60,7 +60,7 @@ export interface ThreadEvents {
   /** How many events are kept that pass each filter. */
   count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** The `seq` of the newest kept event; 0 without any. */
-  lastSeq(scope: Scope, thread_id: string): Promise<number>;
+  lastEventSeq(scope: Scope, thread_id: string): Promise<number>;
 }
 
 /** The events that filters let pass, counted for each, and the `seq` of the newest event of all. */

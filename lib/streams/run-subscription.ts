@@ -1,5 +1,5 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
-import { type Environment, nextTurn } from "../environment.ts";
+import { type Environment, loopTick } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
 import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -212,7 +212,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
         runEvents.skipTo(id - 1);
         if (id > runEvents.lastId) runEvents.publish(event, data);
       }
-      await nextTurn(environment);
+      await loopTick(environment);
     }
   }
 

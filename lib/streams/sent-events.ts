@@ -1,5 +1,5 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
-import { type Environment, sharedCalls, type TurnLimit, turnLimit } from "../environment.ts";
+import { type Environment, sharedCalls, type TickLimit, tickLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventPage, EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
@@ -42,8 +42,8 @@ function isSame(sent: SentEvent, event: StoredThreadEvent, data: string): boolea
   return sent.data.length === length && sent.data.startsWith(head) && sent.data.startsWith(data, head.length);
 }
 
-/** How much may be read in one turn of the event loop, in characters; and what a read and an event cost as such. */
-const READ_PER_TURN = 256 * 1024;
+/** How much may be read in one tick of the event loop, in characters; and what a read and an event cost as such. */
+const READ_PER_TICK = 256 * 1024;
 const READ_COST = 4 * 1024;
 const EVENT_COST = 256;
 /** How much of the values that were read last is kept, in characters. */
@@ -60,7 +60,7 @@ export class SentEvents {
   readonly #options: SentEventOptions;
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
-  readonly #limit: TurnLimit;
+  readonly #limit: TickLimit;
   readonly #pages: ReturnType<typeof sharedCalls>;
   readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
   readonly #sent = new SharedTexts<SentEvent>();
@@ -71,7 +71,7 @@ export class SentEvents {
 
   constructor(options: SentEventOptions) {
     this.#options = options;
-    this.#limit = turnLimit(options.environment, READ_PER_TURN);
+    this.#limit = tickLimit(options.environment, READ_PER_TICK);
     this.#pages = sharedCalls(this.#limit.room);
   }
 

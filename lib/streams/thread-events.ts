@@ -1,5 +1,5 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
-import { nextTurn, sharedCalls } from "../environment.ts";
+import { loopTick, sharedCalls } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { EventMethod, EventPage, Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
@@ -129,7 +129,7 @@ class ThreadLog {
             if (logged) this.#append(logged);
           }
           after = page.more ? page.read_to : null;
-          if (after !== null) await nextTurn(environment);
+          if (after !== null) await loopTick(environment);
         }
       }
     } catch (error) {
@@ -300,7 +300,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       return { counts: all.map(({ count }) => count), last };
     },
 
-    lastSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),
+    lastEventSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),
     publish(thread_id, before, events) {
       const log = logs.get(thread_id)?.log;
       // Values that only their checkpoint has are read from the store.

@@ -13,7 +13,7 @@ export interface ThreadPosition {
   readonly seq: number;
   /** The id of one of its frames. */
   readonly frame: number;
-  /** The time of the run's turn, in milliseconds since 1970: it orders runs even after this one was deleted. */
+  /** The time that orders the run, in milliseconds since 1970: even after this one was deleted. */
   readonly at: number;
 }
 
@@ -22,9 +22,9 @@ interface ThreadRun {
   run: RunRow;
   /** Show frames after this id. */
   readonly after: number;
-  /** The time of its turn; null while that is not known. */
-  turn: number | null;
-  /** Its turn has come, or the subscriber has seen it to its end. */
+  /** The time that orders it; null while that is not known. */
+  order: number | null;
+  /** It may be shown, or the subscriber has seen it to its end. */
   shown: boolean;
 }
 
@@ -41,7 +41,7 @@ function createThreadRuns(
   thread_id: string,
   after: ThreadPosition | undefined,
 ) {
-  // Runs that are not shown yet, and some shown ones that may decide the turn of others. In the order of their `seq`.
+  // Runs that are not shown yet, and some shown ones that may decide the order of others. In the order of their `seq`.
   let entries: ThreadRun[] = [];
   let ready: ThreadRun[] = [];
   let position = after;
@@ -75,26 +75,26 @@ function createThreadRuns(
     return waiting.length > 0;
   }
 
-  /** The start of the run; for one that never started, not before the turns of the runs before it in the queue. */
-  function turnOf(entry: ThreadRun): number | null {
+  /** The start of the run; for one that never started, not before the runs before it in the queue. */
+  function orderOf(entry: ThreadRun): number | null {
     const { seq, started_at, created_at } = entry.run;
-    let turn = startOf(entry);
-    if (turn === null || started_at !== null) return turn;
+    let order = startOf(entry);
+    if (order === null || started_at !== null) return order;
     for (const earlier of entries) {
       if (earlier.run.seq >= seq) break;
       if (earlier.run.created_at > created_at) continue;
-      if (earlier.turn === null) return null;
-      turn = Math.max(turn, earlier.turn);
+      if (earlier.order === null) return null;
+      order = Math.max(order, earlier.order);
     }
-    return turn;
+    return order;
   }
 
   /** Marks the runs that the subscriber has seen to their end. */
   function skipSeen({ seq, frame, at }: ThreadPosition): void {
     for (const entry of entries) {
-      const { run, turn } = entry;
-      if (turn === null || run.end_frame === null) continue;
-      entry.shown = run.seq === seq ? frame >= run.end_frame : (turn - at || run.seq - seq) < 0;
+      const { run, order } = entry;
+      if (order === null || run.end_frame === null) continue;
+      entry.shown = run.seq === seq ? frame >= run.end_frame : (order - at || run.seq - seq) < 0;
     }
   }
 
@@ -114,7 +114,7 @@ function createThreadRuns(
         if (run.seq <= top) entries.push(entryOf(run, after ? 0 : await newestFrame(run)));
       }
     },
-    /** Finds every run whose turn has come. */
+    /** Finds every run that may be shown. */
     async refresh(): Promise<void> {
       let rows: readonly RunRow[];
       let waited: boolean;
@@ -129,16 +129,16 @@ function createThreadRuns(
         // A new run may have started after one that was still pending when it was read.
       } while (rows.length === PAGE || (waited && rows.length > 0));
       entries.sort((a, b) => a.run.seq - b.run.seq);
-      for (const entry of entries) entry.turn ??= turnOf(entry);
+      for (const entry of entries) entry.order ??= orderOf(entry);
       if (position) skipSeen(position);
       position = undefined;
-      ready = entries.filter(({ turn, shown }) => turn !== null && !shown).sort(inTurn);
+      ready = entries.filter(({ order, shown }) => order !== null && !shown).sort(byOrder);
       for (const entry of ready) entry.shown = true;
       entries = entries.filter(({ shown }, i) => !shown || i >= entries.length - PAGE);
     },
-    /** Takes the run whose turn is next. */
+    /** Takes the run that is shown next. */
     next: () => ready.shift(),
-    /** No known run waits for its turn to be shown. */
+    /** No known run waits to be shown. */
     isLast: () => ready.length === 0,
     /** The first run that is due but has not started. */
     firstWaiting: (now: number) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
@@ -150,14 +150,14 @@ const withoutPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata:
 const entryOf = (run: RunRow, after: number): ThreadRun => ({
   run: withoutPayload(run),
   after,
-  turn: null,
+  order: null,
   shown: false,
 });
 
 /** When it started, or ended without starting. Once set it never changes. */
 const startOf = ({ run }: ThreadRun): number | null => run.started_at ?? run.ended_at;
 
-const inTurn = (a: ThreadRun, b: ThreadRun): number => (a.turn ?? 0) - (b.turn ?? 0) || a.run.seq - b.run.seq;
+const byOrder = (a: ThreadRun, b: ThreadRun): number => (a.order ?? 0) - (b.order ?? 0) || a.run.seq - b.run.seq;
 
 /** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
@@ -185,7 +185,7 @@ export interface ThreadStreamOptions {
 interface Source {
   readonly entry: ThreadRun;
   readonly frames: Reader<Frame>;
-  /** The first frames, of a run that was subscribed to before its turn. */
+  /** The first frames, of a run that was subscribed to before it is shown. */
   first?: ReturnType<Reader<Frame>["next"]>;
   started: boolean;
   error?: Json;
@@ -209,7 +209,7 @@ class ThreadFrames {
   readonly #modes: ReadonlySet<ThreadStreamMode>;
   // The position of the run shown last. The frame that reports a deleted run carries it too: no row has another one.
   #position: string | null;
-  // The run of that position: a run shown later, but with an earlier turn, must not move it back.
+  // The run of that position: a run shown later, but ordered earlier, must not move it back.
   #furthest: ThreadRun | undefined;
 
   readonly #state: () => Promise<ThreadState | null | undefined>;
@@ -244,7 +244,7 @@ class ThreadFrames {
     const { run_id, started_at } = entry.run;
     const status = end?.status ?? "";
     if (started_at !== null) this.#start(source, null);
-    if (end && status !== "rollback" && !(this.#furthest && inTurn(entry, this.#furthest) < 0)) {
+    if (end && status !== "rollback" && !(this.#furthest && byOrder(entry, this.#furthest) < 0)) {
       this.#position = positionIn(entry, end.id);
       this.#furthest = entry;
     }
@@ -303,7 +303,7 @@ export async function subscribeThread(
 
   const upcoming = createUpcoming(options, runs, open, refreshSoon);
 
-  async function startTurn(entry: ThreadRun): Promise<void> {
+  async function startRun(entry: ThreadRun): Promise<void> {
     current = upcoming.take(entry);
     if (current) return;
     const run = await storage.getRun(scope, entry.run.run_id);
@@ -351,7 +351,7 @@ export async function subscribeThread(
   async function step(): Promise<void> {
     const entry = current ? undefined : runs.next();
     if (current) await advance(current);
-    else if (entry) await startTurn(entry);
+    else if (entry) await startRun(entry);
     else if (runs.stale) {
       await runs.refresh();
       deleted = hub.closed || !(await storage.getThread(scope, thread_id));
@@ -419,6 +419,6 @@ function createUpcoming(
   };
 }
 
-const positionText = (seq: number, frame: Frame["id"], at: number): string => `${seq}-${frame}-${at}`;
+const positionText = (run_seq: number, frame: Frame["id"], at: number): string => `${run_seq}-${frame}-${at}`;
 
-const positionIn = ({ run, turn }: ThreadRun, frame: Frame["id"]): string => positionText(run.seq, frame, turn ?? 0);
+const positionIn = ({ run, order }: ThreadRun, frame: Frame["id"]): string => positionText(run.seq, frame, order ?? 0);

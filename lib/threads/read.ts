@@ -1,5 +1,5 @@
 /** Reads the states of threads. */
-import { createBudget, type Environment, nextTurn } from "../environment.ts";
+import { createBudget, type Environment, loopTick } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import { storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
@@ -19,7 +19,7 @@ import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
-/** Reading and parsing states with more characters take a turn of the event loop each. */
+/** Reading and parsing states with more characters take a tick of the event loop each. */
 const LARGE = 1024 * 1024;
 /** How many states are read at once from a database that several processes share: each read waits for its server. */
 const AT_ONCE = 8;
@@ -69,7 +69,7 @@ export interface States {
   /** The first of `values.messages`, whose end may be missing; null without messages. Reads no large state. */
   firstMessage(row: ThreadRow): Promise<Json>;
   /**
-   * Does work on states after the work before it, with turns of the event loop between: an embedded database answers at once, so that
+   * Does work on states after the work before it, with ticks of the event loop between: an embedded database answers at once, so that
    * nothing else would be done meanwhile.
    */
   paced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
@@ -114,7 +114,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
   ): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
-    if (stored.values.reduce((sum, { data }) => sum + data.length, 0) > LARGE) await nextTurn(environment);
+    if (stored.values.reduce((sum, { data }) => sum + data.length, 0) > LARGE) await loopTick(environment);
     const { graph_id } = stored.metadata;
     const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
     const config = configOf(String(graph_id), stored.run_id);
@@ -233,7 +233,7 @@ function pacer(environment: Environment, most: number): States["paced"] {
       busy_ms += Math.max(0, clock() - from);
       if (busy_ms >= BUSY_MS) {
         busy_ms = 0;
-        await nextTurn(environment);
+        await loopTick(environment);
       }
       release();
     }

@@ -117,7 +117,7 @@ for (const subject of [...embedded, ...hosted]) {
 
 for (const subject of embedded) {
   describe(`${subject.name}: embedded driver`, () => {
-    it("commits what arrives in one turn together, 64 batches at most", async () => {
+    it("commits what arrives in one tick together, 64 batches at most", async () => {
       const gate = holdableDefer();
       await withFile(
         subject,
@@ -149,7 +149,7 @@ for (const subject of embedded) {
           gate.held = true;
           const big = new Uint8Array(3 * 1024 * 1024);
           const batches = [driver.batch([insert(1, big)]), driver.batch([insert(2, big)])];
-          // Its commit, and then its answer: what follows from a large write gets a turn of its own.
+          // Its commit, and then its answer: what follows from a large write gets a tick of its own.
           gate.deferred.shift()?.();
           gate.deferred.shift()?.();
           await batches[0];

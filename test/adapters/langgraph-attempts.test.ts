@@ -19,7 +19,7 @@ const node =
   async (): Promise<Update> => {
     calls.push(name);
     const entry = work();
-    // Siblings do not end in one turn.
+    // Siblings do not end in one tick.
     await new Promise<void>((resolve) => setTimeout(resolve, 0));
     return { log: [entry] };
   };

@@ -16,7 +16,7 @@ import { testService } from "../suite/kit.ts";
 
 const ROUNDS = 6;
 const BURST = 3_000;
-/** More than one turn of the event loop takes. */
+/** More than one tick of the event loop takes. */
 const TOKENS = 300;
 const NODES = ["one", "two", "three"] as const;
 
@@ -49,21 +49,21 @@ function messagesOf({ writes, events = [], frames }: Progress) {
 
 it("nothing is kept of what a graph shows after its end", async () => {
   const pace = new Pace({} as CheckpointHandle, systemEnvironment());
-  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   async function* chunks(): AsyncGenerator<number> {
     for (let at = 0; at < 3; at++) {
       yield at;
-      await turn();
+      await tick();
     }
   }
   pace.read(chunks());
   assert.deepEqual(await pace.next(), { done: false, value: 0 });
-  await turn();
+  await tick();
   await pace.close();
   assert.deepEqual(await pace.next(), { done: true, value: undefined });
 });
 
-it("what a graph shows in one turn does not take a turn for each chunk, however large it is", async () => {
+it("what a graph shows in one tick does not take a tick for each chunk, however large it is", async () => {
   const bursting = new StateGraph(MessagesAnnotation)
     .addNode("burst", (_state, { writer }) => {
       for (let at = 0; at < BURST; at++) writer?.("x".repeat(1_000));
@@ -72,9 +72,9 @@ it("what a graph shows in one turn does not take a turn for each chunk, however 
     .addEdge(START, "burst")
     .addEdge("burst", END)
     .compile();
-  let turns = 0;
+  let ticks = 0;
   const defer = (fn: () => void): void => {
-    turns++;
+    ticks++;
     setImmediate(fn);
   };
   await using kit = await testService({ executor: langgraph({ graph: bursting }), environment: { defer } });
@@ -84,7 +84,7 @@ it("what a graph shows in one turn does not take a turn for each chunk, however 
   let shown = 0;
   for await (const { event } of frames) if (event === "custom") shown++;
   assert.equal(shown, BURST);
-  assert.ok(turns < BURST / 10, `${turns} turns for ${BURST} chunks`);
+  assert.ok(ticks < BURST / 10, `${ticks} ticks for ${BURST} chunks`);
 });
 
 for (const durability of ["async", "sync"] as const) {

@@ -118,13 +118,13 @@ describe("Signals of Postgres", () => {
         return () => void timers.splice(0, timers.length, ...timers.filter((other) => other !== timer));
       },
     });
-    const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+    const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
     await new Promise<void>((resolve) => {
       listening = resolve;
       driver.signals?.publish("run", "a");
     });
     for (; time < 200; time += 1) {
-      await turn();
+      await tick();
       driver.signals?.publish("run", "a");
       for (const timer of timers.splice(0)) (timer.at <= time ? timer.fn : () => timers.push(timer))();
     }

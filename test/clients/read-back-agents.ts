@@ -47,7 +47,7 @@ export const readBackAgents = (): Executor =>
         for (const step of ["one", "two"]) {
           log.push(`${word}-${step}`);
           yield { log: [...log] };
-          // Now and then it goes on in the same turn of the event loop, and now and then it does not.
+          // Now and then it goes on in the same tick of the event loop, and now and then it does not.
           if (word.length % 2 === 0) await new Promise((resolve) => setTimeout(resolve, 0));
           yield "a token";
         }

@@ -21,7 +21,7 @@ const acting = (execute: (job: Job, signal: AbortSignal) => AsyncIterable<Execut
   execute: recordStates(execute),
 });
 const token = (n: number): ExecutorEvent => ({ type: "stream", mode: "custom", data: { n } });
-const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
+const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
 
 describe("a thread that is read while its run ends", () => {
   it("costs no frame and no event of the run", async () => {
@@ -50,7 +50,7 @@ describe("a thread that is read while its run ends", () => {
     await until(() => calls.saveProgress === 1);
     const state = threads.state(thread_id);
     go.resolve();
-    for (let turns = 0; turns < 5; turns++) await turn();
+    for (let ticks = 0; ticks < 5; ticks++) await tick();
     firstSave.resolve();
     const { values } = await state;
     const { frames } = await runs.joinStream(thread_id, run_id, { after: 0 });

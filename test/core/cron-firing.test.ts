@@ -74,7 +74,7 @@ async function world(): Promise<World> {
         ...options,
       });
       opened.push(kit);
-      await turns();
+      await loopTicks();
       return { ...kit, faulty: mine };
     },
     async [Symbol.asyncDispose]() {
@@ -92,20 +92,20 @@ async function world(): Promise<World> {
   };
 }
 
-async function turns(count = 20): Promise<void> {
+async function loopTicks(count = 20): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 /** Waits for what is to come of itself, without time passing. */
 async function until(fact: () => Promise<boolean> | boolean): Promise<void> {
-  for (let i = 0; i < 2000 && !(await fact()); i++) await turns(1);
+  for (let i = 0; i < 2000 && !(await fact()); i++) await loopTicks(1);
   assert.ok(await fact(), "it never came");
 }
 
 /** The clock jumps to a moment, and what is due then is done. */
 async function at({ clock }: World, moment: string | number): Promise<void> {
   await clock.set(typeof moment === "string" ? Date.parse(moment) : moment);
-  await turns();
+  await loopTicks();
 }
 
 const minutely: CronCreate = { assistant_id: "echo", schedule: "* * * * *" };
@@ -192,7 +192,7 @@ describe("a cron that is due", () => {
     const kept = await service.crons.create(null, { ...minutely, input: { of: "kept" }, on_run_completed: "keep" });
     await at(w, "2026-11-20T15:28:00Z");
     await until(() => w.jobs.length === 2);
-    await turns();
+    await loopTicks();
     for (let i = 0; i < 20; i++) await w.clock.advance(1000);
     const { items } = await service.threads.search();
     assert.deepEqual(
@@ -466,7 +466,7 @@ describe("a cron whose runs fail", () => {
       const before = w.jobs.length;
       await at(w, Math.floor(w.clock.now() / MINUTE + 1) * MINUTE);
       await until(() => w.jobs.length > before);
-      await turns();
+      await loopTicks();
     }
   };
 
@@ -542,7 +542,7 @@ describe("a service with crons", () => {
     const stop = service.stop(0).then(() => {
       stopped = true;
     });
-    await turns();
+    await loopTicks();
     assert.equal(stopped, false);
     gate.resolve();
     await until(() => stopped);

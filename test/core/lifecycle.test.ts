@@ -61,9 +61,9 @@ async function begun({ service }: TestService, thread_id: string, request: Parti
   return run.run_id;
 }
 
-/** Lets what is under way come to its end: whatever follows a turn of the event loop has its turn. */
-const turns = async (): Promise<void> => {
-  for (let turn = 0; turn < 20; turn++) await new Promise<void>((resolve) => setTimeout(resolve, 0));
+/** Lets what is under way come to its end: whatever follows a tick of the event loop is done. */
+const ticks = async (): Promise<void> => {
+  for (let tick = 0; tick < 20; tick++) await new Promise<void>((resolve) => setTimeout(resolve, 0));
 };
 
 describe("onRunFinished", () => {
@@ -96,7 +96,7 @@ describe("onRunFinished", () => {
     });
     assert.equal(metadata["mine"], 1);
     assert.ok(started_at !== null && started_at <= ended_at && ended_at.endsWith("Z"));
-    await turns();
+    await ticks();
     assert.equal(told.runs.length, 1);
     assert.deepEqual(statuses, ["success"]);
   });
@@ -135,7 +135,7 @@ describe("onRunFinished", () => {
     // Again: nothing ends any more.
     await service.runs.cancel(thread_id, going);
     await service.runs.cancel(thread_id, waiting.run_id);
-    await turns();
+    await ticks();
     assert.equal(world.told.runs.length, 2);
   });
 
@@ -173,7 +173,7 @@ describe("onRunFinished", () => {
     await service.threads.delete(other);
     await (await service.runs.wait(null, { assistant_id: "good", input: {} })).result;
     const told = await world.told.count(1);
-    await turns();
+    await ticks();
     assert.deepEqual(
       told.map(({ graph_id }) => graph_id),
       ["good"],
@@ -208,8 +208,8 @@ describe("onRunFinished", () => {
       assert.equal(((await result) as { __error__?: unknown }).__error__, undefined);
       runs.push(run.run_id);
     }
-    while (calls < 3) await turns();
-    await turns();
+    while (calls < 3) await ticks();
+    await ticks();
     const failed = kit.log.filter(({ message }) => message === "onRunFinished failed");
     assert.deepEqual(
       failed.map(({ run_id, thread_id, error }) => [run_id, thread_id, (error as Error).message]),
@@ -227,7 +227,7 @@ describe("onRunFinished", () => {
     const kit = await testService({
       agents,
       onRunFinished: async ({ run_id }) => {
-        await turns();
+        await ticks();
         ended.push(run_id);
       },
     });
@@ -256,7 +256,7 @@ describe("a log that throws", () => {
     });
     const { result } = await kit.service.runs.wait(null, { assistant_id: "good", input: {} });
     assert.equal(((await result) as { __error__?: unknown }).__error__, undefined);
-    await turns();
+    await ticks();
     assert.equal((await kit.fetch("http://x/ok")).status, 200);
   });
 });

@@ -1,4 +1,4 @@
-/** What lists read from the database, and whether other work gets its turn meanwhile. */
+/** What lists read from the database, and whether other work proceeds meanwhile. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type SqlDriver, sqlStorage } from "../../adapters/sql/mod.ts";
@@ -102,7 +102,7 @@ describe("a list reads only what it shows", () => {
     assert.equal((detail.result as { data: string }).data, large);
   });
 
-  it("of a thread's runs, in parts: other work has its turn between", async () => {
+  it("of a thread's runs, in parts: other work proceeds between", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
     const made: string[] = [];
@@ -114,16 +114,16 @@ describe("a list reads only what it shows", () => {
       made.unshift(run.run_id);
       await result;
     }
-    let turns = 0;
+    let ticks = 0;
     let over = false;
     const tick = (): void => {
-      turns += 1;
+      ticks += 1;
       if (!over) setImmediate(tick);
     };
     setImmediate(tick);
     const all = await it.kit.service.runs.list(thread_id, { limit: 1000 });
     over = true;
-    assert.ok(turns >= 1, `${turns} turns`);
+    assert.ok(ticks >= 1, `${ticks} ticks`);
     assert.deepEqual(
       all.map(({ run_id }) => run_id),
       made,
@@ -235,15 +235,15 @@ describe("firstItem", () => {
 });
 
 describe("a search with values", () => {
-  it("lets other work have its turn between large states, and holds one at a time", async () => {
+  it("lets other work proceed between large states, and holds one at a time", async () => {
     // Each look at the clock is 5 ms after the last one: every state takes its time.
     let now = 0;
     await using it = await world({ environment: { monotonic: () => (now += 5) } });
     await fill(it.kit, 6);
-    let turns = 0;
+    let ticks = 0;
     let over = false;
     const tick = (): void => {
-      turns += 1;
+      ticks += 1;
       if (!over) setImmediate(tick);
     };
     setImmediate(tick);
@@ -262,7 +262,7 @@ describe("a search with values", () => {
     const read = it.database.characters;
     for (let n = 0; n < 50; n += 1) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(it.database.characters, read);
-    const before = turns;
+    const before = ticks;
     const threads = (await response.json()) as { values: { data: string } }[];
     over = true;
     assert.deepEqual(
@@ -270,7 +270,7 @@ describe("a search with values", () => {
       Array.from({ length: 5 }, () => LARGE),
     );
     assert.ok(it.database.characters > read);
-    assert.ok(turns - before >= 3, `${turns - before} turns`);
+    assert.ok(ticks - before >= 3, `${ticks - before} ticks`);
   });
 
   it("filters by values, and shows the page of what it found", async () => {

@@ -14,10 +14,10 @@ import { subscribe } from "./event-reading.ts";
 import { faulty } from "./faulty.ts";
 
 const READERS = 40;
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-async function turns(): Promise<void> {
-  for (let count = 0; count < 20; count++) await turn();
+async function ticks(): Promise<void> {
+  for (let count = 0; count < 20; count++) await tick();
 }
 
 describe("many readers", () => {
@@ -32,23 +32,23 @@ describe("many readers", () => {
     const thread_id = crypto.randomUUID();
     const readers = Array.from({ length: READERS }, () => subscribe(kit.service, thread_id));
     const reads = readers.map((reader) => reader.next());
-    await turns();
+    await ticks();
     const count = (): number => database.calls.getThread ?? 0;
     await kit.service.threads.create({ thread_id });
     let before = count();
     // The next poll finds the thread for all of them.
     await clock.advance(1_000);
-    await turns();
+    await ticks();
     assert.ok(count() - before < READERS / 2, `${count() - before} reads found one thread`);
 
     const absent = crypto.randomUUID();
     const others = Array.from({ length: READERS }, () => subscribe(kit.service, absent));
     const waiting = others.map((reader) => reader.next());
-    await turns();
+    await ticks();
     before = count();
     for (const reader of others) {
       reader.leave();
-      await turn();
+      await tick();
     }
     assert.deepEqual(await Promise.all(waiting), Array(READERS).fill([]));
     assert.equal(count(), before, "readers that leave make others read");
@@ -131,7 +131,7 @@ describe("many readers", () => {
       async *count({ messages, emit }) {
         for (let at = 0; at < Number(messages.at(-1)?.content); at++) {
           emit(at);
-          if (at % 500 === 0) await turn();
+          if (at % 500 === 0) await tick();
         }
         yield "done";
       },
@@ -191,10 +191,10 @@ describe("many readers", () => {
     void change.wait(one).then(() => woken.push("one"));
     void change.wait(other).then(() => woken.push("other"));
     change.wake(one);
-    await turn();
+    await tick();
     assert.deepEqual(woken, ["one"]);
     change.notify();
-    await turn();
+    await tick();
     assert.deepEqual(woken, ["one", "other"]);
   });
 
@@ -204,7 +204,7 @@ describe("many readers", () => {
     const run = hub.runEvents("run");
     const [one, other] = [run.read(0), run.read(0)];
     const [left, got] = [one.next(), other.next()];
-    await turn();
+    await tick();
     one.leave();
     assert.deepEqual(await left, []);
     run.publish("custom", "1");

@@ -165,9 +165,9 @@ describe("commands", () => {
       const thread_id = newThread();
       await run(thread_id);
       const interrupt_id = await interruptId(service, thread_id);
-      const { lastSeq } = events;
-      events.lastSeq = async () => {
-        events.lastSeq = lastSeq;
+      const { lastEventSeq } = events;
+      events.lastEventSeq = async () => {
+        events.lastEventSeq = lastEventSeq;
         resultOf(await send(thread_id, "input.respond", { interrupt_id, response: "first" }));
         await settled(thread_id);
         return 0;

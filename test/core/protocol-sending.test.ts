@@ -2,21 +2,21 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createBunSocket } from "../../adapters/node/bun-socket.ts";
-import { createBudget, turnLimit } from "../../lib/environment.ts";
+import { createBudget, tickLimit } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { until } from "../support/until.ts";
 import { event } from "./protocol-world.ts";
 import { THREAD, world } from "./session-world.ts";
 
 const FULL = 1024 * 1024;
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const command = (id: number): string => JSON.stringify({ id, method: "state.get" });
 const answersOf = (sent: readonly JsonObject[]): unknown[] => sent.flatMap(({ id }) => (id === undefined ? [] : [id]));
 
-async function turns(elapse: (ms: number) => void): Promise<void> {
+async function ticks(elapse: (ms: number) => void): Promise<void> {
   for (let count = 0; count < 10; count++) {
     elapse(20);
-    await turn();
+    await tick();
   }
 }
 
@@ -25,7 +25,7 @@ describe("a session whose client does not read", () => {
     const { session, socket, sent, commands, elapse } = world();
     socket.bufferedAmount = FULL;
     for (const id of [1, 2, 3]) session.onMessage(command(id));
-    await turns(elapse);
+    await ticks(elapse);
     assert.deepEqual([answersOf(sent), commands], [[], ["state.get"]]);
     socket.bufferedAmount = 0;
     await until(() => {
@@ -39,7 +39,7 @@ describe("a session whose client does not read", () => {
     const { session, socket, closed, commands, elapse } = world();
     socket.bufferedAmount = FULL;
     for (let id = 1; id <= 50; id++) session.onMessage(command(id));
-    await turns(elapse);
+    await ticks(elapse);
     for (let id = 51; id <= 101; id++) session.onMessage(command(id));
     assert.equal(closed[0]?.[0], 4429);
     assert.equal(commands.length, 1);
@@ -65,9 +65,9 @@ describe("a session whose client does not read", () => {
       elapse(20);
       return parts.length > 0;
     });
-    await turns(elapse);
+    await ticks(elapse);
     session.onMessage(command(7));
-    await turns(elapse);
+    await ticks(elapse);
     assert.ok(socket.bufferedAmount < 2 * 256 * 1024, `${socket.bufferedAmount} wait in the socket`);
     assert.deepEqual(
       sent.filter(({ id }) => id === 7),
@@ -107,7 +107,7 @@ describe("a session whose client does not read", () => {
       stalled.elapse(20);
       return stalled.seqs().length === 1;
     });
-    await turns(other.elapse);
+    await ticks(other.elapse);
     assert.deepEqual(other.seqs(), []);
     // Small messages do not wait for others.
     other.session.onClose();
@@ -140,12 +140,12 @@ describe("a session whose client does not read", () => {
 describe("the commands of sockets", () => {
   it("take turns", async () => {
     const deferred: (() => void)[] = [];
-    const commands = turnLimit({ defer: (fn) => void deferred.push(fn) }, 1);
+    const commands = tickLimit({ defer: (fn) => void deferred.push(fn) }, 1);
     const [one, other] = [world({ commands }), world({ commands })];
     for (const id of [1, 2]) for (const { session } of [one, other]) session.onMessage(command(id));
     const counts: number[] = [];
     for (let at = 0; at < 4; at++) {
-      for (let count = 0; count < 5; count++) await turn();
+      for (let count = 0; count < 5; count++) await tick();
       counts.push(one.commands.length + other.commands.length);
       for (const go of deferred.splice(0)) go();
     }

@@ -1,7 +1,7 @@
 /** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { turnLimit } from "../../lib/environment.ts";
+import { tickLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { CommandAnswer } from "../../lib/protocol/mod.ts";
@@ -305,9 +305,9 @@ describe("a session", () => {
     assert.equal(closed[0]?.[0], 4408);
   });
 
-  it("sends when other sessions leave it room in the turn", async () => {
-    const turns: (() => void)[] = [];
-    const limit = turnLimit({ defer: (fn) => void turns.push(fn) }, 1);
+  it("sends when other sessions leave it room in the tick", async () => {
+    const ticks: (() => void)[] = [];
+    const limit = tickLimit({ defer: (fn) => void ticks.push(fn) }, 1);
     const { events, send, seqs } = world({ limit });
     await send("subscription.subscribe", { channels: ["values"] });
     limit.spend(1);
@@ -315,8 +315,8 @@ describe("a session", () => {
     await until(() => events.subscriptions.length >= 2);
     for (const count of [0, 1, 2]) {
       await until(() => seqs().length === count);
-      turns.splice(0).forEach((turn) => {
-        turn();
+      ticks.splice(0).forEach((tick) => {
+        tick();
       });
     }
     assert.deepEqual(seqs(), [1, 2]);

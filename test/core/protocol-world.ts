@@ -92,10 +92,10 @@ export class MemoryEvents implements ThreadEvents {
 
   async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents> {
     const counts = filters.map((filter) => this.all.filter((one) => this.#passes(one, filter)).length);
-    return { counts, last: await this.lastSeq() };
+    return { counts, last: await this.lastEventSeq() };
   }
 
-  async lastSeq(): Promise<number> {
+  async lastEventSeq(): Promise<number> {
     return this.all.at(-1)?.seq ?? 0;
   }
 

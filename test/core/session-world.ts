@@ -1,6 +1,6 @@
 /** A WebSocket session with a socket and events in memory. */
 import assert from "node:assert/strict";
-import { createBudget, systemEnvironment, turnLimit } from "../../lib/environment.ts";
+import { createBudget, systemEnvironment, tickLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { EventFilter, Protocol } from "../../lib/protocol/mod.ts";
@@ -62,8 +62,8 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
   };
   const session = createSession({
     ...{ environment, protocol, socket, thread_id: THREAD, permission: { visibility: {} }, max_bytes: 1_000, ids: {} },
-    limit: turnLimit(environment, 64),
-    commands: turnLimit(environment, 1),
+    limit: tickLimit(environment, 64),
+    commands: tickLimit(environment, 1),
     whole: createBudget(1024 * 1024),
     caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
     async parse(text) {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Bus, createBus, type Origin, withBus } from "../../lib/storage/bus.ts";
 import type { SignalKind, Signals, Storage } from "../../lib/storage/mod.ts";
-import { type Sent, turns, until, world } from "./webhook-world.ts";
+import { type Sent, ticks, until, world } from "./webhook-world.ts";
 
 type Published = (readonly [kind: SignalKind, id: string])[];
 
@@ -85,7 +85,7 @@ describe("a bus", () => {
     bus.publish("run", "r");
     bus.publish("run", "s", "elsewhere");
     assert.deepEqual(heard, []);
-    await turns();
+    await ticks();
     assert.deepEqual(heard, ["thread t here", "that thread t here", "thread u here", "run r here"]);
   });
 
@@ -95,7 +95,7 @@ describe("a bus", () => {
     leave();
     leave();
     bus.publish("deliveries", "d");
-    await turns();
+    await ticks();
     bus.checkAll();
     const all = ["run ? unknown", "work ? unknown", "thread ? unknown", "that thread ? unknown"];
     assert.deepEqual(heard, all);
@@ -114,7 +114,7 @@ describe("a bus", () => {
     };
     const [one, two] = [listening(hub, "a"), listening(hub, "b")];
     one.bus.publish("work", "before");
-    await turns();
+    await ticks();
     for (const { bus, heard } of [one, two]) {
       heard.length = 0;
       bus.connect();
@@ -123,7 +123,7 @@ describe("a bus", () => {
     two.bus.publish("run", "r");
     one.bus.publish("run", "s", "here");
     hub.publish("thread", "t");
-    await turns();
+    await ticks();
     const thread = ["thread t elsewhere", "that thread t elsewhere"];
     assert.deepEqual(one.heard, ["run r elsewhere", ...thread, "run s here"]);
     assert.deepEqual(two.heard, ["work me@home elsewhere", ...thread, "run r here"]);
@@ -243,20 +243,20 @@ describe("webhooks that another process has told of", () => {
   it("are left to it for a moment, and sent where it has not taken them", async () => {
     await using w = await world();
     const [one, other] = [w.open(), w.open()];
-    await turns();
+    await ticks();
     await w.told("r1");
     one.wake();
     other.wake("elsewhere");
     await w.requests(1);
     w.jump(100);
-    await turns();
+    await ticks();
     assert.deepEqual([one.counters().attempts, other.counters().attempts], [1, 0]);
     (w.sent[0] as Sent).answer(204);
     await until(() => one.counters().delivered === 1);
     await w.told("r2");
     other.wake("elsewhere");
     other.wake("elsewhere");
-    await turns();
+    await ticks();
     assert.equal(other.counters().attempts, 0);
     w.jump(100);
     await w.requests(2);

@@ -102,7 +102,7 @@ async function createLate(
 const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id);
 
 /**
- * Streams a run and stands still at a turn of the event loop after its claim. `inTime`: its executor had not started by then.
+ * Streams a run and stands still at a tick of the event loop after its claim. `inTime`: its executor had not started by then.
  * `renewed`: its lease was renewed between that and the start.
  */
 async function startStandingStill(
@@ -130,7 +130,7 @@ async function startStandingStill(
       return executor.execute(...attempt);
     },
   };
-  const turns = (fn: () => void): void => {
+  const ticks = (fn: () => void): void => {
     if (--left !== 0) defer(fn);
     else void stand().then(fn);
   };
@@ -145,7 +145,7 @@ async function startStandingStill(
   await using kit = await clockedService(clock, {
     storage,
     executor: watching,
-    environment: { ...environment, defer: turns },
+    environment: { ...environment, defer: ticks },
   });
   const { runs, threads } = kit.service;
   const { thread_id } = await threads.create();
@@ -279,7 +279,7 @@ describe("a process that stood still", () => {
         for (; ; at++) {
           const { inTime, begun, renewed } = await startStandingStill(at, taken, stream_resumable);
           if (!inTime) break;
-          const where = `it stood still at turn ${at}${stream_resumable ? " of a resumable stream" : ""}`;
+          const where = `it stood still at tick ${at}${stream_resumable ? " of a resumable stream" : ""}`;
           assert.equal(begun, taken ? 0 : 1, where);
           assert.equal(renewed, !taken, where);
         }

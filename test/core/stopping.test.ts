@@ -522,10 +522,10 @@ describe("cancelling all runs of a status", () => {
     const { service } = kit;
     const batch = Array.from({ length: 100 }, (): RunCreate => ({ assistant_id: "talk", input: {} }));
     for (let n = 0; n < 3; n += 1) await service.runs.createBatch(batch);
-    let turns = 0;
+    let ticks = 0;
     let over = false;
     const tick = (): void => {
-      turns += 1;
+      ticks += 1;
       if (!over) setImmediate(tick);
     };
     setImmediate(tick);
@@ -535,7 +535,7 @@ describe("cancelling all runs of a status", () => {
       parts.filter((stopped) => stopped > 0),
       [100, 100, 100],
     );
-    assert.ok(turns >= 3, `${turns} turns`);
+    assert.ok(ticks >= 3, `${ticks} ticks`);
     assert.ok(claimedMeanwhile);
     const found = await service.operations.searchRuns({ status: ["pending", "running"] });
     assert.deepEqual(

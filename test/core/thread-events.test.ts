@@ -249,17 +249,17 @@ describe("the events of a thread", () => {
     };
     const alone = await reads(1);
     assert.ok(alone >= 3);
-    let turns = 0;
+    let ticks = 0;
     let going = true;
     const other = (async () => {
-      for (; going; turns++) await new Promise((resolve) => setImmediate(resolve));
+      for (; going; ticks++) await new Promise((resolve) => setImmediate(resolve));
     })();
     const together = await reads(20).finally(() => {
       going = false;
     });
     await other;
     assert.equal(together, alone);
-    assert.ok(turns >= 3, `${turns} turns`);
+    assert.ok(ticks >= 3, `${ticks} ticks`);
   });
 
   it("begin when the thread is created, for readers that came before it", async () => {

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { policyOf } from "../../lib/webhooks/policy.ts";
 import { SendError } from "../../lib/webhooks/send.ts";
 import { here } from "../suite/storage/material.ts";
-import { header, PUBLIC, type Sent, turns, until, world } from "./webhook-world.ts";
+import { header, PUBLIC, type Sent, ticks, until, world } from "./webhook-world.ts";
 
 const HOUR = 3_600_000;
 
@@ -12,7 +12,7 @@ describe("webhook deliveries", () => {
   it("are sent at once when a run has ended", async () => {
     await using w = await world();
     const deliveries = w.open();
-    await turns();
+    await ticks();
     await w.told("r1", "https://hooks.example.com:443/in?key=s3cret#part");
     deliveries.wake();
     await w.requests(1);
@@ -59,7 +59,7 @@ describe("webhook deliveries", () => {
       if (i % 2) failing.answer([301, 400, 500][i % 3] as number);
       else failing.fail(new SendError("network_error", PUBLIC));
       await until(() => deliveries.counters().retried === i + 1 && deliveries.counters().sending === 0);
-      await turns();
+      await ticks();
       const { due_at, state } = await w.row("r1");
       assert.equal(due_at - w.now(), Math.round(wait * (0.9 + 0.2 * (draws[i] as number))));
       assert.equal(state, "pending");
@@ -145,7 +145,7 @@ describe("webhook deliveries", () => {
     await w.requests(1);
     const [sent] = w.sent as [Sent];
     w.jump(14_999);
-    await turns();
+    await ticks();
     assert.equal(sent.signal.aborted, false);
     w.jump(1);
     assert.equal(sent.signal.aborted, true);
@@ -156,7 +156,7 @@ describe("webhook deliveries", () => {
     }
     // An answer that comes now changes nothing.
     sent.answer(200);
-    await turns();
+    await ticks();
     assert.equal((await w.row("r1")).state, "pending");
   });
 
@@ -187,7 +187,7 @@ describe("webhook deliveries", () => {
     for (let i = 0; i < 9; i++) {
       await w.requests(Math.min(i + 3, 9));
       deliveries.wake();
-      await turns();
+      await ticks();
       assert.ok(deliveries.counters().sending <= 3);
       (w.sent[i] as Sent).answer(200);
     }
@@ -200,7 +200,7 @@ describe("webhook deliveries", () => {
     const claim = { token: "dead", until: w.now() + 60_000, now: w.now(), limit: 20, per_host: 2 };
     const [claimed] = await w.storage.claimDeliveries(here, claim);
     w.open();
-    await turns();
+    await ticks();
     w.jump(59_999);
     await w.requests(0);
     w.jump(15_000);
@@ -324,12 +324,12 @@ describe("webhook deliveries", () => {
     w.open();
     await until(() => w.log.length === 1);
     broken = false;
-    await turns();
+    await ticks();
     w.jump(2_000);
     await w.requests(1);
     broken = true;
     (w.sent[0] as Sent).answer(200);
-    await turns();
+    await ticks();
     broken = false;
     w.jump(2_000);
     await until(async () => (await w.row("r1")).state === "delivered");

@@ -55,10 +55,10 @@ export interface WorldOptions {
   readonly transport?: null;
 }
 
-const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
-export async function turns(): Promise<void> {
-  for (let i = 0; i < 5; i++) await turn();
+export async function ticks(): Promise<void> {
+  for (let i = 0; i < 5; i++) await tick();
 }
 
 export async function world(options: WorldOptions = {}): Promise<World> {
@@ -139,7 +139,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
     },
     async requests(count) {
       await until(() => sent.length >= count);
-      await turns();
+      await ticks();
       assert.equal(sent.length, count);
     },
     async [Symbol.asyncDispose]() {

@@ -31,7 +31,7 @@ function slow(headers: Record<string, string> = {}): {
 }
 
 /** Lets what is ready run. */
-const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
 describe("a body that does not come", () => {
   for (const [what, headers] of [
@@ -43,9 +43,9 @@ describe("a body that does not come", () => {
       const { request, send, cancelled } = slow(headers);
       const answer = handler(request);
       send('{"metadata":');
-      await turn();
+      await tick();
       elapse(29_999);
-      await turn();
+      await tick();
       assert.equal(timers(), 1);
       elapse(30_000);
       // For what has come.
@@ -64,7 +64,7 @@ describe("a body that does not come", () => {
   it("has the time that http.body_timeout_ms says", async () => {
     const { handler, elapse } = fake({ http: { body_timeout_ms: 5 } });
     const answer = handler(slow().request);
-    await turn();
+    await tick();
     elapse(5);
     assert.equal((await answer).status, 408);
   });
@@ -74,9 +74,9 @@ describe("a body that does not come", () => {
     const { request, send, end } = slow();
     const answer = handler(request);
     send(`{"metadata":{"a":"${"x".repeat(40_960)}`);
-    await turn();
+    await tick();
     elapse(30_000);
-    await turn();
+    await tick();
     assert.equal(timers(), 1, "it has 40 s more");
     send('"}}');
     end();

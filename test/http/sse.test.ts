@@ -330,14 +330,14 @@ describe("a stream of large frames", () => {
     const service = fake();
     service.runEvents.add(large(1, "x".repeat(2_000_000)), { id: 2, event: "end", data: "{}" });
     const reader = await open(service, STREAM);
-    let turns = 0;
-    let next = setImmediate(function turn() {
-      turns += 1;
-      next = setImmediate(turn);
+    let ticks = 0;
+    let next = setImmediate(function tick() {
+      ticks += 1;
+      next = setImmediate(tick);
     });
     const { sizes } = await drain(reader);
     clearImmediate(next);
-    assert.ok(turns >= Math.floor(sizes.length / 64), `${turns} turns for ${sizes.length} chunks`);
+    assert.ok(ticks >= Math.floor(sizes.length / 64), `${ticks} ticks for ${sizes.length} chunks`);
   });
 
   it("takes a frame only when the one before it is nearly out", async () => {

@@ -238,9 +238,9 @@ export class SimulatedNode {
       timer: (ms, fn) => scheduler.at(Math.ceil(ms) + late(), process, fn),
       defer: (fn) => {
         scheduler.queue(dice.chance(0.05) ? late() : 0, process, fn);
-        // At a moment chosen by the clock it hardly ever is between two turns of the event loop.
+        // At a moment chosen by the clock it hardly ever is between two ticks of the event loop.
         if (!plan.faults.has("pause") || this.#world.quiet || !still.chance(0.1)) return;
-        this.#world.count("pause in a turn");
+        this.#world.count("pause in a tick");
         if (process.alive) this.pause(still.between(50, 3 * plan.lease_ms));
       },
       random: () => dice.float(),

@@ -16,7 +16,7 @@ export type Fault =
   | "terminate"
   /** The process stands still, often for longer than a lease. */
   | "pause"
-  /** Timers and turns of the event loop come late. */
+  /** Timers and ticks of the event loop come late. */
   | "slow_loop"
   /** Nothing can be written for a while. */
   | "disk_full"

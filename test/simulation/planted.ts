@@ -93,7 +93,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a run that is deleted takes its end along",
     file: "adapters/sql/runs/events.ts",
-    find: '65536\n    and ${frameOf("first_seq")} < 4294967295`',
+    find: '65536\n    and ${placeInTurn("first_seq")} < 4294967295`',
     replace: "65536`",
   },
   {
@@ -304,7 +304,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
-    find: "  // The process may have stood still during these turns.\n  await ensureLease(context);\n",
+    find: "  // The process may have stood still during these ticks.\n  await ensureLease(context);\n",
     replace: "",
   },
   {

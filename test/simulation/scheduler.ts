@@ -24,7 +24,7 @@ interface Event {
 const before = (a: Event, b: Event): boolean =>
   a.time !== b.time ? a.time < b.time : a.tie !== b.tie ? a.tie < b.tie : a.order < b.order;
 
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 export class Scheduler {
   now: number;
@@ -106,7 +106,7 @@ export class Scheduler {
       this.now = event.time;
       this.steps++;
       event.fn();
-      await turn();
+      await tick();
     }
     return true;
   }

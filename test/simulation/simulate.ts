@@ -24,7 +24,7 @@ let open: Promise<Database> | undefined;
 export async function simulate(seed: number, options: SimulateOptions = {}): Promise<Outcome> {
   open ??= Database.open();
   const database = await open;
-  // Loading takes real turns of the event loop, which no seed decides.
+  // Loading takes real ticks of the event loop, which no seed decides.
   await loadSchedules();
   database.clear();
   const plan = planOf(seed, options.without, options.halve, options.skew_ms);

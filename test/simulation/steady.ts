@@ -4,7 +4,7 @@ import { Dice } from "./random.ts";
 
 type Finally = typeof Promise.prototype.finally;
 
-/** As the language defines it. JavaScriptCore's own takes fewer turns of the microtask queue than that. */
+/** As the language defines it. JavaScriptCore's own takes fewer ticks of the microtask queue than that. */
 const definedFinally: Finally = function (this: Promise<unknown>, act) {
   if (typeof act !== "function") return this.then(act, act) as never;
   return this.then(

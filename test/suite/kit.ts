@@ -16,7 +16,7 @@ const TOKEN_LIFE_MS = 10_800_000;
 export interface TestClock {
   readonly now: Environment["now"];
   readonly timer: Environment["timer"];
-  /** Advances the time and calls due timers in order, each followed by a turn of the event loop. */
+  /** Advances the time and calls due timers in order, each followed by a tick of the event loop. */
   advance(ms: number): Promise<void>;
   /** Jumps to a time in milliseconds since 1970, as after a machine's sleep, and calls each due timer once, in order. */
   set(moment: number): Promise<void>;
@@ -38,7 +38,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let time = start;
   let order = 0;
   const timers = new Map<number, { at: number; fn: () => void }>();
-  const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+  const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
   return {
     now: () => time,
     timer(ms, fn) {
@@ -56,10 +56,10 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
         timers.delete(due[0]);
         time = Math.max(time, due[1].at);
         due[1].fn();
-        await turn();
+        await tick();
       }
       time = until;
-      await turn();
+      await tick();
     },
     async set(moment) {
       time = moment;
@@ -67,9 +67,9 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
       for (const [id, { fn }] of due) {
         if (!timers.delete(id)) continue;
         fn();
-        await turn();
+        await tick();
       }
-      await turn();
+      await tick();
     },
   };
 }

@@ -51,9 +51,9 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     now,
   );
 
-  const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+  const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
   const until = async (condition: () => boolean): Promise<void> => {
-    while (clientsLeft > 0 && !condition()) await turn();
+    while (clientsLeft > 0 && !condition()) await tick();
   };
   const request = (): ClaimRequest => ({
     token: `w${++count}`,
@@ -218,8 +218,8 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         if (renewed && history.run(lease.run_id).ended < Number.POSITIVE_INFINITY) return;
       }
       const kept = await save(attempt, next, (progress) => storage.saveProgress(scope, lease, progress, now));
-      // Some workers ignore the refusal; those with a rollback signal take some turns to stop.
-      if (attempt.signalled) for (let turns = below(6); turns > 0; turns--) await turn();
+      // Some workers ignore the refusal; those with a rollback signal take some ticks to stop.
+      if (attempt.signalled) for (let ticks = below(6); ticks > 0; ticks--) await tick();
       if (!kept && chance(attempt.signalled ? 90 : 50)) return release(attempt);
     }
     if (chance(10)) return;
@@ -232,7 +232,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     while (clientsLeft > 0) {
       const attempt = taken.pop() ?? (await claim());
       if (attempt) await work(attempt);
-      else await turn();
+      else await tick();
     }
   };
 
@@ -371,8 +371,8 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const client = async (): Promise<void> => {
     for (let step = 0; step < STEPS && clientsLeft > 0 && !enough(); step++) {
       now += below(4);
-      // With a synchronous driver, the other workers and clients need this turn.
-      await turn();
+      // With a synchronous driver, the other workers and clients need this tick.
+      await tick();
       const thread_id = pick(threadIds);
       const roll = below(100);
       if (roll < 60) await createRun(thread_id);

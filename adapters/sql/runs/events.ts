@@ -86,18 +86,18 @@ const ofDeleted = (p: Deleted): RawBuilder<unknown> =>
   sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
     and not exists (select 1 from runs r where r.run_id = ${p.run_id})`;
 
-const frameOf = (seq: string): RawBuilder<number> => sql<number>`${sql.ref(seq)} % 4294967296`;
+const placeInTurn = (seq: string): RawBuilder<number> => sql<number>`${sql.ref(seq)} % 4294967296`;
 
 const keepEnd = prepared<Deleted>(
   (p) =>
     sql`update thread_events set first_seq = last_seq, methods = 1, size = 30, events = ${stopped(p.now)}
-    where ${ofDeleted(p)} and ${frameOf("last_seq")} = 4294967295`,
+    where ${ofDeleted(p)} and ${placeInTurn("last_seq")} = 4294967295`,
 );
 
 const dropOthers = prepared<Deleted>(
   (p) =>
-    sql`delete from thread_events where ${ofDeleted(p)} and ${frameOf("first_seq")} >= 65536
-    and ${frameOf("first_seq")} < 4294967295`,
+    sql`delete from thread_events where ${ofDeleted(p)} and ${placeInTurn("first_seq")} >= 65536
+    and ${placeInTurn("first_seq")} < 4294967295`,
 );
 
 /** Deletes the events of a run that the batch has deleted, but for its end: clients hang without it. */

@@ -3,7 +3,7 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { SqlDriver, SqlRow, SqlValue } from "../../../adapters/sql/driver.ts";
 import { type Client, clientDriver } from "../../../examples/storage-adapter.ts";
 
-/** A database in memory, each of whose answers comes in a later turn, as over a network. */
+/** A database in memory, each of whose answers comes in a later tick, as over a network. */
 export function openClient(): Client {
   const database = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
   const prepared = new Map<string, StatementSync>();

@@ -1,6 +1,6 @@
 /** Tests of thread events: what saves store, what stopped runs leave, and what a reader gets. */
 import assert from "node:assert/strict";
-import { type EventMethod, FIRST_FRAME, type Lease, type Storage, type ThreadEvent } from "../../../lib/storage/mod.ts";
+import { type EventMethod, FIRST_EVENT, type Lease, type Storage, type ThreadEvent } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -31,7 +31,7 @@ const event = (seq: number, method: EventMethod = "messages", more: Partial<Thre
   ...more,
 });
 
-/** Everything that a reader gets behind `after`, as turn and frame. */
+/** Everything that a reader gets behind `after`, as turn and number. */
 async function shown(storage: Storage, after = 0, methods?: ReadonlySet<EventMethod>): Promise<string> {
   const list: string[] = [];
   for (let at: number | null = after; at !== null; ) {
@@ -124,14 +124,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
-      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_FRAME)] }, 1200);
-      const events = [event(TURN + FIRST_FRAME + 1), event(TURN + END, "lifecycle")];
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_EVENT)] }, 1200);
+      const events = [event(TURN + FIRST_EVENT + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
       assert.equal(await shown(storage), "1.end r1 lifecycle");
       for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
       const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
-      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_FRAME)] }, 3200);
+      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_EVENT)] }, 3200);
       assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
       await storage.requeueRun(here, second, 1300);
       for (const id of ["r2", "r3"]) assert.equal(await storage.deleteRun(here, "t", id, 9_200), "deleted");

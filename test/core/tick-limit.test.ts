@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { turnLimit } from "../../lib/environment.ts";
+import { tickLimit } from "../../lib/environment.ts";
 
-/** An event loop that turns when it is told to. */
+/** An event loop that ticks on demand. */
 function loop() {
   let deferred: (() => void)[] = [];
   return {
     environment: { defer: (fn: () => void) => void deferred.push(fn) },
-    async turn(): Promise<void> {
+    async tick(): Promise<void> {
       const due = deferred;
       deferred = [];
       for (const fn of due) fn();
@@ -17,25 +17,25 @@ function loop() {
   };
 }
 
-describe("a limit of work per turn", () => {
-  it("lets so much through in each turn, first come, first served", async () => {
-    const { environment, turn, idle } = loop();
-    const limit = turnLimit(environment, 4);
+describe("a limit of work per tick", () => {
+  it("lets so much through in each tick, first come, first served", async () => {
+    const { environment, tick, idle } = loop();
+    const limit = tickLimit(environment, 4);
     const done: number[] = [];
     for (let at = 0; at < 7; at += 1) void limit.room(2).then(() => done.push(at));
-    await turn();
+    await tick();
     assert.deepEqual(done, [0, 1, 2, 3]);
-    await turn();
+    await tick();
     assert.deepEqual(done, [0, 1, 2, 3, 4, 5]);
-    await turn();
+    await tick();
     assert.deepEqual(done, [0, 1, 2, 3, 4, 5, 6]);
-    await turn();
+    await tick();
     assert.ok(idle());
   });
 
   it("puts who goes on behind those who wait", async () => {
-    const { environment, turn } = loop();
-    const limit = turnLimit(environment, 1);
+    const { environment, tick } = loop();
+    const limit = tickLimit(environment, 1);
     const done: string[] = [];
     const work = (name: string): void => {
       if (limit.isReached()) {
@@ -47,22 +47,22 @@ describe("a limit of work per turn", () => {
       if (done.length < 6) work(name);
     };
     for (const name of ["a", "b", "c"]) work(name);
-    for (let at = 0; at < 6; at += 1) await turn();
+    for (let at = 0; at < 6; at += 1) await tick();
     assert.deepEqual(done.slice(0, 6), ["a", "a", "b", "c", "a", "b"]);
   });
 
-  it("counts work whose cost is known only afterwards, and one that is larger than a turn", async () => {
-    const { environment, turn } = loop();
-    const limit = turnLimit(environment, 4);
+  it("counts work whose cost is known only afterwards, and one that is larger than a tick", async () => {
+    const { environment, tick } = loop();
+    const limit = tickLimit(environment, 4);
     limit.spend(100);
     assert.ok(limit.isReached());
     let went = false;
     void limit.room(100).then(() => {
       went = true;
     });
-    await turn();
+    await tick();
     assert.ok(went && limit.isReached());
-    await turn();
+    await tick();
     assert.ok(!limit.isReached());
   });
 });
