@@ -5,11 +5,9 @@ import { createBinding, inScope } from "./auth/binding.ts";
 import { type AuthUser, createGuard } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
-import type { CronCounters, Crons } from "./crons/mod.ts";
-import type { WorkerCounters } from "./engine/worker.ts";
+import type { Crons } from "./crons/mod.ts";
 import { type Environment, withTimeout } from "./environment.ts";
 import type { Feedback } from "./feedback/mod.ts";
-import { CREATING_OPERATIONS, createOperations, type Operations } from "./operations/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
@@ -23,6 +21,7 @@ import {
   type OpenCalls,
   STOPPING,
 } from "./service/nouns.ts";
+import { type Metrics, type ServerReport, type ServiceInfo, serverReport } from "./service/report.ts";
 import {
   createWriteProbe,
   type OpenStorage,
@@ -31,40 +30,17 @@ import {
   type Readiness,
   startRetentionJobs,
 } from "./service/storage.ts";
-import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
+import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
 import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
-import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
+import type { Webhooks } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
+export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 export type { Readiness } from "./service/storage.ts";
-
-/** The answer of `GET /info`. */
-export interface ServiceInfo {
-  readonly version: string;
-  /** The version of the agent server API that this service supports. */
-  readonly api_version: string;
-  /** The LangGraph.js version of the graphs; absent if there is none, or if it is unknown. */
-  readonly langgraph_js_version?: string;
-  readonly flags: Readonly<Record<string, boolean>>;
-}
-
-/** The deployment's runs now, and the counters of this process since its start. */
-export interface Metrics {
-  readonly uptime_seconds: number;
-  readonly draining: boolean;
-  /** Another process executes the runs of this database. */
-  readonly standby: boolean;
-  readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
-  /** How long the oldest pending run has been due; 0 without one. */
-  readonly oldest_pending_seconds: number;
-  readonly worker: WorkerCounters;
-  readonly webhooks: DeliveryCounters;
-  readonly crons: CronCounters;
-}
 
 /** A running service: its nouns, its state, and `stop`. */
 export interface Service extends CallerNouns {
@@ -76,9 +52,7 @@ export interface Service extends CallerNouns {
   readonly feedback: Feedback;
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
-  readonly webhooks: Deliveries;
-  /** The deployment as a whole: runs of all threads, the inbox, firings of crons, scores over time, the server. */
-  readonly operations: Operations;
+  readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
@@ -98,6 +72,8 @@ export interface Service extends CallerNouns {
   /** Not ok during shutdown, if the worker is stuck, and if a write fails. The answer is cached for a second. */
   ready(): Promise<Readiness>;
   metrics(): Promise<Metrics>;
+  /** Versions, health, work and configuration. Errors: forbidden: it needs `organization:manage`. */
+  report(by: Caller): Promise<ServerReport>;
   /**
    * Takes no more runs (calls that would create one reject with `unavailable`), waits `grace_ms` (default 10,000) for those that
    * execute, returns the rest to the queue, and closes the storage. Streams of runs that continue elsewhere stop without an `end`.
@@ -139,7 +115,8 @@ export const VERSION = "0.1.0";
 /** The time limit for open calls at shutdown. */
 const LAST_CALLS_MS = 1_000;
 /** Calls that create runs. */
-const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch"]);
+const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch", "rerun"]);
+const FIRING: ReadonlySet<string> = new Set(["run"]);
 const COMMANDS: ReadonlySet<string> = new Set(["command"]);
 
 /**
@@ -191,20 +168,12 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
     const protocol = trackedProtocol(nouns.protocol, calls);
     const reports = createReports(options, opened, nouns, calls, started);
-    const operations = createOperations({
-      ...{ ...nouns, storage, scope, environment, deployment, options },
-      facts: async () => {
-        const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
-        return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };
-      },
-    });
     const own = trackedNouns(nouns, scope, calls, protocol);
     const bind = createBinder(options, access, scope, own);
     const service: Service = {
       ...own.nouns,
       as: ({ user }) => (options.auth?.custom ? bind(() => access.user(user)) : own.nouns),
       ...reports,
-      operations: calls.track<Operations>(operations, { creating: CREATING_OPERATIONS }),
       accounts,
       caller: (request) => access.caller(request),
       deployment,
@@ -243,11 +212,11 @@ function trackedNouns(
     assistants: track<Assistants>(assistants),
     threads: { ...track<Threads>(threads), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
-    crons: track<Crons>(crons),
+    crons: track<Crons>(crons, { creating: FIRING }),
     store: inScope<Store>(directories.store, scope),
     feedback: track<Feedback>(feedback, { untracked: "tokenUrl" }),
     usage: track<Usage>(usage, { untracked: "admit" }),
-    webhooks: deliveries,
+    webhooks: track<Webhooks>(deliveries, { untracked: "counters" }),
   };
   return { directories, nouns };
 }
@@ -282,17 +251,18 @@ function createAuth(
 
 /** What the service says about itself. */
 function createReports(
-  { executor, worker: workerOptions, deployment }: ServiceOptions,
+  options: ServiceOptions,
   { storage, environment, health }: OpenStorage,
   { worker, deliveries, crons }: Nouns,
   calls: OpenCalls,
   started: number,
-): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics"> {
+): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics" | "report"> {
+  const { executor, worker: workerOptions, deployment } = options;
   const scope = { deployment: deployment?.name ?? "default" };
   const { concurrency } = withDefaults(DEFAULTS.worker, workerOptions);
   const probeWrite = createWriteProbe(storage, environment);
   const healthy = (): boolean => !calls.closed && worker.isHealthy();
-  return {
+  const reports = {
     info: async () => ({
       version: VERSION,
       api_version: "0.5.36",
@@ -308,14 +278,14 @@ function createReports(
     }),
     healthy,
     services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && health.problem() === null } }),
-    async ready() {
+    async ready(): Promise<Readiness> {
       if (calls.stopping) return { ok: false, detail: STOPPING };
       if (!worker.isHealthy()) return { ok: false, detail: "The worker can execute no run any more" };
       const problem = health.problem();
       if (problem !== null) return { ok: false, detail: problem };
       return await probeWrite();
     },
-    async metrics() {
+    async metrics(): Promise<Metrics> {
       const now = environment.now();
       const { oldest_due, ...runs } = await storage.activity(scope, now);
       return {
@@ -329,6 +299,17 @@ function createReports(
         crons: crons.counters(),
       };
     },
+  };
+  return {
+    ...reports,
+    ...calls.track<Pick<Service, "report">>({
+      async report(by) {
+        requireOfOrganization(by, "organization:manage");
+        const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
+        const facts = { info, ready, metrics, healthy: healthy(), database_ok: reports.services().database.ok };
+        return serverReport(options, storage, environment, facts);
+      },
+    }),
   };
 }
 

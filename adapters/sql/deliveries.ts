@@ -8,14 +8,13 @@ import type {
   DeliveryState,
   DeliveryStorage,
   MultitaskStrategy,
-  Page,
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
 import { fromText } from "./columns.ts";
 import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { andOfPermitted, boundOf, scoped } from "./filter.ts";
+import { andOfPermitted, below, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
@@ -122,27 +121,20 @@ const firstDue = prepared<{ deployment: string }>(
 
 type Key = { deployment: string; delivery_id: string };
 
-const getDelivery = scoped<Key>(
-  (p, bound) =>
-    sql`select * from webhook_deliveries where deployment = ${p.deployment}
-    and delivery_id = ${p.delivery_id}${andOfPermitted("webhook_deliveries", bound)}`,
-);
-
 /** The texts of states as they stand in the conditions of indexes: a parameter would not match those. */
 const STATES = { pending: sql`'pending'`, delivered: sql`'delivered'`, failed: sql`'failed'` } as const;
 
-function listed({ deployment, filter }: Scope, query: DeliveryQuery & Page): Statement {
-  const { state = [], run_id, thread_id, after, limit, offset } = query;
+function listed({ deployment, filter }: Scope, query: DeliveryQuery): Statement {
+  const { state = [], run_id, thread_id, after, limit } = query;
   const states = [state].flat();
-  const where = [sql`deployment = ${deployment}`];
+  const where = [sql`deployment = ${deployment}`, ...below(after, "delivery_id")];
   const [first, ...others] = states.map((one) => STATES[one]);
   if (first) where.push(others.length > 0 ? sql`state in (${sql.join([first, ...others])})` : sql`state = ${first}`);
   if (run_id !== undefined) where.push(sql`delivery_id = ${run_id}`);
   if (thread_id !== undefined) where.push(sql`thread_id = ${thread_id}`);
-  if (after) where.push(sql`(created_at, delivery_id) < (${after.created_at}, ${after.delivery_id})`);
   return statement(
     sql`select * from webhook_deliveries where ${sql.join(where, sql` and `)}${andOfPermitted("webhook_deliveries", boundOf(filter))}
-    order by created_at desc, delivery_id desc limit ${limit} offset ${offset}`,
+    order by created_at desc, delivery_id desc limit ${limit}`,
   );
 }
 
@@ -191,9 +183,6 @@ export function deliveryVerbs(driver: Database, executes: () => boolean): Delive
     },
 
     nextDelivery: ({ deployment }) => readOne(driver, firstDue({ deployment }), (row) => row.due_at as number),
-
-    getDelivery: ({ deployment, filter }, delivery_id) =>
-      readOne(driver, getDelivery({ deployment, delivery_id }, filter), toDelivery),
 
     listDeliveries: (scope, query) => readAll(driver, listed(scope, query), toDelivery),
 

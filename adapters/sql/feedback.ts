@@ -1,6 +1,7 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
+  FeedbackBucket,
   FeedbackConfig,
   FeedbackPatch,
   FeedbackQuery,
@@ -13,7 +14,7 @@ import type {
 import { fromText, namesOf, toText, valuesOf } from "./columns.ts";
 import { db, each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
-import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
+import { andOfRunPermitted, type Bound, below, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Database, ofKey, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
@@ -93,6 +94,15 @@ const listTokens = scoped<TokenQuery>(
   (p, bound) =>
     sql`select * from feedback_tokens where run_id = ${scalar(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
     order by created_at, token_id limit ${scalar(p.limit)} offset ${scalar(p.offset)}`,
+);
+
+type TokenKey = { deployment: string; workspace_ids: string; token_id: string };
+
+const deleteToken = scoped<TokenKey>(
+  (p, bound) =>
+    sql`delete from feedback_tokens where token_id = ${p.token_id} and deployment = ${p.deployment}
+    and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
+    returning token_id`,
 );
 
 // -------------------------------------------------------------------- records
@@ -268,6 +278,37 @@ export function feedbackVerbs(driver: Database): FeedbackStorage {
         .orderBy("key");
       return toStats(await driver.read(statement(select)));
     },
+
+    feedbackBuckets({ origin, stride_ms, ...query }) {
+      const bucket = sql<number>`cast((created_at - ${scalar(origin)}) / ${scalar(stride_ms)} as bigint)`;
+      const select = candidates(query)
+        .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
+        .select([sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
+        .groupBy(["key", sql`2`])
+        .orderBy("key")
+        .orderBy("bucket");
+      return readAll(driver, statement(select), toBucket);
+    },
+
+    searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
+      const where = [
+        sql`deployment = ${deployment}`,
+        sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
+        ...below(after, "token_id"),
+      ];
+      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
+      const select = statement(
+        sql`select * from feedback_tokens where ${sql.join(where, sql` and `)}${permitted}
+          order by created_at desc, token_id desc limit ${limit}`,
+      );
+      return readAll(driver, select, (row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
+    },
+
+    async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
+      const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
+      const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
+      return deleted?.length === 1;
+    },
   };
 }
 
@@ -275,12 +316,12 @@ export function feedbackVerbs(driver: Database): FeedbackStorage {
 const EVERYWHERE: Scope = { deployment: "" };
 
 /** A score as a number, true as 1. */
-export const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
+const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
 /** A text value, as JSON; null for other values. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
 /** The records that a query asks for. */
-export function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = db.selectFrom("feedback");
   const [only = ""] = workspace_ids;
@@ -348,7 +389,7 @@ function toFeedback(row: SqlRow): FeedbackRow {
 
 type Tokens = Tables["feedback_tokens"];
 
-export function toToken(row: SqlRow): FeedbackTokenRow {
+function toToken(row: SqlRow): FeedbackTokenRow {
   const { deployment: _, life_ms: _life, submissions: _submissions, ...stored } = row as unknown as Tokens;
   return { ...stored, config: fromText<FeedbackConfig>(stored.config) };
 }
@@ -375,3 +416,14 @@ function toStats(rows: readonly SqlRow[]): FeedbackStats[] {
     };
   });
 }
+
+const numberOf = (value: unknown): number | null => (value === null ? null : Number(value));
+
+const toBucket = ({ key, bucket, n, avg, min, max }: SqlRow): FeedbackBucket => ({
+  key: key as string,
+  bucket: Number(bucket),
+  n: Number(n),
+  avg: numberOf(avg),
+  min: numberOf(min),
+  max: numberOf(max),
+});

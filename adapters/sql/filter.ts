@@ -1,5 +1,6 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
 import { type RawBuilder, sql } from "kysely";
+import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, type Query, rowByRow } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
@@ -65,3 +66,7 @@ export const scoped = <Of extends Args>(
   build: (args: Of, bound: Bound) => Query,
 ): ((args: Of, filter: Filter | undefined) => Statement) =>
   filterable<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));
+
+/** Rows that come after a place in a list with the newest first. */
+export const below = (position: ListPosition | undefined, id: string): readonly RawBuilder<unknown>[] =>
+  position ? [sql`(created_at, ${sql.ref(id)}) < (${position.created_at}, ${position.id})`] : [];

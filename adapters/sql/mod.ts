@@ -13,7 +13,6 @@ import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { openingVerbs } from "./openings.ts";
-import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
@@ -74,7 +73,6 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
-    ...operationVerbs(pipe),
     identity: sqlIdentity(pipe),
     close: () => driver.close(),
   };

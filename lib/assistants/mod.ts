@@ -1,10 +1,11 @@
 /** Assistants: stored, versioned configurations of a graph. */
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { ofAssistant } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
+import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 
@@ -111,6 +112,8 @@ export interface AssistantDirectory extends Assistants {
   recall(id: string, visibility?: Visibility): Promise<AssistantRow>;
   /** The active configuration, read from the storage. Errors: not_found. */
   resolve(id: string, visibility?: Visibility): Promise<AssistantRow>;
+  /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
+  idOf(id: string): Promise<string | null>;
   /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
   ensureDefaults(): Promise<void>;
 }
@@ -131,6 +134,10 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     isDefault: lookup.isDefault,
     resolve: lookup.resolve,
     recall: lookup.recall,
+    async idOf(id) {
+      if (UUID.test(id)) return id.toLowerCase();
+      return (await lookup.recall(id).catch(nullIfNotFound))?.assistant_id ?? null;
+    },
     ...readVerbs(options, lookup),
     ...writeVerbs(options, lookup),
     ...graphVerbs(options, lookup),

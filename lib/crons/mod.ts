@@ -1,20 +1,21 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
-import type { Environment } from "../environment.ts";
-import { nullIfNotFound, ServiceError } from "../errors.ts";
+import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
-import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted, Scope, Storage } from "../storage/mod.ts";
+import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
+import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound } from "./firings.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules, type Schedules } from "./schedules.ts";
 import { type CronFirer, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
 
+export type { SchedulePreview } from "./firings.ts";
 export type { CronCounters } from "./tick.ts";
 
 /** A cron as the API shows it; times are ISO 8601, UTC. */
@@ -99,7 +100,7 @@ export interface CronSearch extends CronQuery {
 }
 
 /** Creates, reads and changes crons. */
-export interface Crons {
+export interface Crons extends CronFirings {
   /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
@@ -114,16 +115,12 @@ export interface Crons {
 
 export interface CronLoop extends Crons, Pick<CronFirer, "counters" | "stop"> {}
 
-interface CronOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly runs: Pick<RunDirectory, "prepare" | "started">;
+interface CronOptions extends CronFiringOptions {
+  readonly runs: Pick<RunDirectory, "create" | "prepare" | "started">;
   readonly assistants: AssistantDirectory;
   /** False: this process fires no crons. */
   readonly enabled: boolean;
   readonly misfire_grace_ms: number;
-  readonly max_failures: number | null;
 }
 
 export function createCrons(options: CronOptions): CronLoop {
@@ -139,11 +136,12 @@ export function createCrons(options: CronOptions): CronLoop {
   /** Resolves the assistant to its id; null for an unknown assistant. */
   async function queryOf({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
-    const assistant = await assistants.recall(assistant_id).catch(nullIfNotFound);
-    return assistant && { ...query, assistant_id: assistant.assistant_id };
+    const id = await assistants.idOf(assistant_id);
+    return id === null ? null : { ...query, assistant_id: id };
   }
 
   return {
+    ...createCronFirings(options),
     async create(thread_id, request, origin = {}) {
       const now = environment.now();
       const cron_id = environment.uuid();
@@ -187,7 +185,7 @@ export function createCrons(options: CronOptions): CronLoop {
 
     async get(cron_id, visibility) {
       const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
-      if (!row) throw notFound(cron_id);
+      if (!row) throw cronNotFound(cron_id);
       return toCron(row);
     },
 
@@ -196,7 +194,7 @@ export function createCrons(options: CronOptions): CronLoop {
       const visible = withVisibility(scope, visibility);
       const id = cron_id.toLowerCase();
       const before = await storage.getCron(visible, id);
-      if (!before) throw notFound(cron_id);
+      if (!before) throw cronNotFound(cron_id);
       const schedules = await loadSchedules();
       const changed = contentOf(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
@@ -209,13 +207,13 @@ export function createCrons(options: CronOptions): CronLoop {
         return content;
       };
       const row = await storage.updateCron(visible, id, next, now);
-      if (!row) throw notFound(cron_id);
+      if (!row) throw cronNotFound(cron_id);
       return announced(row);
     },
 
     async delete(cron_id, visibility) {
       if (!(await storage.deleteCron(withVisibility(scope, visibility), cron_id.toLowerCase())))
-        throw notFound(cron_id);
+        throw cronNotFound(cron_id);
     },
 
     async search(query = {}, visibility) {
@@ -306,8 +304,6 @@ const storedUser = ({ identity, permissions, display_name, is_authenticated }: A
   display_name,
   is_authenticated,
 });
-
-const notFound = (cron_id: string): ServiceError => new ServiceError("not_found", `Cron ${cron_id} not found`);
 
 function toCron(row: CronRow): Cron {
   return {

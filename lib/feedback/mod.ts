@@ -18,6 +18,9 @@ import type {
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { isStorable, longerThan, NOT_STORABLE } from "../validation.ts";
+import { type FeedbackOverview, feedbackOverview } from "./overview.ts";
+
+export type { ScoreQuery, ScoreStride } from "./overview.ts";
 
 /** A token to create; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
@@ -90,7 +93,7 @@ export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "co
  * The feedback API. Methods with a caller check its permissions; `submit` needs only a token. With a visibility filter, only runs
  * whose thread passes it are visible, and only feedback on them.
  */
-export interface Feedback {
+export interface Feedback extends FeedbackOverview {
   /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
   mintTokens(by: Caller, requests: readonly TokenRequest[], visibility?: Visibility): Promise<readonly FeedbackToken[]>;
   /** Oldest first, including expired tokens. Errors: forbidden, invalid (no public base URL). */
@@ -147,7 +150,9 @@ interface Target {
 
 export function createFeedback(options: FeedbackOptions): Feedback {
   const places = createTargets(options);
-  return { ...tokenVerbs(options, places), ...recordVerbs(options, places) };
+  const tokens = tokenVerbs(options, places);
+  const { storage, scope } = options;
+  return { ...tokens, ...recordVerbs(options, places), ...feedbackOverview(storage, scope, tokens.tokenUrl) };
 }
 
 type Targets = ReturnType<typeof createTargets>;

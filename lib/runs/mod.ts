@@ -2,36 +2,22 @@
 import { loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
-import { shownRun } from "../executor/kwargs.ts";
-import type { Json, JsonObject } from "../json.ts";
-import type { MultitaskStrategy, RunRow, RunStatus, Scope, StopAction, StopTarget } from "../storage/mod.ts";
+import type { Json } from "../json.ts";
+import type { RunRow, RunStatus, Scope, StopAction, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
-import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
+import { missing, type Run, toRun } from "./run.ts";
+import { createRunSearches, type RunSearches } from "./search.ts";
 import { createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
-
-/** A run as the API shows it; times are ISO 8601, UTC. */
-export interface Run {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly assistant_id: string;
-  /** For a run with `after_seconds`: the time of its start. */
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly status: RunStatus;
-  readonly metadata: JsonObject;
-  readonly kwargs: JsonObject;
-  readonly multitask_strategy: MultitaskStrategy;
-  /** The `reason` of the call that cancelled it; null without one. */
-  readonly cancel_reason: string | null;
-}
+export type { Run } from "./run.ts";
+export type { PrepareRerun, RunListQuery } from "./search.ts";
 
 /**
  * A subscription to a run's frames. The last one is `end`; the run's status is final by then. Leaving the loop early unsubscribes,
@@ -83,7 +69,7 @@ interface RunCancel {
  * `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a deleted run),
  * invalid (also a refused webhook), bad_request.
  */
-export interface Runs {
+export interface Runs extends RunSearches {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
   /** `namespaces` as in `joinStream`. */
   stream(
@@ -134,6 +120,7 @@ export interface RunDirectory extends Runs, RunPreparation {}
 interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
   readonly sights: Sights;
+  readonly workspace_id: string;
 }
 
 /** How many runs of a list are read at once: their requests may be large. */
@@ -202,12 +189,14 @@ export function createRuns(options: RunOptions): RunDirectory {
   const { find, findShared, leave, wait } = createSubscribers(options, stops);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
+  const createPending: Runs["create"] = async (thread_id, request, origin = {}) =>
+    asCreated(await create(thread_id, request, origin));
+
   return {
+    ...createRunSearches(options, createPending),
     prepare,
     started,
-    async create(thread_id, request, origin = {}) {
-      return asCreated(await create(thread_id, request, origin));
-    },
+    create: createPending,
     async createBatch(requests, origin = {}) {
       return (await createBatch(requests, origin)).map(asCreated);
     },
@@ -289,38 +278,11 @@ async function listInParts(
   }
 }
 
-const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);
-
 /** A new run is shown as pending, even if an idle worker has claimed it already. */
 const asCreated = ({ run, repeated }: CreatedRunRow): Run => ({
   ...toRun(run),
   ...(repeated ? {} : { status: "pending" }),
 });
-
-function toRun(row: RunRow): Run {
-  return {
-    run_id: row.run_id,
-    thread_id: row.thread_id,
-    assistant_id: row.assistant_id,
-    created_at: new Date(row.created_at).toISOString(),
-    updated_at: new Date(row.updated_at).toISOString(),
-    status: row.status,
-    metadata: row.metadata,
-    kwargs: shownKwargs(row),
-    multitask_strategy: row.multitask_strategy,
-    // A run may end by itself before the cancel takes effect.
-    cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),
-  };
-}
-
-/** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
-function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
-  return {
-    ...shownRun(kwargs, metadata),
-    ...(webhook ? { webhook: shownUrl(webhook.url) } : {}),
-    ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
-  };
-}
 
 /** The limit of a cancel reason, in characters. */
 const REASON_LENGTH = 1000;

@@ -1,7 +1,8 @@
 /** Stops runs: in the store first, then their attempts here, then their subscribers. */
 import { loopTick, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { ListPosition, RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
+import type { ListPosition } from "../storage/cursor.ts";
+import type { RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { endRolledBack } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";

@@ -167,6 +167,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     hub,
     states,
     worker,
+    assistants,
     read: subscriptions.read,
   });
 
@@ -190,6 +191,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     subscriptions,
     limits: withDefaults(DEFAULTS.limits, options.limits),
     notifications,
+    workspace_id,
     ...(options.onRunFinished ? { onEndedUnstarted: (run) => void onEndedUnstarted(run) } : {}),
   });
   const crons = createCrons({

@@ -1,6 +1,7 @@
 /** The storage verbs of webhook deliveries: the outbox. `finishRun` and `stopRuns` fill it. */
 import type { JsonObject } from "../json.ts";
-import type { MultitaskStrategy, Page, Scope, TerminalStatus } from "./rows.ts";
+import type { ListPosition } from "./cursor.ts";
+import type { MultitaskStrategy, Scope, TerminalStatus } from "./rows.ts";
 
 /** Whether a webhook delivery is waiting, delivered or failed. */
 export type DeliveryState = "pending" | "delivered" | "failed";
@@ -86,7 +87,8 @@ export interface DeliveryQuery {
   readonly run_id?: string;
   readonly thread_id?: string;
   /** Only deliveries that come after this one in the list. */
-  readonly after?: Pick<DeliveryRow, "created_at" | "delivery_id">;
+  readonly after?: ListPosition;
+  readonly limit: number;
 }
 
 /** The verbs of webhook deliveries. With a filter, a scope shows those whose thread is there and permitted. */
@@ -97,10 +99,8 @@ export interface DeliveryStorage {
   finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
   /** Reads when the next unclaimed delivery is due. Null when none is pending. */
   nextDelivery(scope: Scope): Promise<number | null>;
-  /** Reads a delivery. Null when it does not exist. */
-  getDelivery(scope: Scope, delivery_id: string): Promise<DeliveryRow | null>;
   /** Reads deliveries, newest first. */
-  listDeliveries(scope: Scope, query: DeliveryQuery & Page): Promise<readonly DeliveryRow[]>;
+  listDeliveries(scope: Scope, query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
   /** Reads the attempts of a delivery, in order. */
   listAttempts(scope: Scope, delivery_id: string): Promise<readonly DeliveryAttempt[]>;
   /** Makes a delivery due now, with a new retry series. Guard: no attempt is under way; false then, and when there is none. */

@@ -1,5 +1,6 @@
 /** The storage verbs of feedback and of feedback tokens. Their rows belong to workspaces, not to one deployment. */
 import type { Json, JsonObject } from "../json.ts";
+import type { ListPosition } from "./cursor.ts";
 import type { IdempotencyKey, Page, Scope } from "./rows.ts";
 
 /** Which values feedback of a key may have. */
@@ -89,6 +90,21 @@ export interface FeedbackStats {
   readonly values: Readonly<Record<string, number>>;
 }
 
+/** Scores of one key in one bucket: it starts at `origin + bucket * stride_ms`. Records without a score count in `n` alone. */
+export interface FeedbackBucket {
+  readonly key: string;
+  readonly bucket: number;
+  readonly n: number;
+  readonly avg: number | null;
+  readonly min: number | null;
+  readonly max: number | null;
+}
+
+/** A feedback link and how often it was used. */
+export interface ListedToken extends FeedbackTokenRow {
+  readonly submissions: number;
+}
+
 /**
  * With a filter, a scope shows only feedback on runs that it lets the caller see: not feedback on a project alone, on runs of another
  * deployment or on deleted runs. Submitting to a token uses no filter.
@@ -138,4 +154,15 @@ export interface FeedbackStorage {
   listFeedback(query: FeedbackQuery & Page): Promise<readonly FeedbackRow[]>;
   /** Summarizes matching records per key, ordered by key. */
   feedbackStats(query: FeedbackQuery): Promise<readonly FeedbackStats[]>;
+  /** Summarizes matching records per key and bucket, ordered by both. `min_created_at` must not be before `origin`. */
+  feedbackBuckets(
+    query: FeedbackQuery & { readonly origin: number; readonly stride_ms: number },
+  ): Promise<readonly FeedbackBucket[]>;
+  /** Reads feedback tokens of the deployment's visible runs, expired ones too, newest first. */
+  searchFeedbackTokens(
+    scope: Scope,
+    query: { readonly workspace_ids: readonly string[]; readonly after?: ListPosition; readonly limit: number },
+  ): Promise<readonly ListedToken[]>;
+  /** Deletes a feedback token of the deployment; its records stay. False when it does not exist or its run is not visible. */
+  deleteFeedbackToken(scope: Scope, workspace_ids: readonly string[], token_id: string): Promise<boolean>;
 }

@@ -10,7 +10,6 @@ import type { DeliveryStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
-import type { OperationStorage } from "./operations.ts";
 import type { RunStorage } from "./runs.ts";
 import type { EventStorage, StateStorage, ThreadStorage } from "./threads.ts";
 import type { UsageStorage } from "./usage.ts";
@@ -21,7 +20,6 @@ export type * from "./crons.ts";
 export type * from "./deliveries.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
-export type * from "./operations.ts";
 export * from "./rows.ts";
 export type * from "./runs.ts";
 export type * from "./threads.ts";
@@ -39,8 +37,7 @@ export interface Storage
     UsageStorage,
     FeedbackStorage,
     DeliveryStorage,
-    EventStorage,
-    OperationStorage {
+    EventStorage {
   /** What the database is, such as `sqlite` or `postgres`. */
   readonly kind?: string;
   /** Accounts: organizations, workspaces, users and API keys. */

@@ -1,5 +1,6 @@
 /** The storage verbs of runs: creating, claiming, saving, ending and stopping them. */
 import type { Json, JsonObject } from "../json.ts";
+import type { ListPosition } from "./cursor.ts";
 import type {
   IdempotencyKey,
   Lease,
@@ -246,7 +247,55 @@ export interface RunQuery {
   readonly below?: number;
 }
 
-/** The verbs of runs. */
+/** Which runs are listed. Of the times, `after` includes them, `before` does not. */
+export interface RunFilter<Time> {
+  readonly status?: readonly RunStatus[];
+  /** A UUID; of a client, a graph id too: its default assistant. */
+  readonly assistant_id?: string;
+  readonly graph_id?: string;
+  readonly thread_id?: string;
+  readonly cron_id?: string;
+  readonly user_id?: string;
+  /** Members of the run's metadata: texts, numbers, booleans. */
+  readonly metadata?: JsonObject;
+  readonly created_after?: Time;
+  readonly created_before?: Time;
+  readonly started_after?: Time;
+  readonly started_before?: Time;
+}
+
+/** A search over all runs. Times are milliseconds since 1970. */
+export interface RunSearch extends RunFilter<number> {
+  readonly run_id?: string;
+  /** Only runs that come after this one in the list. */
+  readonly after?: ListPosition;
+  readonly limit: number;
+}
+
+/** A run as a list reads it: without the request, the result and what else may be large. */
+export type RunHead = Omit<RunRow, "kwargs" | "result" | "auth_user" | "feedback">;
+
+/** A run with what is stored beside its row. */
+export interface ListedRun {
+  readonly run: RunHead;
+  /** Until when its worker has leased it; null while it is not running. */
+  readonly lease_until: number | null;
+  readonly cancel_requested: boolean;
+  /** Tokens and cost that were reported; null before its first start. */
+  readonly usage: TraceUsage | null;
+  /** Its newest claims in their order, with the names of the claiming processes; for operators alone. */
+  readonly claim_log: readonly { readonly at: number; readonly worker: string }[];
+}
+
+/** The times of one run. */
+export interface RunTimes {
+  readonly status: RunStatus;
+  readonly created_at: number;
+  readonly started_at: number | null;
+  readonly ended_at: number | null;
+}
+
+/** The verbs of runs. A scope's filter applies to the threads of the runs. */
 export interface RunStorage {
   /**
    * Creates a run: with its thread where that is new, its feedback tokens and its idempotency key, and claimed where `claim` is
@@ -299,6 +348,18 @@ export interface RunStorage {
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
   /** Reads runs of a thread, newest first. Empty when the thread does not exist or is not visible. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
+  /**
+   * Reads runs of all visible threads, hidden ones too: the newest `created_at` first, then the higher id. A call tests a bounded
+   * number of rows, so it may find fewer than `limit` before the end. `next`: where to go on; null at the end.
+   */
+  searchRuns(
+    scope: Scope,
+    query: RunSearch,
+  ): Promise<{ readonly rows: readonly ListedRun[]; readonly next: ListPosition | null }>;
+  /** Counts visible runs by status: those created at `since` or later, and all active ones. */
+  countRuns(scope: Scope, since: number): Promise<Readonly<Record<RunStatus, number>>>;
+  /** Reads the times of visible runs: those created at `since` or later, and all active ones. The newest first. */
+  runTimes(scope: Scope, since: number, limit: number): Promise<readonly RunTimes[]>;
   /**
    * Deletes a run; the thread's state does not change. Of its events only its end stays; a pending run gets one, as stopRuns leaves it.
    * Guard: the run does not execute; `running` says that nothing was deleted.

@@ -1,20 +1,10 @@
 /** The threads of a deployment: conversations with a persistent state. */
 import type { Worker } from "../engine/worker.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import type {
-  PruneStrategy,
-  RunRow,
-  RunStatus,
-  Scope,
-  Storage,
-  ThreadRow,
-  ThreadSize,
-  ThreadTtl,
-} from "../storage/mod.ts";
+import type { PruneStrategy, RunRow, RunStatus, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
 import { endDeleted } from "../streams/run-subscription.ts";
@@ -22,6 +12,7 @@ import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
+import { createThreadSummaries, type ThreadSummaries, type ThreadSummaryOptions } from "./summaries.ts";
 import {
   createSearches,
   type Extra,
@@ -34,6 +25,7 @@ import {
 
 export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
 export type { CheckpointSelector, HistoryQuery } from "./read.ts";
+export type { ThreadListQuery } from "./summaries.ts";
 export {
   type Extra,
   LONGEST_TTL,
@@ -70,7 +62,7 @@ export interface ThreadPatch {
 }
 
 /** Creates, reads and changes threads and their states. */
-export interface Threads extends ThreadSearches, StateChanges {
+export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate, visibility?: Visibility): Promise<Thread>;
   /** Errors: not_found. */
@@ -100,16 +92,12 @@ export interface Threads extends ThreadSearches, StateChanges {
   stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<Reader<Frame>>;
 }
 
-interface ThreadOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
+interface ThreadOptions extends ThreadSummaryOptions {
   readonly executor: Executor;
-  readonly environment: Environment;
   readonly bus: Bus;
   readonly sights: Sights;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
-  readonly states: States;
   /** The default time to live of new threads. */
   readonly ttl?: ThreadTtl;
   /** Frames of a run after an id, also of a run that another process executes. */
@@ -117,7 +105,7 @@ interface ThreadOptions {
 }
 
 /** Threads, with the methods that other modules of the service use. */
-export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current" | "firstMessage" | "paced"> {
+export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current"> {
   /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
   expire(limit: number): Promise<number>;
 }
@@ -125,7 +113,7 @@ export interface ThreadDirectory extends Threads, Pick<States, "visible" | "curr
 export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, environment, hub, worker, states } = options;
   const changes = createChanges({ storage, scope, environment, states });
-  const { visible, shown, current, firstMessage, paced } = states;
+  const { visible, shown, current } = states;
 
   async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
     return withState(row, await current(row), include);
@@ -137,9 +125,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   return {
     visible,
     current,
-    firstMessage,
-    paced,
     ...createSearches(storage, scope, states),
+    ...createThreadSummaries(options),
     async create(request = {}, visibility) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       refuseForOthers(visibility, metadata);

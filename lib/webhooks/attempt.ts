@@ -240,7 +240,7 @@ export function payload(row: DeliveryRow): string {
 }
 
 /** The run's request for the receiver: without credentials, and without the webhook, whose query can contain a secret. */
-export function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
+function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
   const { webhook: _, ...shown } = shownRun(kwargs, metadata);
   return shown;
 }

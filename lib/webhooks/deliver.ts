@@ -4,17 +4,17 @@
  */
 import { ServiceError } from "../errors.ts";
 import type { Bus } from "../storage/bus.ts";
-import type {
-  DeliveryAttempt,
-  DeliveryResult,
-  DeliveryRow,
-  DeliveryState,
-  DeliveryStorage,
-  Page,
-  Scope,
-} from "../storage/mod.ts";
+import type { Listing } from "../storage/cursor.ts";
+import type { DeliveryAttempt, DeliveryResult, DeliveryRow, DeliveryStorage, Scope } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type AttemptOptions, type AttemptOutcome, createAttempts, shownKwargs } from "./attempt.ts";
+import { type AttemptOptions, type AttemptOutcome, createAttempts } from "./attempt.ts";
+import {
+  type DeliveryDetail,
+  type DeliveryListQuery,
+  type DeliverySummary,
+  deliveryOf,
+  listDeliveries,
+} from "./deliveries.ts";
 import type { WebhookSettings } from "./options.ts";
 import { shownUrl } from "./policy.ts";
 
@@ -34,21 +34,21 @@ export interface DeliveryCounters {
   readonly failed: number;
 }
 
-/** The deliveries of this deployment. URLs are shown with `?…` instead of their query. */
-export interface Deliveries {
+/** The webhook deliveries of this deployment. The id of a delivery is its run's. URLs are shown with `?…` instead of their query. */
+export interface Webhooks {
+  /** Newest first. Default limit: 50. Errors: invalid (the cursor). */
+  list(query?: DeliveryListQuery, visibility?: Visibility): Promise<Listing<DeliverySummary>>;
+  /** The delivery with its attempts, oldest first. Errors: not_found. */
+  get(run_id: string, visibility?: Visibility): Promise<DeliveryDetail>;
+  /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
+  redeliver(run_id: string, visibility?: Visibility): Promise<void>;
+  counters(): DeliveryCounters;
+}
+
+/** Webhooks and the loop that sends them. */
+export interface Deliveries extends Webhooks {
   /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
-  /** Errors: not_found. */
-  get(delivery_id: string): Promise<DeliveryRow>;
-  /** Newest first. Default limit: 100. */
-  list(
-    query?: { readonly state?: DeliveryState; readonly run_id?: string } & Partial<Page>,
-  ): Promise<readonly DeliveryRow[]>;
-  /** Oldest first. Errors: not_found. */
-  attempts(delivery_id: string): Promise<readonly DeliveryAttempt[]>;
-  /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
-  redeliver(delivery_id: string, visibility?: Visibility): Promise<void>;
-  counters(): DeliveryCounters;
 }
 
 const PER_HOST = 2;
@@ -181,10 +181,10 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     sending.set(controller, done);
   }
 
-  async function existing(delivery_id: string, visible = scope): Promise<DeliveryRow> {
-    const row = await storage.getDelivery(visible, delivery_id);
-    if (!row) throw new ServiceError("not_found", `Webhook delivery ${delivery_id} not found`);
-    return shown(row);
+  async function get(run_id: string, visibility?: Visibility): Promise<DeliveryDetail> {
+    const found = await deliveryOf(storage, withVisibility(scope, visibility), run_id.toLowerCase());
+    if (!found) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
+    return found;
   }
 
   /** Reads before it claims: usually the other process has sent everything. */
@@ -216,20 +216,13 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       await Promise.all(sending.values());
       cancelWait();
     },
-    get: (delivery_id) => existing(delivery_id),
-    async list({ limit = 100, offset = 0, ...query } = {}) {
-      return (await storage.listDeliveries(scope, { ...query, limit, offset })).map(shown);
-    },
-    async attempts(delivery_id) {
-      await existing(delivery_id);
-      return storage.listAttempts(scope, delivery_id);
-    },
-    async redeliver(delivery_id, visibility) {
-      const visible = withVisibility(scope, visibility);
-      if (!(await storage.redeliver(visible, delivery_id, environment.now()))) {
-        await existing(delivery_id, visible);
-        throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent: retry later`);
-      }
+    get,
+    list: (query = {}, visibility) => listDeliveries(storage, withVisibility(scope, visibility), query),
+    async redeliver(run_id, visibility) {
+      const id = run_id.toLowerCase();
+      if (await storage.redeliver(withVisibility(scope, visibility), id, environment.now())) return;
+      await get(id, visibility);
+      throw new ServiceError("conflict", `Webhook delivery ${id} is being sent: retry later`);
     },
     counters: () => ({ sending: sending.size, ...counters }),
   };
@@ -264,9 +257,3 @@ function retryAfter(text: string | null, now: number): number {
   const [least, most] = RETRY_AFTER_MS;
   return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, least), most);
 }
-
-const shown = (row: DeliveryRow): DeliveryRow => ({
-  ...row,
-  url: shownUrl(row.url),
-  run: { ...row.run, kwargs: shownKwargs(row.run) },
-});

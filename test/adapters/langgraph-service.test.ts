@@ -134,12 +134,12 @@ describe("a LangGraph graph in a service", () => {
       .compile();
     const functional = entrypoint("whole", async ({ messages }: { messages: unknown[] }) => ({ messages }));
     await using kit = await testService({ executor: langgraph({ stored, functional }) });
-    const { runs, threads, operations } = kit.service;
+    const { runs, threads } = kit.service;
     for (const assistant_id of ["stored", "functional"]) {
       const { thread_id } = await threads.create();
       const content = `Hello ${assistant_id}${" and more".repeat(2_000)}`;
       await (await runs.wait(thread_id, { assistant_id, input: { messages: [{ role: "user", content }] } })).result;
-      const { items } = await operations.listThreads({ graph_id: assistant_id });
+      const { items } = await threads.list({ graph_id: assistant_id });
       assert.equal(items[0]?.title, content.slice(0, 200));
     }
   });

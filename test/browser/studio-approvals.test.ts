@@ -24,8 +24,8 @@ async function waiting(content: string, assistant_id = "clerk"): Promise<string>
 
 /** What the answered runs were sent, oldest first. */
 async function answersOf(thread_id: string): Promise<unknown[]> {
-  const { items } = await host.service.operations.searchRuns({ thread_id });
-  const details = await Promise.all(items.map(({ run_id }) => host.service.operations.inspectRun(run_id)));
+  const { items } = await host.service.runs.search({ thread_id });
+  const details = await Promise.all(items.map(({ run_id }) => host.service.runs.inspect(run_id)));
   const commands = details.map(({ kwargs }) => kwargs["command"] as { readonly resume?: object } | null);
   return commands.flatMap((command) => (command?.resume ? Object.values(command.resume) : [])).reverse();
 }

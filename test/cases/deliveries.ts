@@ -90,9 +90,10 @@ export async function deliver(
   let found: { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt } | null = null;
   await until(
     async () => {
-      const [row] = await storage.listDeliveries(scope, { limit: 1, offset: 0 });
+      const [row] = await storage.listDeliveries(scope, { limit: 1 });
       const [attempt] = row ? await storage.listAttempts(scope, row.delivery_id) : [];
-      if (row && attempt) found = { row: (await storage.getDelivery(scope, row.delivery_id)) ?? row, attempt };
+      const [attempted = row] = await storage.listDeliveries(scope, { limit: 1 });
+      if (attempted && attempt) found = { row: attempted, attempt };
       return found !== null;
     },
     "a delivery was attempted",

@@ -91,7 +91,7 @@ async function runUrl(policy: Fields, of: Fields): Promise<void> {
   const { storage } = serviceInternals(host.test.service).options;
   const { answer, thread_id } = await createRun(host, raw, "wait");
   const found = await host.ask("GET", `/threads/${thread_id}`, { auth: "owner" });
-  const rows = await storage.listDeliveries({ deployment: "default" }, { limit: 10, offset: 0 });
+  const rows = await storage.listDeliveries({ deployment: "default" }, { limit: 10 });
   if (verdict === "reject") {
     expectStatus(answer, 422);
     assert.deepEqual(bodyOf(answer), { detail: `Invalid webhook URL: ${reason}` });

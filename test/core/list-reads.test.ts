@@ -60,14 +60,14 @@ describe("a list reads only what it shows", () => {
     await using it = await world();
     await fill(it.kit, 5);
     it.database.characters = 0;
-    const { items } = await it.kit.service.operations.listThreads();
+    const { items } = await it.kit.service.threads.list();
     assert.deepEqual(
       items.map(({ title }) => title?.slice(0, 13)),
       [4, 3, 2, 1, 0].map((n) => `Question ${n} xx`),
     );
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
     it.database.characters = 0;
-    assert.equal((await it.kit.service.operations.listThreads({ text: "question 3" })).items.length, 1);
+    assert.equal((await it.kit.service.threads.list({ text: "question 3" })).items.length, 1);
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
   });
 
@@ -79,7 +79,7 @@ describe("a list reads only what it shows", () => {
       supersteps: [{ updates: [{ as_node: "echo", values: { data: large } }] }],
     });
     it.database.characters = 0;
-    const { items } = await it.kit.service.operations.listThreads();
+    const { items } = await it.kit.service.threads.list();
     assert.deepEqual(
       items.map(({ title }) => title),
       [null, null],
@@ -93,11 +93,11 @@ describe("a list reads only what it shows", () => {
     await fill(it.kit, 3);
     await ended(it.kit, null, { messages: [], data: large });
     it.database.characters = 0;
-    const { items } = await it.kit.service.operations.searchRuns();
+    const { items } = await it.kit.service.runs.search();
     assert.equal(items.length, 4);
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
     const [run] = items;
-    const detail = await it.kit.service.operations.inspectRun(run?.run_id as string);
+    const detail = await it.kit.service.runs.inspect(run?.run_id as string);
     assert.equal((detail.kwargs.input as { data: string }).data, large);
     assert.equal((detail.result as { data: string }).data, large);
   });
@@ -152,7 +152,7 @@ describe("a title", () => {
       metadata: { graph_id: "echo" },
       supersteps: [{ updates: [{ as_node: "echo", values: values as never }] }],
     });
-    return (await it.kit.service.operations.listThreads()).items[0]?.title;
+    return (await it.kit.service.threads.list()).items[0]?.title;
   };
 
   it("is the text of the first message, whatever follows it", async () => {
@@ -181,7 +181,7 @@ describe("a title", () => {
       const messages = [{ type: "human", content: `Part ${n} ${"y".repeat(2_000)}` }];
       await ended(it.kit, thread_id, { messages });
     }
-    assert.match((await it.kit.service.operations.listThreads()).items[0]?.title ?? "", /^Part 0 y/);
+    assert.match((await it.kit.service.threads.list()).items[0]?.title ?? "", /^Part 0 y/);
   });
 
   it("of a running thread is that of its newest state", async () => {
@@ -202,11 +202,11 @@ describe("a title", () => {
       durability: "sync",
     });
     await reached.promise;
-    const { items } = await it.kit.service.operations.listThreads();
+    const { items } = await it.kit.service.threads.list();
     gate.resolve();
     await run.result;
     assert.equal(items[0]?.title, "Now");
-    assert.equal((await it.kit.service.operations.listThreads()).items[0]?.title, "Now");
+    assert.equal((await it.kit.service.threads.list()).items[0]?.title, "Now");
   });
 });
 

@@ -85,7 +85,6 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["mod"],
   ["http"],
   ["service"],
-  ["operations"],
   ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],

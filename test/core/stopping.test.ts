@@ -537,7 +537,7 @@ describe("cancelling all runs of a status", () => {
     );
     assert.ok(ticks >= 3, `${ticks} ticks`);
     assert.ok(claimedMeanwhile);
-    const found = await service.operations.searchRuns({ status: ["pending", "running"] });
+    const found = await service.runs.search({ status: ["pending", "running"] });
     assert.deepEqual(
       found.items.map(({ run_id, cancel_requested }) => [run_id, cancel_requested]),
       [[claimedMeanwhile, true]],

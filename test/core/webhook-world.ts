@@ -8,7 +8,7 @@ import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { policyOf } from "../../lib/webhooks/policy.ts";
 import type { OutboundAnswer, OutboundRequest, Resolve } from "../../lib/webhooks/send.ts";
-import { anAssistant, finish, here, stateless } from "../suite/storage/material.ts";
+import { anAssistant, deliveryOf, finish, here, stateless } from "../suite/storage/material.ts";
 import { until } from "../support/until.ts";
 
 export { until };
@@ -128,11 +128,11 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       return { ...deliveries, wake };
     },
     async row(id) {
-      return (await storage.getDelivery(here, id)) ?? assert.fail(`there is no delivery ${id}`);
+      return (await deliveryOf(storage, here, id)) ?? assert.fail(`there is no delivery ${id}`);
     },
     async waits(id) {
       await until(async () => {
-        const { state, due_at } = (await storage.getDelivery(here, id)) as DeliveryRow;
+        const { state, due_at } = (await deliveryOf(storage, here, id)) as DeliveryRow;
         const at = Math.min(due_at, time + POLL_MS);
         return state === "pending" && due_at > time && [...timers].some((timer) => timer.at === at);
       });

@@ -216,7 +216,7 @@ export function fake(options: FakeOptions = {}): Fake {
       count: async (...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
     },
     feedback: noun("feedback"),
-    operations: noun("operations"),
+    webhooks: noun("webhooks"),
     usage: noun("usage"),
     access,
     bind,
@@ -240,6 +240,7 @@ export function fake(options: FakeOptions = {}): Fake {
     services: () => ({ worker: { ok: options.healthy ?? true }, database: { ok: true } }),
     ready: async () => options.ready ?? { ok: true },
     metrics: async () => METRICS,
+    report: async () => ({}),
     stop: async () => {},
   } as unknown as ServiceInternals;
   const { prefix, hosts, open_metrics, langsmith_studio, docs, studio, app, acts_for } = options;

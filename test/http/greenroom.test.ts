@@ -110,7 +110,7 @@ describe("GET /greenroom/runs", () => {
     assert.ok(row.wait_ms >= 0 && row.duration_ms >= 0 && row.lease_until === null);
     const waiting = all.items[0];
     assert.deepEqual([waiting.wait_ms, waiting.duration_ms, waiting.usage], [0, null, null]);
-    assert.deepEqual(await it.service.operations.searchRuns({ status: ["error"] }), { items: [row], next: null });
+    assert.deepEqual(await it.service.runs.search({ status: ["error"] }), { items: [row], next: null });
   });
 
   it("refuses bad input with its place", async () => {
@@ -174,7 +174,7 @@ describe("GET /greenroom/runs/{run_id}", () => {
     const secrets = { config: { configurable: { openai_api_key: "sk-secret" } }, feedback_keys: ["user"] };
     const more = { ...secrets, webhook: "https://hooks.example/in?key=secret", stream_resumable: true };
     const [thread_id, run_id] = await ran(it, { messages: [] }, more);
-    await until(async () => (await it.service.webhooks.attempts(run_id)).length > 0);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 0);
     const detail = await it.ask("GET", `/greenroom/runs/${run_id}`);
     assert.deepEqual(detail.kwargs.input, { messages: [] });
     assert.deepEqual(detail.usage, { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
@@ -189,7 +189,7 @@ describe("GET /greenroom/runs/{run_id}", () => {
     assert.deepEqual([attempt.number, attempt.status, attempt.error], [1, 500, "bad_status"]);
     assert.equal(attempt.answer, "No: ***");
     assert.ok(!/secret|of-the-receiver/.test(JSON.stringify(detail)), JSON.stringify(detail));
-    assert.deepEqual(await it.service.operations.inspectRun(run_id), detail);
+    assert.deepEqual(await it.service.runs.inspect(run_id), detail);
     await it.ask("GET", "/greenroom/runs/11111111-1111-4111-8111-111111111111", undefined, 404);
     await it.ask("GET", "/greenroom/runs/x", undefined, 404);
 
@@ -200,9 +200,9 @@ describe("GET /greenroom/runs/{run_id}", () => {
     assert.deepEqual(idsOf(await it.ask("GET", "/greenroom/webhooks?state=delivered")), []);
     assert.deepEqual(await it.ask("GET", `/greenroom/webhooks/${run_id}`), detail.delivery);
     await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
-    await until(async () => (await it.service.webhooks.attempts(run_id)).length > 1);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 1);
     await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
-    await until(async () => (await it.service.webhooks.attempts(run_id)).length > 2);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 2);
     const { attempt_list } = await it.ask("GET", `/greenroom/webhooks/${run_id}`);
     const shown = attempt_list.map(({ answer }: Answer) => answer);
     assert.deepEqual(shown, ["No: ***", `${"x".repeat(2040)}***`, null], "not even a part of a header's value");
@@ -282,7 +282,7 @@ describe("the stack of an error and the name of a worker", () => {
     const { metadata } = await it.ask("GET", run);
     const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];
     await it.ask("PATCH", `/threads/${thread_id}`, { metadata: { assistant_id: metadata.assistant_id } });
-    assert.equal((await it.service.operations.inspectRun(run_id, { filter })).stack, null);
+    assert.equal((await it.service.runs.inspect(run_id, { filter })).stack, null);
   });
 });
 
@@ -312,7 +312,7 @@ describe("POST /greenroom/runs/{run_id}/again", () => {
     await using it = await kit();
     const { run_id } = await it.ask("POST", "/runs", { assistant_id: "agent", input: {} });
     await until(async () => (await it.ask("GET", `/greenroom/runs/${run_id}`)).status === "success");
-    const again = await it.service.operations.runAgain(run_id);
+    const again = await it.service.runs.rerun(run_id);
     const first = await it.ask("GET", `/greenroom/runs/${run_id}`);
     const { temporary, thread_id } = await it.ask("GET", `/greenroom/runs/${again.run_id}`);
     assert.deepEqual([temporary, thread_id === first.thread_id], [true, false]);
@@ -346,7 +346,7 @@ describe("GET /greenroom/threads", () => {
     assert.deepEqual([first.items.length, rest.items.length, rest.next], [3, 1, null]);
     await it.ask("PATCH", `/threads/${t1}`, { metadata: { title: "Renamed" } });
     assert.deepEqual((await list())[0], [t1, "Renamed"]);
-    assert.deepEqual(await it.service.operations.listThreads({ limit: 3, cursor: first.next }), {
+    assert.deepEqual(await it.service.threads.list({ limit: 3, cursor: first.next }), {
       ...(await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`)),
     });
     const place = { loc: ["query", "cursor"], msg: "must be the `next` of the page before", type: "value_error" };
@@ -380,7 +380,7 @@ describe("GET /greenroom/inbox", () => {
     assert.deepEqual((await it.ask("GET", "/greenroom/inbox?assistant_id=nobody")).items, []);
     const answer = { assistant_id: "agent", command: { resume: { [interrupt_id]: "yes" } } };
     await it.ask("POST", `/threads/${t1}/runs/wait`, answer);
-    const after = await it.service.operations.inbox();
+    const after = await it.service.threads.inbox();
     assert.deepEqual([after.total, after.items.map(({ thread_id }) => thread_id)], [1, [t2]]);
   });
 });
@@ -406,7 +406,7 @@ describe("crons under /greenroom", () => {
     assert.deepEqual(firing, { manual: true, run_id, run_status: "success", thread_id, skipped: null });
     assert.deepEqual(await it.ask("GET", `/runs/crons/${cron_id}`), before);
     assert.deepEqual(idsOf(await it.ask("GET", `/greenroom/runs?cron_id=${cron_id}`)), [run_id]);
-    assert.deepEqual(await it.service.operations.inspectCron(cron_id), detail);
+    assert.deepEqual(await it.service.crons.inspect(cron_id), detail);
     const unknown = "11111111-1111-4111-8111-111111111111";
     await it.ask("GET", `/greenroom/crons/${unknown}`, undefined, 404);
     await it.ask("POST", `/greenroom/crons/${unknown}/run`, undefined, 404);

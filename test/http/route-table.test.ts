@@ -134,7 +134,7 @@ describe("the route table", () => {
           await run(thread_id as string, { assistant_id: "g" });
           return {};
         },
-        "operations.runAgain": (_id: unknown, prepare: unknown) =>
+        "runs.rerun": (_id: unknown, prepare: unknown) =>
           (prepare as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],

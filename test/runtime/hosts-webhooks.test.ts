@@ -70,8 +70,8 @@ for (const [how, socket] of [
       const [hung, taken] = [await catcher.next(), await catcher.next()];
       assert.deepEqual([hung.status, taken.status], [null, 204]);
       assert.equal(taken.id, hung.id);
-      const attempts = await kit.service.webhooks.attempts(taken.id.replace("msg_", ""));
-      assert.equal(attempts[0]?.error, "timeout");
+      const { attempt_list } = await kit.service.webhooks.get(taken.id.replace("msg_", ""));
+      assert.equal(attempt_list[0]?.error, "timeout");
     });
 
     it("gives each once, to the oldest call that it fits", async () => {

@@ -260,15 +260,15 @@ async function everything({ service, ask: anonymous, heard, sent }: World, key: 
 
   const { webhooks, accounts } = service;
   await until(
-    async () => webhooks.counters().sending === 0 && (await webhooks.list({ state: "pending" })).length === 0,
+    async () => webhooks.counters().sending === 0 && (await webhooks.list({ state: ["pending"] })).items.length === 0,
   );
-  const deliveries = await webhooks.list({ limit: 1000 });
+  const { items: deliveries } = await webhooks.list({ limit: 1000 });
   assert.ok(
     deliveries.some(({ state }) => state === "failed") && deliveries.some(({ state }) => state === "delivered"),
   );
   heard.add("deliveries", shown(deliveries));
-  for (const { delivery_id } of deliveries) {
-    heard.add("delivery", shown([await webhooks.get(delivery_id), await webhooks.attempts(delivery_id)]));
+  for (const { run_id } of deliveries) {
+    heard.add("delivery", shown(await webhooks.get(run_id)));
   }
   heard.add("accounts", shown([await accounts.listKeys(), await accounts.listUsers(), await accounts.listAgents()]));
   for (const { url, body, headers } of sent) {

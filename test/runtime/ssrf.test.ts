@@ -6,8 +6,8 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import { createBus } from "../../lib/storage/bus.ts";
-import type { DeliveryAttempt } from "../../lib/storage/mod.ts";
 import { createDeliveries } from "../../lib/webhooks/deliver.ts";
+import type { DeliveryDetail } from "../../lib/webhooks/deliveries.ts";
 import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../lib/webhooks/options.ts";
 import { policyOf, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";
 import { SendError, systemTransport } from "../../lib/webhooks/send.ts";
@@ -106,10 +106,10 @@ async function created(kit: TestService, webhook: string): Promise<{ status: num
 }
 
 /** The attempts of a delivery once there are no more to come. */
-async function attemptsOf(kit: TestService, run_id: string): Promise<readonly DeliveryAttempt[]> {
+async function attemptsOf(kit: TestService, run_id: string): Promise<DeliveryDetail["attempt_list"]> {
   const { webhooks } = kit.service;
   await until(async () => (await webhooks.get(run_id).catch(() => null))?.state === "failed");
-  return await webhooks.attempts(run_id);
+  return (await webhooks.get(run_id)).attempt_list;
 }
 
 /** Every form with the canary's port, with others that are allowed, and with none. */
@@ -138,7 +138,7 @@ describe("a webhook to an address that is not public", () => {
       assert.equal(status, 422, url);
       assert.match(text, /^\{"detail":"Invalid webhook URL: [a-z_]+"\}$/, url);
     }
-    assert.deepEqual(await kit.service.webhooks.list(), []);
+    assert.deepEqual((await kit.service.webhooks.list()).items, []);
     assert.deepEqual([sent, target.connections()], [[], 0]);
   });
 
@@ -180,7 +180,7 @@ describe("a webhook to an address that is not public", () => {
       const { attempts, delivered, retried } = deliveries.counters();
       assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");
       for (const [i, url] of urls.entries()) {
-        const [attempt] = await deliveries.attempts(`r${i}`);
+        const [attempt] = (await deliveries.get(`r${i}`)).attempt_list;
         assert.equal(attempt?.status, null, url);
         assert.match(attempt?.error ?? "", /^[a-z_]+$/, url);
         assert.notEqual(attempt?.error, "network_error", url);

@@ -35,7 +35,7 @@ import {
   seeds,
   there,
 } from "./storage/material.ts";
-import { operationTests } from "./storage/operations.ts";
+import { overviewTests } from "./storage/overview.ts";
 import { pruningTests } from "./storage/pruning.ts";
 import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
@@ -121,7 +121,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   pruningTests(api, test);
   expiryTests(api, test);
   itemTests(api, test);
-  operationTests(api, test);
+  overviewTests(api, test);
 
   api.describe("deployments", () => {
     test("do not see each other, with equal ids", async (storage) => {

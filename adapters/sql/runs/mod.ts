@@ -12,6 +12,7 @@ import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
 import { toRun } from "./row.ts";
+import { runSearchVerbs } from "./search.ts";
 import { clearing, dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
 import { sweep } from "./sweep.ts";
 
@@ -92,6 +93,7 @@ export function runVerbs(driver: Database): RunStorage {
     },
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
+    ...runSearchVerbs(driver),
     stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, target, action, now, reason),
 
     getRun: ({ deployment, filter }, run_id) => readOne(driver, getRun({ deployment, run_id }, filter), toRun),

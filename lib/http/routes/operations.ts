@@ -147,10 +147,9 @@ const changeOf = (run_id: string, action: string): object => ({
 
 async function runAgain(context: RequestContext): Promise<Response> {
   const run_id = runId(context);
-  const { operations } = context.service;
   const visibility = await visibilityOf(context, { thread_id: null, run_id });
   const bytes = await context.bytes();
-  const run = await operations.runAgain(
+  const run = await context.service.runs.rerun(
     run_id,
     async (thread_id, sent) => {
       const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
@@ -172,7 +171,7 @@ const RUN_ROUTES: readonly Route[] = [
     answer: "RunListing",
     async handle(context) {
       const { value, visibility } = await searched(context, runListQuery);
-      return json(await located(() => context.service.operations.searchRuns(value, visibility)));
+      return json(await located(() => context.service.runs.search(value, visibility)));
     },
   }),
   route("get", "/greenroom/runs/stats", {
@@ -180,7 +179,7 @@ const RUN_ROUTES: readonly Route[] = [
     events: ["threads:search"],
     answer: "RunStats",
     async handle(context) {
-      return json(await context.service.operations.runStats(await visibilityOf(context, {})));
+      return json(await context.service.runs.stats(await visibilityOf(context, {})));
     },
   }),
   route("get", "/greenroom/runs/:run_id", {
@@ -191,7 +190,7 @@ const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const run_id = runId(context);
       const visibility = await visibilityOf(context, { thread_id: null, run_id });
-      return json(await context.service.operations.inspectRun(run_id, visibility));
+      return json(await context.service.runs.inspect(run_id, visibility));
     },
   }),
   route("post", "/greenroom/runs/:run_id/again", {
@@ -214,7 +213,7 @@ const THREAD_ROUTES: readonly Route[] = [
     answer: "ThreadListing",
     async handle(context) {
       const { value, visibility } = await searched(context, threadListQuery);
-      return json(await located(() => context.service.operations.listThreads(value, visibility)));
+      return json(await located(() => context.service.threads.list(value, visibility)));
     },
   }),
   route("get", "/greenroom/inbox", {
@@ -224,7 +223,7 @@ const THREAD_ROUTES: readonly Route[] = [
     answer: "Inbox",
     async handle(context) {
       const { value, visibility } = await searched(context, inboxQuery);
-      return json(await located(() => context.service.operations.inbox(value, visibility)));
+      return json(await located(() => context.service.threads.inbox(value, visibility)));
     },
   }),
 ];
@@ -237,7 +236,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     answer: "DeliveryListing",
     async handle(context) {
       const { value, visibility } = await searched(context, deliveryListQuery);
-      return json(await located(() => context.service.operations.listDeliveries(value, visibility)));
+      return json(await located(() => context.service.webhooks.list(value, visibility)));
     },
   }),
   route("get", "/greenroom/webhooks/:run_id", {
@@ -248,7 +247,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     async handle(context) {
       const run_id = runId(context);
       const visibility = await visibilityOf(context, { thread_id: null, run_id });
-      return json(await context.service.operations.inspectDelivery(run_id, visibility));
+      return json(await context.service.webhooks.get(run_id, visibility));
     },
   }),
   route("post", "/greenroom/webhooks/:run_id/send", {
@@ -259,7 +258,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     async handle(context) {
       const run_id = runId(context);
       const visibility = await visibilityOf(context, changeOf(run_id, "send"));
-      await context.service.operations.sendAgain(run_id, visibility);
+      await context.service.webhooks.redeliver(run_id, visibility);
       return accepted();
     },
   }),
@@ -272,7 +271,7 @@ const CRON_ROUTES: readonly Route[] = [
     answer: "SchedulePreview",
     async handle(context) {
       const preview = await readLocated(context.parameters, schedulePreview);
-      return json(await located(() => context.service.operations.previewSchedule(preview)));
+      return json(await located(() => context.service.crons.preview(preview)));
     },
   }),
   route("get", "/greenroom/crons/:cron_id", {
@@ -282,7 +281,7 @@ const CRON_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const cron_id = cronId(context);
-      return json(await context.service.operations.inspectCron(cron_id, await visibilityOf(context, { cron_id })));
+      return json(await context.service.crons.inspect(cron_id, await visibilityOf(context, { cron_id })));
     },
   }),
   route("post", "/greenroom/crons/:cron_id/run", {
@@ -292,7 +291,7 @@ const CRON_ROUTES: readonly Route[] = [
     errors: [404, 409, 503, 507],
     async handle(context) {
       const cron_id = cronId(context);
-      return json(await context.service.operations.runCron(cron_id, await visibilityOf(context, { cron_id })));
+      return json(await context.service.crons.run(cron_id, await visibilityOf(context, { cron_id })));
     },
   }),
 ];
@@ -307,7 +306,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
       const caller = await context.caller();
       const query = await readLocated(context.parameters, scoreQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await located(() => context.service.operations.scores(caller, query, visibility)));
+      return json(await located(() => context.service.feedback.scores(caller, query, visibility)));
     },
   }),
   accountRoute("get", "/greenroom/feedback/links", {
@@ -319,7 +318,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
       const caller = await context.caller();
       const query = await readLocated(context.parameters, linkQuery);
       const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await located(() => context.service.operations.feedbackLinks(caller, query, visibility)));
+      return json(await located(() => context.service.feedback.links(caller, query, visibility)));
     },
   }),
   accountRoute("delete", "/greenroom/feedback/links/:id", {
@@ -329,7 +328,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const id = readKnownId(context.params.id, "Feedback link");
-      await context.service.operations.revokeLink(caller, id, await visibilityOf(context, { thread_id: null }));
+      await context.service.feedback.revokeLink(caller, id, await visibilityOf(context, { thread_id: null }));
       return empty();
     },
   }),
@@ -337,7 +336,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     summary: "Get versions, health, work and configuration; needs `organization:manage`",
     answer: "ServerReport",
     async handle(context) {
-      return json(await context.service.operations.server(await context.caller()));
+      return json(await context.service.report(await context.caller()));
     },
   }),
 ];

@@ -8,6 +8,7 @@ import type {
   ClaimedRun,
   CreateRun,
   CreateRunOutcome,
+  DeliveryRow,
   FinishRun,
   Lease,
   NewRun,
@@ -278,4 +279,10 @@ export function frames(first_id: number, ...list: readonly string[]): Progress {
 export async function statuses(storage: Storage, thread_id: string): Promise<string> {
   const runs = await storage.listRunsAfter(here, thread_id, 0, 100);
   return runs.map(({ run_id, status }) => `${run_id} ${status}`).join();
+}
+
+/** A delivery; null when it does not exist or is not visible. */
+export async function deliveryOf(storage: Storage, scope: Scope, run_id: string): Promise<DeliveryRow | null> {
+  const [row = null] = await storage.listDeliveries(scope, { run_id, limit: 1 });
+  return row;
 }

@@ -1,10 +1,10 @@
-/** Feedback as a whole: scores over time, and the links that accept it. */
+/** Feedback of all runs: scores over time, and the links that accept it. */
 import { ServiceError } from "../errors.ts";
-import type { FeedbackToken } from "../feedback/mod.ts";
 import { isoTime } from "../rfc3339.ts";
+import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
+import type { FeedbackStorage, Scope } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, type Listing, type OperationOptions, positionOf, timeOf } from "./list.ts";
 
 /** The width of the buckets of scores. */
 export type ScoreStride = "hour" | "day" | "week";
@@ -35,17 +35,23 @@ export interface ScoreSeries {
   }[];
 }
 
-export interface FeedbackLink extends FeedbackToken {
+/** A feedback token with its use; times are ISO 8601, UTC. */
+export interface FeedbackLink {
+  readonly id: string;
+  readonly url: string;
   readonly run_id: string;
+  readonly feedback_key: string;
   readonly created_at: string;
+  /** Null while the run that created the token has not ended. */
+  readonly expires_at: string | null;
   readonly submissions: number;
 }
 
-export interface FeedbackOperations {
+export interface FeedbackOverview {
   /** Errors: forbidden, invalid (a time, the range). */
   scores(by: Caller, query: ScoreQuery, visibility?: Visibility): Promise<ScoreSeries>;
   /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
-  feedbackLinks(by: Caller, query?: Cursor, visibility?: Visibility): Promise<Listing<FeedbackLink>>;
+  links(by: Caller, query?: Cursor, visibility?: Visibility): Promise<Listing<FeedbackLink>>;
   /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
   revokeLink(by: Caller, id: string, visibility?: Visibility): Promise<void>;
 }
@@ -54,7 +60,11 @@ const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const MOST_BUCKETS = 1_000;
 
-export function feedbackOperations({ storage, scope, feedback }: OperationOptions): FeedbackOperations {
+export function feedbackOverview(
+  storage: FeedbackStorage,
+  scope: Scope,
+  tokenUrl: (token_id: string) => string,
+): FeedbackOverview {
   return {
     async scores(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
@@ -80,13 +90,13 @@ export function feedbackOperations({ storage, scope, feedback }: OperationOption
       return { start: isoTime(start), end: isoTime(end), stride, keys };
     },
 
-    async feedbackLinks(by, { limit = 50, cursor } = {}, visibility) {
+    async links(by, { limit = 50, cursor } = {}, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const query = { workspace_ids, limit, ...positionOf(cursor) };
       const rows = await storage.searchFeedbackTokens(withVisibility(scope, visibility), query);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
-        ...{ id: token_id, url: feedback.tokenUrl(token_id), run_id, feedback_key, submissions },
+        ...{ id: token_id, url: tokenUrl(token_id), run_id, feedback_key, submissions },
         created_at: isoTime(created_at),
         expires_at: isoTime(expires_at),
       }));

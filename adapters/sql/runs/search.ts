@@ -1,31 +1,18 @@
-/** The verbs that look at all runs of a deployment, and at its feedback as a whole. */
+/** The verbs that look at the runs of all threads. */
 import { type RawBuilder, sql } from "kysely";
-import type {
-  FeedbackBucket,
-  ListedRun,
-  ListPosition,
-  OperationStorage,
-  RunSearch,
-  RunStatus,
-  RunTimes,
-  Scope,
-} from "../../lib/storage/mod.ts";
-import type { Filter, Scalar } from "../../lib/storage/visibility.ts";
-import { namesOf } from "./columns.ts";
-import { each, scalar } from "./dialect.ts";
-import type { SqlRow } from "./driver.ts";
-import { candidates, score, toToken } from "./feedback.ts";
-import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
-import { claimLog, HEAD_COLUMNS, toRunHead } from "./runs/row.ts";
-import type { Tables } from "./schema/mod.ts";
-import { type Database, readAll, type Statement, statement } from "./statement.ts";
+import type { ListPosition } from "../../../lib/storage/cursor.ts";
+import type { ListedRun, RunSearch, RunStatus, RunStorage, RunTimes, Scope } from "../../../lib/storage/mod.ts";
+import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
+import { namesOf } from "../columns.ts";
+import { each } from "../dialect.ts";
+import type { SqlRow } from "../driver.ts";
+import { andOfPermitted, andPermitted, below, boundOf } from "../filter.ts";
+import type { Tables } from "../schema/mod.ts";
+import { type Database, readAll, type Statement, statement } from "../statement.ts";
+import { claimLog, HEAD_COLUMNS, toRunHead } from "./row.ts";
 
 const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
 const ACTIVE: ReadonlySet<RunStatus> = new Set(["pending", "running"]);
-
-/** Rows that come after a place in a list with the newest first. */
-const below = (place: ListPosition | undefined, id: string): readonly RawBuilder<unknown>[] =>
-  place ? [sql`(created_at, ${sql.ref(id)}) < (${place.created_at}, ${place.id})`] : [];
 
 const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
 
@@ -130,17 +117,8 @@ const runTimes = (scope: Scope, since: number, limit: number): Statement => {
   );
 };
 
-type TokenKey = { deployment: string; workspace_ids: string; token_id: string };
-
-const deleteToken = scoped<TokenKey>(
-  (p, bound) =>
-    sql`delete from feedback_tokens where token_id = ${p.token_id} and deployment = ${p.deployment}
-    and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
-    returning token_id`,
-);
-
-/** The verbs that look at a deployment as a whole. */
-export function operationVerbs(driver: Database): OperationStorage {
+/** The verbs that look at the runs of all threads. */
+export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "countRuns" | "runTimes"> {
   return {
     async searchRuns(scope, query) {
       if (query.status?.length === 0) return { rows: [], next: null };
@@ -160,37 +138,6 @@ export function operationVerbs(driver: Database): OperationStorage {
     async runTimes(scope, since, limit) {
       return (await driver.read(runTimes(scope, since, limit))) as unknown as readonly RunTimes[];
     },
-
-    feedbackBuckets({ origin, stride_ms, ...query }) {
-      const bucket = sql<number>`cast((created_at - ${scalar(origin)}) / ${scalar(stride_ms)} as bigint)`;
-      const select = candidates(query)
-        .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
-        .select([sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
-        .groupBy(["key", sql`2`])
-        .orderBy("key")
-        .orderBy("bucket");
-      return readAll(driver, statement(select), toBucket);
-    },
-
-    searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
-      const where = [
-        sql`deployment = ${deployment}`,
-        sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
-        ...below(after, "token_id"),
-      ];
-      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
-      const select = statement(
-        sql`select * from feedback_tokens where ${all(where)}${permitted}
-          order by created_at desc, token_id desc limit ${limit}`,
-      );
-      return readAll(driver, select, (row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
-    },
-
-    async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
-      const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
-      const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
-      return deleted?.length === 1;
-    },
   };
 }
 
@@ -205,14 +152,3 @@ function toListed(row: SqlRow): ListedRun {
     claim_log: claimLog(stored.claim_log),
   };
 }
-
-const numberOf = (value: unknown): number | null => (value === null ? null : Number(value));
-
-const toBucket = ({ key, bucket, n, avg, min, max }: SqlRow): FeedbackBucket => ({
-  key: key as string,
-  bucket: Number(bucket),
-  n: Number(n),
-  avg: numberOf(avg),
-  min: numberOf(min),
-  max: numberOf(max),
-});

@@ -1,11 +1,13 @@
 /** Threads with their titles, and the interrupts that wait for a person. */
+import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
-import type { ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
+import { type Cursor, type Listing, offsetOf } from "../storage/cursor.ts";
+import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, type Listing, type OperationOptions, offsetOf } from "./list.ts";
-import { idOfAssistant } from "./runs.ts";
+import type { States } from "./read.ts";
 
 /** Filters and page of the list of threads. */
 export interface ThreadListQuery extends Cursor {
@@ -53,9 +55,9 @@ export interface Inbox extends Listing<InboxThread> {
   readonly total: number;
 }
 
-export interface ThreadOperations {
-  /** Last changed first. Default limit: 50, at most 100. With `text`, a call looks at 200 threads. Errors: invalid (the cursor). */
-  listThreads(query?: ThreadListQuery, visibility?: Visibility): Promise<Listing<ThreadSummary>>;
+export interface ThreadSummaries {
+  /** Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call looks at 200 threads. Errors: invalid (the cursor). */
+  list(query?: ThreadListQuery, visibility?: Visibility): Promise<Listing<ThreadSummary>>;
   /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
   inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">, visibility?: Visibility): Promise<Inbox>;
 }
@@ -72,13 +74,21 @@ interface InboxState {
   readonly title: string | null;
 }
 
-export function threadOperations(options: OperationOptions): ThreadOperations {
-  const { storage, scope, environment, assistants, threads } = options;
+export interface ThreadSummaryOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly assistants: Pick<AssistantDirectory, "idOf">;
+  readonly states: States;
+}
+
+export function createThreadSummaries(options: ThreadSummaryOptions): ThreadSummaries {
+  const { storage, scope, environment, assistants, states } = options;
 
   /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
   async function readable<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
     try {
-      return await threads.paced(() => read(row));
+      return await states.paced(() => read(row));
     } catch (error) {
       environment.log({ level: "warn", message: "a state was not readable", thread_id: row.thread_id, error });
       return null;
@@ -87,18 +97,18 @@ export function threadOperations(options: OperationOptions): ThreadOperations {
 
   /** The state itself may be large: it is let go before the next one is read. */
   async function shownOf(row: ThreadRow): Promise<InboxState> {
-    const state = await threads.current(row);
+    const state = await states.current(row);
     const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
     const messages = isObject(state?.values) ? state.values.messages : null;
     return { nodes, title: titleIn(Array.isArray(messages) ? (messages[0] ?? null) : null) };
   }
 
   const titled = async (row: ThreadRow): Promise<ThreadSummary> =>
-    summaryOf(row, ownTitle(row) ?? titleIn(await readable(row, threads.firstMessage)));
+    summaryOf(row, ownTitle(row) ?? titleIn(await readable(row, states.firstMessage)));
 
   /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
   async function metadataOf({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
-    const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
+    const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
     if (assistant === null) return null;
     return {
       ...metadata,
@@ -108,7 +118,7 @@ export function threadOperations(options: OperationOptions): ThreadOperations {
   }
 
   return {
-    async listThreads(query = {}, visibility) {
+    async list(query = {}, visibility) {
       const { text, status, cursor } = query;
       const limit = Math.min(query.limit ?? 50, MOST);
       const metadata = await metadataOf(query);

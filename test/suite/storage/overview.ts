@@ -5,6 +5,7 @@ import {
   anAssistant,
   aThread,
   created,
+  deliveryOf,
   finish,
   finished,
   here,
@@ -46,7 +47,7 @@ function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
   return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
 }
 
-export function operationTests(api: SuiteApi, test: StorageTest): void {
+export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {
     test("are found newest first, then by id, and by what was asked for", async (storage) => {
       await someRuns(storage);
@@ -151,7 +152,7 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
         await storage.finishRun(here, claimed?.lease as never, finish());
       }
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
-      const page = { limit: 10, offset: 0 };
+      const page = { limit: 10 };
       const list = async (scope: Scope, query = {}): Promise<string> =>
         (await storage.listDeliveries(scope, { ...page, ...query })).map(({ delivery_id }) => delivery_id).join();
       assert.equal(await list(here), "r2,r1,r0");
@@ -159,9 +160,9 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await list(here, { thread_id: "u" }), "r1");
       assert.equal(await list(here, { state: ["pending", "failed"] }), "r2,r1,r0");
       assert.equal(await list(here, { state: ["delivered", "failed"] }), "");
-      assert.equal(await list(here, { after: { created_at: 2000, delivery_id: "r1" } }), "r0");
-      assert.equal((await storage.getDelivery(ann, "r0"))?.delivery_id, "r0");
-      assert.equal(await storage.getDelivery(ann, "r1"), null);
+      assert.equal(await list(here, { after: { created_at: 2000, id: "r1" } }), "r0");
+      assert.equal((await deliveryOf(storage, ann, "r0"))?.delivery_id, "r0");
+      assert.equal(await deliveryOf(storage, ann, "r1"), null);
       assert.equal(await storage.redeliver(ann, "r1", 3000), false);
       assert.equal(await storage.redeliver(ann, "r0", 3000), true);
       const claim = { token: "c", until: 9000, now: 4000, limit: 9, per_host: 9 };
@@ -173,7 +174,7 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listAttempts(ann, "r1"), []);
       assert.equal((await storage.listAttempts(ann, "r0"))[0]?.answer, "Oh no: ü");
       assert.equal(await list(here, { state: "failed" }), "r1,r0");
-      assert.equal(await list(here, { state: ["failed"], after: { created_at: 2000, delivery_id: "r1" } }), "r0");
+      assert.equal(await list(here, { state: ["failed"], after: { created_at: 2000, id: "r1" } }), "r0");
     });
   });
 

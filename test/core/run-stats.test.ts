@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { statsOf } from "../../lib/operations/runs.ts";
+import { statsOf } from "../../lib/runs/stats.ts";
 import type { RunTimes } from "../../lib/storage/mod.ts";
 
 const MINUTE = 60_000;

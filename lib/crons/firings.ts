@@ -1,19 +1,20 @@
-/** Crons: their next ticks, their last firings, and firing one now. */
-import type { Timing } from "../crons/schedule.ts";
-import { loadSchedules } from "../crons/schedules.ts";
-import { originOf, requestOf } from "../crons/tick.ts";
+/** Crons in detail: their next ticks, their last firings, and firing one now. */
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { isoTime } from "../rfc3339.ts";
-import type { Run } from "../runs/mod.ts";
-import type { CronRow, RunStatus, SkipReason } from "../storage/mod.ts";
+import type { Run, RunDirectory } from "../runs/mod.ts";
+import { timeOf } from "../storage/cursor.ts";
+import type { CronRow, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type OperationOptions, timeOf } from "./list.ts";
+import type { Timing } from "./schedule.ts";
+import { loadSchedules } from "./schedules.ts";
+import { originOf, requestOf } from "./tick.ts";
 
 /** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
 interface Firing {
   readonly scheduled_at: string;
   readonly fired_at: string;
-  /** Fired by `runCron`, not by the schedule. */
+  /** Fired by `run`, not by the schedule. */
   readonly manual: boolean;
   readonly run_id: string | null;
   /** This and the thread are null once the run is deleted. */
@@ -45,28 +46,36 @@ export interface SchedulePreview {
   readonly limit?: number;
 }
 
-export interface CronOperations {
+export interface CronFirings {
   /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
-  previewSchedule(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
+  preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
   /** Errors: not_found. */
-  inspectCron(cron_id: string, visibility?: Visibility): Promise<CronDetail>;
+  inspect(cron_id: string, visibility?: Visibility): Promise<CronDetail>;
   /**
    * Creates a run of the cron now, as its creator, also while it is paused. The schedule does not move. Errors: not_found, and those of
    * `runs.create`.
    */
-  runCron(cron_id: string, visibility?: Visibility): Promise<Run>;
+  run(cron_id: string, visibility?: Visibility): Promise<Run>;
 }
 
 const NEXT = 5;
 const FIRINGS = 10;
 
-export function cronOperations(options: OperationOptions): CronOperations {
-  const { storage, scope, environment, runs } = options;
-  const max_failures = options.options.crons?.max_failures ?? null;
+export interface CronFiringOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly runs: Pick<RunDirectory, "create">;
+  readonly max_failures: number | null;
+}
 
+export const cronNotFound = (cron_id: string): ServiceError =>
+  new ServiceError("not_found", `Cron ${cron_id} not found`);
+
+export function createCronFirings({ storage, scope, environment, runs, max_failures }: CronFiringOptions): CronFirings {
   async function find(cron_id: string, visibility: Visibility | undefined): Promise<CronRow> {
     const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
-    if (!row) throw new ServiceError("not_found", `Cron ${cron_id} not found`);
+    if (!row) throw cronNotFound(cron_id);
     return row;
   }
 
@@ -90,7 +99,7 @@ export function cronOperations(options: OperationOptions): CronOperations {
   }
 
   return {
-    async previewSchedule({ schedule, timezone = null, end_time, limit = NEXT }) {
+    async preview({ schedule, timezone = null, end_time, limit = NEXT }) {
       const timing = {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : timeOf("end_time", end_time),
@@ -99,7 +108,7 @@ export function cronOperations(options: OperationOptions): CronOperations {
       return { next: await ticksFrom(timing, environment.now(), limit) };
     },
 
-    async inspectCron(cron_id, visibility) {
+    async inspect(cron_id, visibility) {
       const cron = await find(cron_id, visibility);
       const { enabled, failures, metadata } = cron;
       const { disabled_reason } = metadata;
@@ -111,7 +120,7 @@ export function cronOperations(options: OperationOptions): CronOperations {
       };
     },
 
-    async runCron(cron_id, visibility) {
+    async run(cron_id, visibility) {
       const cron = await find(cron_id, visibility);
       const run = await runs.create(cron.thread_id, requestOf(cron), originOf(cron));
       await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });

@@ -1,13 +1,11 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
-
-import type { Assistants } from "../assistants/mod.ts";
-import { loopTick } from "../environment.ts";
-import { nullIfNotFound, ServiceError } from "../errors.ts";
+import type { AssistantDirectory } from "../assistants/mod.ts";
+import { type Environment, loopTick } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
-import type { Run, RunCreate, RunOrigin } from "../runs/mod.ts";
-import { UUID } from "../storage/identity.ts";
+import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import type {
   ListedRun,
   MultitaskStrategy,
@@ -15,13 +13,15 @@ import type {
   RunRow,
   RunSearch,
   RunStatus,
-  RunTimes,
   Scope,
+  Storage,
   TraceUsage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type Cursor, cursorOf, type Listing, type OperationOptions, positionOf, timeOf } from "./list.ts";
-import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
+import { type DeliveryDetail, deliveryOf } from "../webhooks/deliveries.ts";
+import type { RunCreate, RunOrigin } from "./request.ts";
+import { missing, type Run, shownKwargs } from "./run.ts";
+import { type RunStats, runStats } from "./stats.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
 export interface RunListQuery extends Cursor, RunFilter<string> {}
@@ -89,39 +89,41 @@ export interface RunDetail extends RunSummary {
 }
 
 /** What may change the request of a run before it is created again, and what its caller adds. */
-export type PrepareAgain = (thread_id: string | null, request: RunCreate) => Promise<readonly [RunCreate, RunOrigin]>;
+export type PrepareRerun = (thread_id: string | null, request: RunCreate) => Promise<readonly [RunCreate, RunOrigin]>;
 
-export interface RunOperations {
-  /** Runs of all threads, newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
-  searchRuns(query?: RunListQuery, visibility?: Visibility): Promise<Listing<RunSummary>>;
+/** Calls over the runs of all threads. */
+export interface RunSearches {
+  /** Newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
+  search(query?: RunListQuery, visibility?: Visibility): Promise<Listing<RunSummary>>;
   /** Counts, waits and durations of the last hour. */
-  runStats(visibility?: Visibility): Promise<RunStats>;
-  /** Errors: not_found. */
-  inspectRun(run_id: string, visibility?: Visibility): Promise<RunDetail>;
+  stats(visibility?: Visibility): Promise<RunStats>;
+  /** Everything that is stored of a run. Errors: not_found. */
+  inspect(run_id: string, visibility?: Visibility): Promise<RunDetail>;
   /**
    * Creates a run with the same request on the same thread, without the credentials of the first one. Errors: not_found, and those of
-   * `runs.create`.
+   * `create`.
    */
-  runAgain(run_id: string, prepare?: PrepareAgain, visibility?: Visibility): Promise<Run>;
+  rerun(run_id: string, prepare?: PrepareRerun, visibility?: Visibility): Promise<Run>;
 }
 
-const HOUR_MS = 3_600_000;
+export interface RunSearchOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly assistants: Pick<AssistantDirectory, "idOf">;
+  /** The workspace of the deployment, which has its feedback links. */
+  readonly workspace_id: string;
+}
+
 /** How many runs of a list are read at once. */
 const PART = 100;
-/** The most runs that the figures by minute are made of. */
-const MOST_TIMES = 5_000;
 /** The most feedback links that are shown with a run. */
 const MOST_LINKS = 100;
 
-/** The id of an assistant; null for a graph without one. */
-export async function idOfAssistant(assistants: Pick<Assistants, "get">, assistant_id: string): Promise<string | null> {
-  if (UUID.test(assistant_id)) return assistant_id.toLowerCase();
-  return (await assistants.get(assistant_id).catch(nullIfNotFound))?.assistant_id ?? null;
-}
-
-export function runOperations(options: OperationOptions): RunOperations {
-  const { storage, scope, environment, deployment, assistants, runs } = options;
-
+export function createRunSearches(
+  { storage, scope, environment, assistants, workspace_id }: RunSearchOptions,
+  create: (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
+): RunSearches {
   /** The row, and what is stored beside it. */
   async function find(run_id: string, visibility: Visibility | undefined): Promise<readonly [RunRow, ListedRun]> {
     const visible = withVisibility(scope, visibility);
@@ -131,7 +133,7 @@ export function runOperations(options: OperationOptions): RunOperations {
       storage.searchRuns(visible, { run_id: id, limit: 1 }),
     ]);
     const [found] = listed.rows;
-    if (!run || !found) throw new ServiceError("not_found", `Run ${run_id} not found`);
+    if (!run || !found) throw missing(run_id);
     return [run, found];
   }
 
@@ -149,10 +151,10 @@ export function runOperations(options: OperationOptions): RunOperations {
   }
 
   return {
-    async searchRuns(query = {}, visibility) {
+    async search(query = {}, visibility) {
       const { limit = 50, cursor, assistant_id } = query;
       const search: RunSearch = { ...searchOf(query), ...positionOf(cursor), limit };
-      const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
+      const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
       const { rows, next } = await readRuns(withVisibility(scope, visibility), asked);
@@ -160,27 +162,25 @@ export function runOperations(options: OperationOptions): RunOperations {
       return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
     },
 
-    async runStats(visibility) {
-      const now = environment.now();
-      const visible = withVisibility(scope, visibility);
-      const statuses = await storage.countRuns(visible, now - HOUR_MS);
-      const times = await storage.runTimes(visible, now - 2 * HOUR_MS, MOST_TIMES + 1);
-      return statsOf(statuses, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
-    },
+    stats: (visibility) => runStats(storage, withVisibility(scope, visibility), environment.now()),
 
-    async inspectRun(run_id, visibility) {
+    async inspect(run_id, visibility) {
       const [run, found] = await find(run_id, visibility);
       const visible = withVisibility(scope, visibility);
-      const workspace_ids = [deployment.workspace_id];
-      const [shown, checkpoint, delivery, links] = await Promise.all([
-        runs.get(run.thread_id, run.run_id, visibility),
+      const [checkpoint, delivery, links] = await Promise.all([
         storage.getCheckpoint(visible, run.thread_id, { ns: "", run_id: run.run_id }),
-        deliveryDetail(storage, visible, run.run_id),
-        storage.listFeedbackTokens({ workspace_ids, run_id: run.run_id, scope: visible, limit: MOST_LINKS, offset: 0 }),
+        deliveryOf(storage, visible, run.run_id),
+        storage.listFeedbackTokens({
+          workspace_ids: [workspace_id],
+          run_id: run.run_id,
+          scope: visible,
+          limit: MOST_LINKS,
+          offset: 0,
+        }),
       ]);
       return {
         ...summaryOf(found, environment.now()),
-        kwargs: shown.kwargs,
+        kwargs: shownKwargs(run),
         result: run.result,
         checkpoint_id: checkpoint?.checkpoint_id ?? null,
         frames: { stored: run.framed, end: run.end_frame },
@@ -202,11 +202,11 @@ export function runOperations(options: OperationOptions): RunOperations {
       };
     },
 
-    async runAgain(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
+    async rerun(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
       const [run] = await find(run_id, visibility);
       const thread_id = run.temporary ? null : run.thread_id;
       const [request, origin] = await prepare(thread_id, requestOf(run));
-      return await runs.create(thread_id, request, origin);
+      return await create(thread_id, request, origin);
     },
   };
 }
@@ -284,112 +284,4 @@ function requestOf(run: RunRow): RunCreate {
     ...(run.webhook ? { webhook: run.webhook.url } : {}),
     ...(run.feedback.length > 0 ? { feedback_keys: run.feedback.map(([key]) => key) } : {}),
   };
-}
-
-/** Percentiles, in milliseconds. */
-interface Percentiles {
-  readonly p50: number;
-  readonly p95: number;
-  readonly p99: number;
-}
-
-/** What happened in one minute. */
-interface RunMinute {
-  /** Its start. */
-  readonly minute: string;
-  readonly created: number;
-  readonly started: number;
-  readonly ended: number;
-  /** Ended as `error` or `timeout`. */
-  readonly failed: number;
-  /** Due and not started at its end. */
-  readonly queued: number;
-  /** Of the runs that started; null without. */
-  readonly wait_ms: Percentiles | null;
-  /** Of the runs that ended after a start; null without. */
-  readonly duration_ms: Percentiles | null;
-}
-
-export interface RunStats {
-  readonly since: string;
-  readonly until: string;
-  /** Runs created in the last hour, by their status now. Pending and running ones count whatever their age. */
-  readonly statuses: Readonly<Record<RunStatus, number>>;
-  /** The last 60 minutes, oldest first; the last one is not over. */
-  readonly minutes: readonly RunMinute[];
-  /** False: there were more runs than `minutes` are made of, which are the newest. */
-  readonly complete: boolean;
-}
-
-const MINUTE_MS = 60_000;
-const MINUTES = 60;
-
-interface Counted {
-  created: number;
-  started: number;
-  ended: number;
-  failed: number;
-  /** Runs that came to wait, less those that ceased to. */
-  joined: number;
-  readonly waits: number[];
-  readonly durations: number[];
-}
-
-/** `times`: of runs that were created in the last two hours, and of active ones. */
-export function statsOf(
-  statuses: RunStats["statuses"],
-  times: readonly RunTimes[],
-  complete: boolean,
-  now: number,
-): RunStats {
-  const first = Math.floor(now / MINUTE_MS) * MINUTE_MS - (MINUTES - 1) * MINUTE_MS;
-  const counts = Array.from(
-    { length: MINUTES },
-    (): Counted => ({ created: 0, started: 0, ended: 0, failed: 0, joined: 0, waits: [], durations: [] }),
-  );
-  const at = (time: number | null): Counted | undefined =>
-    time === null ? undefined : counts[Math.floor((time - first) / MINUTE_MS)];
-  let waiting = 0;
-  for (const { status, created_at, started_at, ended_at } of times) {
-    // Delayed runs are not due yet.
-    if (created_at > now) continue;
-    const left = started_at ?? ended_at;
-    const created = at(created_at);
-    if (created) created.created++;
-    const started = at(started_at);
-    if (started && started_at !== null) {
-      started.started++;
-      started.waits.push(Math.max(0, started_at - created_at));
-    }
-    const ended = at(ended_at);
-    if (ended && ended_at !== null) {
-      ended.ended++;
-      if (status === "error" || status === "timeout") ended.failed++;
-      if (started_at !== null) ended.durations.push(Math.max(0, ended_at - started_at));
-    }
-    if (left !== null && left < first) continue;
-    if (created) created.joined++;
-    else waiting++;
-    const ceased = at(left);
-    if (ceased) ceased.joined--;
-  }
-  const minutes = counts.map((count, i): RunMinute => {
-    waiting += count.joined;
-    const { created, started, ended, failed, waits, durations } = count;
-    const minute = isoTime(first + i * MINUTE_MS);
-    return {
-      ...{ minute, created, started, ended, failed, queued: Math.max(0, waiting) },
-      wait_ms: percentiles(waits),
-      duration_ms: percentiles(durations),
-    };
-  });
-  return { since: isoTime(first), until: isoTime(now), statuses, minutes, complete };
-}
-
-/** By nearest rank. */
-function percentiles(values: number[]): Percentiles | null {
-  if (values.length === 0) return null;
-  values.sort((a, b) => a - b);
-  const rank = (part: number): number => values[Math.ceil(part * values.length) - 1] as number;
-  return { p50: rank(0.5), p95: rank(0.95), p99: rank(0.99) };
 }

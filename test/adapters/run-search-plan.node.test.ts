@@ -83,7 +83,7 @@ describe("searches over many runs", () => {
     const plan = await planOf(() => storage.searchThreads(scope, { status: "interrupted", ...page }));
     assert.match(plan, /INDEX threads_interrupted/);
     assert.doesNotMatch(plan, /B-TREE FOR ORDER/);
-    const failed = await planOf(() => storage.listDeliveries(scope, { state: "failed", limit: 10, offset: 0 }));
+    const failed = await planOf(() => storage.listDeliveries(scope, { state: "failed", limit: 10 }));
     assert.match(failed, /INDEX deliveries_failed/);
     assert.doesNotMatch(failed, /B-TREE/);
   });

@@ -1,0 +1,49 @@
+/** A run as the API shows it. */
+import { ServiceError } from "../errors.ts";
+import { shownRun } from "../executor/kwargs.ts";
+import type { JsonObject } from "../json.ts";
+import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
+import { shownUrl } from "../webhooks/policy.ts";
+
+/** A run as the API shows it; times are ISO 8601, UTC. */
+export interface Run {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  /** For a run with `after_seconds`: the time of its start. */
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly status: RunStatus;
+  readonly metadata: JsonObject;
+  readonly kwargs: JsonObject;
+  readonly multitask_strategy: MultitaskStrategy;
+  /** The `reason` of the call that cancelled it; null without one. */
+  readonly cancel_reason: string | null;
+}
+
+export const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);
+
+export function toRun(row: RunRow): Run {
+  return {
+    run_id: row.run_id,
+    thread_id: row.thread_id,
+    assistant_id: row.assistant_id,
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
+    status: row.status,
+    metadata: row.metadata,
+    kwargs: shownKwargs(row),
+    multitask_strategy: row.multitask_strategy,
+    // A run may end by itself before the cancel takes effect.
+    cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),
+  };
+}
+
+/** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
+export function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
+  return {
+    ...shownRun(kwargs, metadata),
+    ...(webhook ? { webhook: shownUrl(webhook.url) } : {}),
+    ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
+  };
+}

@@ -1,0 +1,131 @@
+/** What a service says about itself. */
+import type { CronCounters } from "../crons/mod.ts";
+import type { WorkerCounters } from "../engine/worker.ts";
+import type { Environment } from "../environment.ts";
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import type { Storage } from "../storage/mod.ts";
+import { withDefaults } from "../validation.ts";
+import type { DeliveryCounters } from "../webhooks/deliver.ts";
+import type { Readiness } from "./storage.ts";
+
+/** The answer of `GET /info`. */
+export interface ServiceInfo {
+  readonly version: string;
+  /** The version of the agent server API that this service supports. */
+  readonly api_version: string;
+  /** The LangGraph.js version of the graphs; absent if there is none, or if it is unknown. */
+  readonly langgraph_js_version?: string;
+  readonly flags: Readonly<Record<string, boolean>>;
+}
+
+/** The deployment's runs now, and the counters of this process since its start. */
+export interface Metrics {
+  readonly uptime_seconds: number;
+  readonly draining: boolean;
+  /** Another process executes the runs of this database. */
+  readonly standby: boolean;
+  readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
+  /** How long the oldest pending run has been due; 0 without one. */
+  readonly oldest_pending_seconds: number;
+  readonly worker: WorkerCounters;
+  readonly webhooks: DeliveryCounters;
+  readonly crons: CronCounters;
+}
+
+/** The answer of `GET /greenroom/server`. */
+export interface ServerReport extends Pick<ServiceInfo, "version" | "api_version" | "langgraph_js_version"> {
+  /** The runtime with its version, such as `Node.js/24`; null where it is not known. */
+  readonly runtime: string | null;
+  readonly deployment: string;
+  readonly uptime_seconds: number;
+  /** `shared`: several processes may work on it. */
+  readonly database: { readonly kind: string | null; readonly ok: boolean; readonly shared: boolean };
+  readonly health: {
+    readonly ok: boolean;
+    readonly ready: boolean;
+    readonly detail: string | null;
+    readonly draining: boolean;
+    readonly standby: boolean;
+  };
+  readonly worker: Omit<WorkerCounters, "frames_shown" | "frames_stored"> & { readonly slots: number };
+  readonly queue: Metrics["runs"] & { readonly oldest_pending_seconds: number };
+  readonly webhooks: DeliveryCounters;
+  readonly crons: CronCounters;
+  /** Options in effect, by name: numbers, switches and modes alone. */
+  readonly configuration: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+/** What the report is made of. */
+interface ServerFacts {
+  readonly info: ServiceInfo;
+  readonly ready: Readiness;
+  readonly healthy: boolean;
+  readonly database_ok: boolean;
+  readonly metrics: Metrics;
+}
+
+export function serverReport(
+  options: ServiceOptions,
+  storage: Storage,
+  environment: Environment,
+  { info, metrics, ready, healthy, database_ok }: ServerFacts,
+): ServerReport {
+  const { version, api_version, langgraph_js_version } = info;
+  const { uptime_seconds, draining, standby, runs, oldest_pending_seconds, webhooks, crons } = metrics;
+  const { concurrency: slots } = withDefaults(DEFAULTS.worker, options.worker);
+  const { executing, claims, started, retried, leases_lost, ended } = metrics.worker;
+  return {
+    version,
+    api_version,
+    ...(langgraph_js_version === undefined ? {} : { langgraph_js_version }),
+    runtime: environment.runtime ?? null,
+    deployment: options.deployment?.name ?? "default",
+    uptime_seconds,
+    database: { kind: storage.kind ?? null, ok: database_ok, shared: storage.multi_process ?? false },
+    health: { ok: healthy, ready: ready.ok, detail: ready.ok ? null : ready.detail, draining, standby },
+    worker: { slots, executing, claims, started, retried, leases_lost, ended },
+    queue: { ...runs, oldest_pending_seconds },
+    webhooks,
+    crons,
+    configuration: configurationOf(options),
+  };
+}
+
+/** Every name is written here: an option that is added later is not shown before it was reviewed. */
+function configurationOf(options: ServiceOptions): ServerReport["configuration"] {
+  const worker = withDefaults(DEFAULTS.worker, options.worker);
+  const limits = withDefaults(DEFAULTS.limits, options.limits);
+  const retention = withDefaults(DEFAULTS.retention, options.retention);
+  const feedback = withDefaults(DEFAULTS.feedback, options.feedback);
+  const usage = withDefaults(DEFAULTS.usage, options.usage);
+  const crons = withDefaults(DEFAULTS.crons, options.crons);
+  const { auth = {}, checkpointer, store, http = {}, webhooks } = options;
+  return {
+    "auth.mode": auth.mode ?? (auth.custom ? "custom" : "none"),
+    "auth.shared_agents": auth.shared_agents ?? "read",
+    "worker.concurrency": worker.concurrency,
+    "worker.lease_ms": worker.lease_ms,
+    "worker.run_timeout_ms": worker.run_timeout_ms,
+    "limits.pending_per_thread": limits.pending_per_thread,
+    "limits.pending": limits.pending,
+    "retention.frames_ms": retention.frames_ms,
+    "retention.stateless_ms": retention.stateless_ms,
+    "retention.idempotency_ms": retention.idempotency_ms,
+    "retention.tokens_ms": retention.tokens_ms,
+    "retention.deliveries_ms": retention.deliveries_ms,
+    "feedback.token_ttl_ms": feedback.token_ttl_ms,
+    "feedback.external_runs": feedback.external_runs,
+    "usage.enabled": usage.enabled,
+    "usage.unreadable_workspaces": usage.unreadable_workspaces,
+    "crons.enabled": crons.enabled,
+    "crons.misfire_grace_ms": crons.misfire_grace_ms,
+    "crons.max_failures": options.crons?.max_failures ?? null,
+    "checkpointer.ttl.strategy": checkpointer?.ttl?.strategy ?? null,
+    "checkpointer.ttl.default_ttl": checkpointer?.ttl?.default_ttl ?? null,
+    "store.index": store?.index !== undefined,
+    "http.disable_webhooks": http.disable_webhooks ?? false,
+    "http.max_body_bytes": http.max_body_bytes ?? null,
+    "webhooks.signed": webhooks?.signing_secret !== undefined,
+    public_base_url: options.public_base_url !== undefined,
+  };
+}

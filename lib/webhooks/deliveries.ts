@@ -1,0 +1,86 @@
+/** Webhook deliveries, as the API shows them. */
+import { isoTime } from "../rfc3339.ts";
+import { type Cursor, cursorOf, type Listing, positionOf } from "../storage/cursor.ts";
+import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
+import { shownUrl } from "./policy.ts";
+
+/** A delivery: the webhook of one run. Its id is the run's. */
+export interface DeliverySummary {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly run_status: TerminalStatus;
+  /** With `?…` for its query, which may hold a secret. */
+  readonly url: string;
+  readonly host: string;
+  readonly state: DeliveryState;
+  readonly attempts: number;
+  readonly created_at: string;
+  readonly first_sent_at: string | null;
+  /** Null unless it is pending. */
+  readonly next_attempt_at: string | null;
+}
+
+export interface DeliveryDetail extends DeliverySummary {
+  readonly attempt_list: readonly {
+    readonly number: number;
+    readonly at: string;
+    readonly status: number | null;
+    readonly error: string | null;
+    readonly duration_ms: number;
+    readonly address: string | null;
+    /** The first 2 KiB of the answer's body; null for a relative URL, without a body, and where it is no text. */
+    readonly answer: string | null;
+  }[];
+}
+
+/** Which deliveries are listed. */
+export interface DeliveryListQuery extends Cursor {
+  readonly state?: readonly DeliveryState[];
+  readonly thread_id?: string;
+}
+
+/** Newest first. Errors: invalid (the cursor). */
+export async function listDeliveries(
+  storage: DeliveryStorage,
+  scope: Scope,
+  { limit = 50, cursor, ...query }: DeliveryListQuery,
+): Promise<Listing<DeliverySummary>> {
+  const rows = await storage.listDeliveries(scope, { ...query, ...positionOf(cursor), limit });
+  const last = rows.length === limit ? rows.at(-1) : undefined;
+  const next = last ? { created_at: last.created_at, id: last.delivery_id } : null;
+  return { items: rows.map(summaryOf), next: cursorOf(next) };
+}
+
+/** The delivery of a run with its attempts; null where there is none. */
+export async function deliveryOf(
+  storage: DeliveryStorage,
+  scope: Scope,
+  run_id: string,
+): Promise<DeliveryDetail | null> {
+  const [row] = await storage.listDeliveries(scope, { run_id, limit: 1 });
+  if (!row) return null;
+  const attempts = await storage.listAttempts(scope, run_id);
+  return {
+    ...summaryOf(row),
+    attempt_list: attempts.map(({ number, at, status, error, duration_ms, address, answer = null }) => ({
+      ...{ number, at: isoTime(at), status, error, duration_ms, address, answer },
+    })),
+  };
+}
+
+function summaryOf(row: DeliveryRow): DeliverySummary {
+  return {
+    run_id: row.run.run_id,
+    thread_id: row.run.thread_id,
+    assistant_id: row.run.assistant_id,
+    run_status: row.run.status,
+    url: shownUrl(row.url),
+    host: row.host,
+    state: row.state,
+    attempts: row.attempts,
+    created_at: isoTime(row.created_at),
+    first_sent_at: isoTime(row.sent_at),
+    next_attempt_at: row.state === "pending" ? isoTime(row.due_at) : null,
+  };
+}
