@@ -1,35 +1,78 @@
 /** Errors that callers can act on, and their codes. */
 
-/** The codes of service errors. Each has one HTTP status (lib/http/respond.ts); a new code does not compile without one. */
-export type ErrorCode =
-  | "bad_request"
-  | "unauthenticated"
-  | "forbidden"
-  | "not_found"
-  | "method_not_allowed"
-  | "conflict"
-  | "gone"
-  | "too_slow"
-  | "too_large"
-  | "unsupported_type"
-  | "wrong_host"
-  | "invalid"
-  | "too_many"
-  | "internal"
-  | "upgrade_required"
-  | "not_built"
-  | "unavailable"
-  | "storage_full"
-  | "storage_unavailable"
-  | "outcome_unknown";
+/** The HTTP status of each code. */
+export const STATUS = {
+  bad_request: 400,
+  unauthenticated: 401,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  too_slow: 408,
+  conflict: 409,
+  // Not 5xx: clients repeat a call after 5xx, and it could take effect twice.
+  outcome_unknown: 409,
+  gone: 410,
+  too_large: 413,
+  unsupported_type: 415,
+  wrong_host: 421,
+  invalid: 422,
+  upgrade_required: 426,
+  too_many: 429,
+  internal: 500,
+  not_built: 501,
+  unavailable: 503,
+  storage_unavailable: 503,
+  storage_full: 507,
+} as const;
 
-/** An error that the caller can act on. Clients see `message`, never `cause`. */
+/** The codes of service errors. Each has one HTTP status. */
+export type ErrorCode = keyof typeof STATUS;
+
+/** The code of each reason that says more than a code. scripts/errors.ts has the meaning and the remedy of all. */
+export const REASONS = {
+  api_key_missing: "unauthenticated",
+  api_key_invalid: "unauthenticated",
+  origin_not_allowed: "forbidden",
+  permission_missing: "forbidden",
+  static_accounts: "forbidden",
+  workspace_forbidden: "forbidden",
+  assistant_not_found: "not_found",
+  checkpoint_not_found: "not_found",
+  graph_not_found: "not_found",
+  route_not_found: "not_found",
+  run_not_found: "not_found",
+  thread_not_found: "not_found",
+  usage_disabled: "not_found",
+  already_exists: "conflict",
+  default_assistant: "conflict",
+  delivery_active: "conflict",
+  idempotent_run_gone: "conflict",
+  limit_reached: "conflict",
+  run_active: "conflict",
+  submission_key_reused: "conflict",
+  thread_busy: "conflict",
+  idempotency_key_reused: "invalid",
+  public_base_url_missing: "invalid",
+  search_not_configured: "invalid",
+  webhook_refused: "invalid",
+  auth_timeout: "unavailable",
+  server_stopping: "unavailable",
+  storage_damaged: "storage_unavailable",
+} as const;
+
+/** Why a call failed: a code, or a more exact reason. */
+export type ErrorReason = ErrorCode | keyof typeof REASONS;
+
+/** An error that the caller can act on. Clients see `message`, and `reason` as `code`; never `cause`. */
 export class ServiceError extends Error {
   readonly code: ErrorCode;
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  /** Stable. The same as `code`, or more exact. */
+  readonly reason: ErrorReason;
+  constructor(reason: ErrorReason, message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = "ServiceError";
-    this.code = code;
+    this.code = (REASONS as Partial<Record<ErrorReason, ErrorCode>>)[reason] ?? (reason as ErrorCode);
+    this.reason = reason;
   }
 }
 
@@ -48,10 +91,12 @@ export function storageLost({
   lost = false,
   cause,
 }: ErrorOptions & { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
-  const [code, text]: readonly [ErrorCode, string] = unknown
+  const [reason, text]: readonly [ErrorReason, string] = unknown
     ? ["outcome_unknown", "The database was lost during a write: whether it took effect is not known"]
-    : ["storage_unavailable", lost ? FILES_LOST : "The database cannot be reached: retry later"];
-  return new ServiceError(code, text, { cause });
+    : lost
+      ? ["storage_damaged", FILES_LOST]
+      : ["storage_unavailable", "The database cannot be reached: retry later"];
+  return new ServiceError(reason, text, { cause });
 }
 
 const FILES_LOST =

@@ -36,7 +36,12 @@ async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: Serve
   outgoing.on("error", () => {});
   if (hasBody(incoming) && incoming.readableEnded) {
     // The body is gone: the request would look as if it had none.
-    refuse(outgoing, 500, "A body parser has read this request: mount the handler before it, as before express.json()");
+    refuse(
+      outgoing,
+      500,
+      "internal",
+      "A body parser has read this request: mount the handler before it, as before express.json()",
+    );
     return;
   }
   let body: Body | null;
@@ -46,7 +51,7 @@ async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: Serve
     request = toRequest(incoming, body);
   } catch {
     outgoing.setHeader("connection", "close");
-    refuse(outgoing, 400, "The request line or a header cannot be read");
+    refuse(outgoing, 400, "bad_request", "The request line or a header cannot be read");
     return;
   }
   outgoing.once("finish", () => {
@@ -57,12 +62,12 @@ async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: Serve
     await send(await handler(request), incoming, outgoing);
   } catch {
     if (outgoing.headersSent) outgoing.destroy();
-    else refuse(outgoing, 500, "Internal Server Error");
+    else refuse(outgoing, 500, "internal", "Internal Server Error");
   }
 }
 
-function refuse(outgoing: ServerResponse, status: number, detail: string): void {
-  outgoing.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ detail }));
+function refuse(outgoing: ServerResponse, status: number, code: string, detail: string): void {
+  outgoing.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ detail, code }));
 }
 
 function hasBody({ method, headers }: IncomingMessage): boolean {

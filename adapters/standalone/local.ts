@@ -113,24 +113,29 @@ function unplaced(state: GraphState): GraphState {
   return Object.fromEntries(methods) as GraphState;
 }
 
-const refusal = (status: number, detail: string): Response => Response.json({ detail }, { status });
+const refusal = (status: number, code: string, detail: string): Response => Response.json({ detail, code }, { status });
 
 /** What a client calls that was made at this place, or at none. */
 function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch {
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const { handler, users } = place?.api ?? outside;
-    if (!handler) return refusal(503, "The server is not up: its API can be called once it has started");
+    if (!handler) return refusal(503, "unavailable", "The server is not up: its API can be called once it has started");
     const request = new Request(input, init);
     if (!place) return await answered(handler, request);
     if (place.user || place.headers) {
       // Clients put calls into a queue, which may go on at another place: nobody is to act for somebody else there.
       const here = places.getStore();
       if (here && here !== place) {
-        return refusal(403, "This Client was made in another run or request: make one in each, or give it an apiUrl");
+        return refusal(
+          403,
+          "forbidden",
+          "This Client was made in another run or request: make one in each, or give it an apiUrl",
+        );
       }
       if (place.over)
         return refusal(
           403,
+          "forbidden",
           "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run",
         );
     }

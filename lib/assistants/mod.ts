@@ -265,7 +265,7 @@ function writeVerbs(
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
       refuseForOthers(visibility, request.metadata ?? {});
-      if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+      if (!graphs.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
       const outcome = await storage.createAssistant(
         scope,
         {
@@ -282,13 +282,13 @@ function writeVerbs(
       // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
       const hidden = !permits(visibility?.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
-        throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
+        throw new ServiceError("already_exists", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
     async update(id, patch, visibility) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
-        throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
+        throw new ServiceError("graph_not_found", `Graph ${patch.graph_id} not found`);
       }
       const { config, context } = patch;
       refuseTwoValues(config?.configurable, context);
@@ -317,7 +317,10 @@ function writeVerbs(
       const assistant_id = await idOf(id);
       if (visibility?.filter) await read(id, visibility);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
-        throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
+        throw new ServiceError(
+          "default_assistant",
+          `Assistant ${id} is the default assistant of a graph and cannot be deleted`,
+        );
       }
       const deletion = { delete_threads, threads };
       if (!(await storage.deleteAssistant(withVisibility(scope, visibility), assistant_id, deletion)))
@@ -350,7 +353,7 @@ function graphVerbs(
   { graphs, read }: Lookup,
 ): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
   function stateOf(graph_id: string): GraphState {
-    if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    if (!graphs.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
     return executor.state?.(graph_id) ?? recordedState;
   }
 
@@ -384,7 +387,7 @@ export function refuseTwoValues(configurable: Json | undefined, context: JsonObj
 }
 
 function notFound(id: string): ServiceError {
-  return new ServiceError("not_found", `Assistant ${id} not found`);
+  return new ServiceError("assistant_not_found", `Assistant ${id} not found`);
 }
 
 function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantRow): Assistant {

@@ -38,7 +38,7 @@ export const laterThan = (rows: readonly { readonly created_at: number }[], now:
 
 export function rowOf<Row>(outcome: Made<Row>, what: string, name: string, other: string): Row {
   if (outcome.kind === "made") return outcome.row;
-  if (outcome.kind === "name_taken") throw new ServiceError("conflict", `${what} ${name} already exists`);
+  if (outcome.kind === "name_taken") throw new ServiceError("already_exists", `${what} ${name} already exists`);
   throw new ServiceError("not_found", `${other} not found`);
 }
 

@@ -184,7 +184,7 @@ export function createGuard(
     return new Promise((resolve, reject) => {
       const cancel = environment.timer(TIMEOUT_MS, () => {
         environment.log({ level: "error", message: "auth handler timed out", handler });
-        reject(new ServiceError("unavailable", "Authentication timed out: retry later"));
+        reject(new ServiceError("auth_timeout", "Authentication timed out: retry later"));
       });
       const answer = (async () => call())();
       answer.then(resolve, (thrown: unknown) => reject(refusal(handler, thrown))).finally(cancel);

@@ -169,12 +169,12 @@ function createBilledUsers({ identity, environment, deployment }: AccessOptions)
 function narrowed(caller: Caller, headers: Headers): Caller {
   const organization = headers.get("x-organization-id")?.toLowerCase();
   if (organization && organization !== caller.organization_id) {
-    throw new ServiceError("forbidden", "X-Organization-Id: this key has no access to it");
+    throw new ServiceError("workspace_forbidden", "X-Organization-Id: this key has no access to it");
   }
   const workspace = headers.get("x-tenant-id")?.toLowerCase();
   if (!workspace) return caller;
   const permissions = caller.workspaces.get(workspace);
-  if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key has no access to it");
+  if (!permissions) throw new ServiceError("workspace_forbidden", "X-Tenant-Id: this key has no access to it");
   return { ...caller, workspaces: new Map([[workspace, permissions]]) };
 }
 
@@ -216,13 +216,13 @@ export function createAccess(options: AccessOptions): Access {
 
   async function requireKey(headers: Headers, lookup = callerWith): Promise<Caller> {
     const key = headers.get("x-api-key");
-    if (!key) throw new ServiceError("unauthenticated", "An API key is needed: send it as X-API-Key");
+    if (!key) throw new ServiceError("api_key_missing", "An API key is needed: send it as X-API-Key");
     const caller = await lookup(key);
-    if (!caller) throw new ServiceError("unauthenticated", "The API key is unknown, expired or revoked");
+    if (!caller) throw new ServiceError("api_key_invalid", "The API key is unknown, expired or revoked");
     return narrowed(caller, headers);
   }
 
-  const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
+  const hidden = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
   /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
   async function threadsOf({ user_id, workspaces }: Caller, use: Use, row: DeploymentRow | null): Promise<Visibility> {
@@ -251,7 +251,7 @@ export function createAccess(options: AccessOptions): Access {
     const permissions = caller.workspaces.get(workspace_id);
     if (!permissions) throw hidden();
     const needed = use === "read" ? "runs:read" : "runs:create";
-    if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
+    if (!permissions.has(needed)) throw new ServiceError("permission_missing", `This needs the permission ${needed}`);
     return principal;
   }
 

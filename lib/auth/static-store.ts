@@ -104,7 +104,10 @@ function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & {
 export type IdentityCalls = Omit<IdentityStore, "any_keys">;
 
 const refuse = async (): Promise<never> => {
-  throw new ServiceError("forbidden", "These accounts are static: change the options that define them, and restart");
+  throw new ServiceError(
+    "static_accounts",
+    "These accounts are static: change the options that define them, and restart",
+  );
 };
 
 const REFUSED = {

@@ -177,9 +177,9 @@ export function createCrons(options: CronOptions): CronLoop {
         case "created":
           return announced(outcome.cron);
         case "thread_not_found":
-          throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+          throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
         case "assistant_not_found":
-          throw new ServiceError("not_found", `Assistant ${assistant_id} not found`);
+          throw new ServiceError("assistant_not_found", `Assistant ${assistant_id} not found`);
       }
     },
 

@@ -205,7 +205,7 @@ function tokenVerbs(
 
   function tokenUrl(token_id: string): string {
     const base = options.base_url();
-    if (base === undefined) throw new ServiceError("invalid", "public_base_url is not set");
+    if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     return tokenUrlAt(base, token_id);
   }
 
@@ -277,7 +277,10 @@ function tokenVerbs(
           return id;
         case "repeated":
           if (outcome.same_body) return outcome.feedback_id;
-          throw new ServiceError("conflict", "Idempotency-Key: was used for other feedback; send a new key");
+          throw new ServiceError(
+            "submission_key_reused",
+            "Idempotency-Key: was used for other feedback; send a new key",
+          );
         case "token_not_found":
           throw unknownToken();
         case "token_expired":
@@ -323,7 +326,7 @@ function recordVerbs(
       const outcome = await storage.createFeedback(row, withVisibility(scope, visibility));
       if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
-        throw new ServiceError("conflict", `Feedback ${id} already exists`);
+        throw new ServiceError("already_exists", `Feedback ${id} already exists`);
       }
       return toRecord(outcome.feedback);
     },
@@ -375,14 +378,14 @@ function validated(submission: Submission, config: FeedbackConfig | null): Pick<
   return { score: score ?? chosen?.value ?? null, value };
 }
 
-const unknownRun = (): ServiceError => new ServiceError("not_found", "Run not found");
+const unknownRun = (): ServiceError => new ServiceError("run_not_found", "Run not found");
 const unknownRecord = (): ServiceError => new ServiceError("not_found", "Feedback not found");
 const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
 const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
 
 function requireIn(by: Caller, workspace_id: string, permission: Permission): void {
   if (by.workspaces.get(workspace_id)?.has(permission)) return;
-  throw new ServiceError("forbidden", `This needs the permission ${permission}`);
+  throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
 }
 
 /** Compares two records without their author and times: a repeated request creates an equal record. */

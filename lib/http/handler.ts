@@ -173,8 +173,8 @@ async function settle(
     // The host's own authentication chose the status, text and headers.
     const with_message = route?.error_message === true;
     if (error instanceof AuthRefusal) {
-      const { message } = error;
-      return json({ detail: message, ...(with_message ? { message } : {}) }, error.headers, error.status);
+      const { message, reason: code } = error;
+      return json({ detail: message, ...(with_message ? { message } : {}), code }, error.headers, error.status);
     }
     return failureResponse(error, request, {
       keyed: route?.idempotency_key === true,
@@ -197,7 +197,7 @@ interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
 const pathBelow = (base: string, pathname: string): string | null =>
   pathname === base || pathname.startsWith(`${base}/`) ? pathname.slice(base.length) : null;
 
-const nothingHere = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
+const nothingHere = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
 const studioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
   !studio

@@ -1,32 +1,8 @@
 /** Responses: JSON, errors, pagination headers. */
 import type { PageOf } from "../assistants/mod.ts";
-import { type ErrorCode, InputError, isOutage, ServiceError } from "../errors.ts";
+import { InputError, isOutage, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { isObject } from "../json.ts";
-
-const STATUS: Readonly<Record<ErrorCode, number>> = {
-  bad_request: 400,
-  unauthenticated: 401,
-  forbidden: 403,
-  not_found: 404,
-  method_not_allowed: 405,
-  conflict: 409,
-  gone: 410,
-  too_slow: 408,
-  too_large: 413,
-  unsupported_type: 415,
-  wrong_host: 421,
-  invalid: 422,
-  too_many: 429,
-  internal: 500,
-  upgrade_required: 426,
-  not_built: 501,
-  unavailable: 503,
-  storage_full: 507,
-  storage_unavailable: 503,
-  // Not 5xx: clients repeat a call after 5xx, and it could take effect twice.
-  outcome_unknown: 409,
-};
 
 /** Response headers by name. */
 export type HeaderValues = Readonly<Record<string, string>>;
@@ -78,11 +54,12 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
   return { ...named, ...selected([state], select)[0] };
 }
 
-/** The answer to an error. Clients see only the text of a ServiceError; `with_message`: in `message` too. */
+/** The answer to an error. Clients see only the text and reason of a ServiceError; `with_message`: in `message` too. */
 export function errorResponse(error: unknown, headers: HeaderValues = {}, with_message = false): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   const detail = known instanceof InputError ? known.issues : known.message;
-  return json({ detail, ...(with_message ? { message: known.message } : {}) }, headers, STATUS[known.code]);
+  const body = { detail, ...(with_message ? { message: known.message } : {}), code: known.reason };
+  return json(body, headers, STATUS[known.code]);
 }
 
 /** Methods for which a repeated request has no second effect. */
@@ -108,6 +85,6 @@ export function failureResponse(
   if (!IDEMPOTENT.has(request.method) && !(has_key && (keyed || !unknown))) {
     return errorResponse(error, headers, with_message);
   }
-  const later = new ServiceError("storage_unavailable", error.message);
+  const later = unknown ? new ServiceError("storage_unavailable", error.message) : error;
   return errorResponse(later, { ...headers, ...SOON }, with_message);
 }

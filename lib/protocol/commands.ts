@@ -248,7 +248,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   return { start, respond };
 }
 
-const missing = (thread_id: string): ServiceError => new ServiceError("not_found", `Thread ${thread_id} not found`);
+const missing = (thread_id: string): ServiceError =>
+  new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
 
 /** The open interrupts of a thread at rest. */
 async function pendingInterrupts(

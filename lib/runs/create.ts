@@ -169,14 +169,14 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
         from ? storage.getCheckpoint(scope, id, from) : null,
       ]);
       if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
-        throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+        throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
       }
       // Another user may own a thread with this id.
       if (!thread && visibility?.filter && (await storage.getThread(scope, id))) {
-        throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
+        throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       if (from && !checkpoint) {
-        throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+        throw new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
       }
       if (thread && thread.status !== "busy") await checkAnswers(thread, from, request);
       // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
@@ -186,7 +186,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     },
     /** Errors: not_found. */
     requireHosted({ graph_id }: AssistantRow): void {
-      if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+      if (!hosted.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
     },
     plan(resolved: Resolved): CreateRun {
       const plan = planRun(resolved);
@@ -337,8 +337,8 @@ function createStarts(options: CreateOptions, planOf: (resolved: Resolved) => Cr
 
 /** The run that an earlier call with the same idempotency key created. Errors: invalid, conflict. */
 function repeated(run: RunRow | null, same_body: boolean): CreatedRunRow {
-  if (!same_body) throw new ServiceError("invalid", "Idempotency-Key: was used for another request");
-  if (!run) throw new ServiceError("conflict", "The run that was made with this Idempotency-Key is gone");
+  if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
+  if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
   return { run, repeated: true };
 }
 
@@ -348,16 +348,16 @@ type Refused = Exclude<CreateRunOutcome, { readonly kind: "created" | "repeated"
 function refuse(outcome: Refused, thread_id: string): null {
   switch (outcome.kind) {
     case "thread_not_found":
-      throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+      throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
     case "thread_busy":
       throw new ServiceError(
-        "conflict",
+        "thread_busy",
         `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
       );
     case "thread_full":
-      throw new ServiceError("conflict", `Thread ${thread_id} has ${outcome.pending} pending runs`);
+      throw new ServiceError("limit_reached", `Thread ${thread_id} has ${outcome.pending} pending runs`);
     case "deployment_full":
-      throw new ServiceError("conflict", `The deployment has ${outcome.pending} pending runs`);
+      throw new ServiceError("limit_reached", `The deployment has ${outcome.pending} pending runs`);
     case "stale":
       return null;
   }

@@ -227,7 +227,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       const run = await find(thread_id, run_id, visibility);
       const visible = withVisibility(scope, visibility);
       const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
-      if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
+      if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw missing(run_id);
       const runEvents = hub.find(run.run_id);
       if (runEvents) endDeleted(runEvents);

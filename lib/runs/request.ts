@@ -352,7 +352,7 @@ export function createNotifications(options: NotificationOptions): Notifications
   function feedbackOf(request: RunCreate): NonNullable<NewRun["feedback"]> | undefined {
     const keys = readFeedbackKeys(request.feedback_keys);
     if (keys.length === 0) return undefined;
-    if (baseUrl() === undefined) throw new ServiceError("invalid", "public_base_url is not set");
+    if (baseUrl() === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     const { workspace_id, project_id } = trace;
     const tokens = keys.map((key) => [key, environment.uuid()] as const);
     return { tokens, life_ms: token_life_ms, workspace_id, project_id };
@@ -363,7 +363,8 @@ export function createNotifications(options: NotificationOptions): Notifications
     if (url === null) return undefined;
     const verdict = checkUrl(webhooks, url);
     if (verdict.verdict === "ignore") return undefined;
-    const refused = (reason: string): ServiceError => new ServiceError("invalid", `Invalid webhook URL: ${reason}`);
+    const refused = (reason: string): ServiceError =>
+      new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
     if (verdict.verdict === "reject") throw refused(verdict.reason);
     const { destination } = verdict;
     if (destination.kind === "loopback") {

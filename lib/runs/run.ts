@@ -21,7 +21,7 @@ export interface Run {
   readonly cancel_reason: string | null;
 }
 
-export const missing = (run_id: string): ServiceError => new ServiceError("not_found", `Run ${run_id} not found`);
+export const missing = (run_id: string): ServiceError => new ServiceError("run_not_found", `Run ${run_id} not found`);
 
 export function toRun(row: RunRow): Run {
   return {

@@ -231,7 +231,7 @@ export const STOPPING = "The server is stopping";
 
 export function createOpenCalls(): OpenCalls {
   const open = new Set<Promise<unknown>>();
-  const stopping = (): ServiceError => new ServiceError("unavailable", STOPPING);
+  const stopping = (): ServiceError => new ServiceError("server_stopping", STOPPING);
 
   const calls: OpenCalls = {
     open,

@@ -44,14 +44,14 @@ export interface Caller {
 /** Throws forbidden when the caller has the permission on no workspace. Gives those where it has it. */
 export function workspacesWith(caller: Caller, permission: Permission): readonly string[] {
   const ids = [...caller.workspaces].filter(([, permissions]) => permissions.has(permission)).map(([id]) => id);
-  if (ids.length === 0) throw new ServiceError("forbidden", `This needs the permission ${permission}`);
+  if (ids.length === 0) throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
   return ids;
 }
 
 /** Throws forbidden when the caller does not have the permission on the organization. */
 export function requireOfOrganization(caller: Caller, permission: Permission): void {
   if (!caller.permissions.has(permission)) {
-    throw new ServiceError("forbidden", `This needs the permission ${permission}`);
+    throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
   }
 }
 

@@ -94,7 +94,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   /** The query as a vector; undefined without a query. */
   async function embedQuery(query: string | undefined): Promise<Vector | undefined> {
     if (query === undefined || query === "") return undefined;
-    if (!index) throw new ServiceError("invalid", "Semantic search is not configured");
+    if (!index) throw new ServiceError("search_not_configured", "Semantic search is not configured");
     return (await embed(index, [query]))[0];
   }
 

@@ -117,7 +117,7 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
       throw new ServiceError("bad_request", message);
     }
     const graph = states.of(graph_id);
-    if (!graph) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    if (!graph) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
     return [graph_id, graph];
   }
 
@@ -238,7 +238,7 @@ const RESERVED: ReadonlySet<string> = new Set([
 
 const busy = (thread_id: string): ServiceError =>
   new ServiceError(
-    "conflict",
+    "thread_busy",
     `Thread ${thread_id} is already running a task. Wait for it to end, then change the state.`,
   );
 

@@ -142,7 +142,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
       const { hidden, metadata: stored } = outcome.thread;
       if (if_exists === "raise" || hidden || !permits(visibility?.filter, stored)) {
-        throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
+        throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       return await toThread(outcome.thread);
     },

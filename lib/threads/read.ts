@@ -251,10 +251,10 @@ function askedOnce(of: States["of"]): States["of"] {
 }
 
 export const notFound = (thread_id: string): ServiceError =>
-  new ServiceError("not_found", `Thread ${thread_id} not found`);
+  new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
 
 export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
-  new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
+  new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
 
 /** Wraps the reader and the configuration. `failed` tells whether a call of theirs failed, as opposed to the graph. */
 export function trackFailures<Reader extends CheckpointReader>(

@@ -93,14 +93,14 @@ const roundDown = (moment: number, unit: number): number => Math.floor(moment / 
 
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
   function admit(by: Caller): void {
-    if (!enabled) throw new ServiceError("not_found", "Usage reporting is not enabled");
+    if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
     requireOfOrganization(by, "organization:read");
   }
 
   function readable(by: Caller, ids: readonly string[]): readonly string[] {
     const allowed = ids.filter((id) => by.workspaces.get(id)?.has("workspaces:read"));
     if (allowed.length < ids.length && unreadable_workspaces === "refuse") {
-      throw new ServiceError("forbidden", "No read access to one of the workspaces");
+      throw new ServiceError("workspace_forbidden", "No read access to one of the workspaces");
     }
     return allowed;
   }

@@ -222,7 +222,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       const id = run_id.toLowerCase();
       if (await storage.redeliver(withVisibility(scope, visibility), id, environment.now())) return;
       await get(id, visibility);
-      throw new ServiceError("conflict", `Webhook delivery ${id} is being sent: retry later`);
+      throw new ServiceError("delivery_active", `Webhook delivery ${id} is being sent: retry later`);
     },
     counters: () => ({ sending: sending.size, ...counters }),
   };

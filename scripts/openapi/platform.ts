@@ -1,7 +1,7 @@
 /** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
 import { WORKSPACES } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
+import { errorCode, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
 const key: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
 const number: JsonObject = { type: "number" };
@@ -35,6 +35,7 @@ export const platformSchemas: JsonObject = {
           { type: "string", description: "An error that does not belong to one field" },
         ],
       },
+      code: errorCode,
     }),
   },
   FeedbackConfig: record(

@@ -10,6 +10,8 @@ export const time: JsonObject = { type: "string", format: "date-time" };
 export const object: JsonObject = { type: "object" };
 export const any: JsonObject = {};
 export const count: JsonObject = { type: "integer", minimum: 0 };
+/** No enumeration: later releases add codes. */
+export const errorCode: JsonObject = { type: "string", description: "Stable, such as `thread_busy` or `invalid`" };
 
 export function record(properties: JsonObject, optional: readonly string[] = []): JsonObject {
   return { type: "object", properties, required: Object.keys(properties).filter((key) => !optional.includes(key)) };
@@ -144,7 +146,7 @@ export const schemas: JsonObject = {
       }),
     ],
   },
-  Error: record({ detail: string }),
+  Error: record({ detail: string, code: errorCode }),
 };
 
 /** Answers that are no component of their own, by the name that the route table gives them. */

@@ -94,7 +94,7 @@ async function runUrl(policy: Fields, of: Fields): Promise<void> {
   const rows = await storage.listDeliveries({ deployment: "default" }, { limit: 10 });
   if (verdict === "reject") {
     expectStatus(answer, 422);
-    assert.deepEqual(bodyOf(answer), { detail: `Invalid webhook URL: ${reason}` });
+    assert.deepEqual(bodyOf(answer), { detail: `Invalid webhook URL: ${reason}`, code: "webhook_refused" });
     expectStatus(found, 404);
     assert.equal(rows.length, 0, "a refused run has no delivery");
     return;

@@ -64,7 +64,11 @@ describe("a mount", () => {
     ]) {
       const response = await at.send(path);
       assert.equal(response.status, 404, path);
-      assert.deepEqual(await response.json(), { detail: "There is nothing at this path" }, path);
+      assert.deepEqual(
+        await response.json(),
+        { detail: "There is nothing at this path", code: "route_not_found" },
+        path,
+      );
     }
     for (const path of ["/api/agents/ok", "/api/agents/./ok", "/api/agents/x/../ok", "/api/agents/ok?a=/b"]) {
       assert.equal((await at.send(path)).status, 200, path);

@@ -5,8 +5,9 @@ import { describe, it } from "node:test";
 import { tables } from "../../adapters/sql/schema/mod.ts";
 import { usage } from "../../adapters/standalone/command-options.ts";
 import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";
-import { type ErrorCode, ServiceError } from "../../lib/errors.ts";
+import { type ErrorCode, REASONS, ServiceError, STATUS } from "../../lib/errors.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
+import { errorsPage } from "../../scripts/errors.ts";
 import { FLOORS } from "./source-rules.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -14,12 +15,29 @@ const read = (path: string): string => readFileSync(new URL(path, ROOT), "utf8")
 const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, part = ""]) => part);
 
 describe("docs/reference/errors.md", () => {
-  it("has a section for each code, with its status", () => {
-    const [, list = ""] = /export type ErrorCode =([^;]*);/.exec(read("lib/errors.ts")) ?? [];
-    const codes = matches(list, /"(\w+)"/g) as ErrorCode[];
+  const page = read("docs/reference/errors.md");
+  it("is what scripts/errors.ts makes of the list", () => {
+    assert.equal(page, errorsPage(page), "run: node scripts/errors.ts");
+    const changed = page.replace("### gone: 410", "### gone: 411");
+    assert.notEqual(changed, page);
+    assert.equal(errorsPage(changed), page);
+  });
+
+  it("has a section for each code, with its status, and an item for each reason", () => {
+    const codes = Object.keys(STATUS) as ErrorCode[];
     assert.ok(codes.length > 15);
+    const [list = ""] = page.split("## Errors of runs");
+    assert.deepEqual(matches(list, /^- \*\*`(\w+)`\*\*/gm).sort(), Object.keys(REASONS).sort());
     const expected = codes.map((code) => `${code}: ${errorResponse(new ServiceError(code, "")).status}`);
-    assert.deepEqual(matches(read("docs/reference/errors.md"), /^### (\w+: \d+)$/gm).sort(), expected.sort());
+    assert.deepEqual(matches(page, /^### (\w+: \d+)$/gm).sort(), expected.sort());
+  });
+
+  it("has no reason that nothing throws", () => {
+    const sources = globSync(["lib/**/*.ts", "adapters/{*.ts,*/*.ts}"], { cwd: ROOT }).map(read);
+    const code = sources.join("\n").replace(/export const (?:STATUS|REASONS) = [^}]*\}/g, "");
+    const unused = (reasons: readonly string[]): string[] => reasons.filter((reason) => !code.includes(`"${reason}"`));
+    assert.deepEqual(unused([...Object.keys(STATUS), ...Object.keys(REASONS)]), []);
+    assert.deepEqual(unused(["never_thrown"]), ["never_thrown"]);
   });
 });
 

@@ -225,7 +225,11 @@ describe("one record", () => {
       for (const method of ["GET", "PATCH", "DELETE"]) {
         const body = method === "PATCH" ? { body: { score: 1 } } : {};
         const { status, json } = await ask(kit, method, `${FEEDBACK}/${unknown}`, { by: editor, ...body });
-        assert.deepEqual([status, json], [404, { detail: "Feedback not found" }], `${method} ${unknown}`);
+        assert.deepEqual(
+          [status, json],
+          [404, { detail: "Feedback not found", code: "not_found" }],
+          `${method} ${unknown}`,
+        );
       }
     }
     assert.equal((await ask(kit, "GET", `${FEEDBACK}/${id}`, { by: elsewhere })).status, 200);
@@ -338,7 +342,7 @@ describe("permissions", () => {
       const { status, json } = await ask(kit, method, path, { ...sent, by: refused });
       assert.deepEqual(
         [status, json],
-        [403, { detail: `This needs the permission ${permission}` }],
+        [403, { detail: `This needs the permission ${permission}`, code: "permission_missing" }],
         `${method} ${path}`,
       );
       // Elsewhere it does not help.

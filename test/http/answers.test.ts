@@ -249,14 +249,20 @@ describe("answers", () => {
       },
     });
     const response = await send("GET", T);
-    assert.deepEqual([response.status, await response.json()], [500, { detail: "Internal server error" }]);
+    assert.deepEqual(
+      [response.status, await response.json()],
+      [500, { detail: "Internal server error", code: "internal" }],
+    );
     assert.equal(response.headers.get("x-request-id"), log[0]?.request_id);
     assert.equal((log[0]!.error as Error).message, "password of the database");
   });
 
   it("carry the service's own errors", async () => {
     const response = await fake({ answers: { "threads.get": notFound } }).send("GET", T);
-    assert.deepEqual([response.status, await response.json()], [404, { detail: "Thread not found" }]);
+    assert.deepEqual(
+      [response.status, await response.json()],
+      [404, { detail: "Thread not found", code: "not_found" }],
+    );
     assert.equal(response.headers.get("content-type"), "application/json");
   });
 });

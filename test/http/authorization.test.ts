@@ -184,7 +184,7 @@ describe("authorization", () => {
       ["POST", "/threads/search", {}],
     ] as const) {
       const { status, body: answer } = await world.ask("ann", method, path, body);
-      assert.deepEqual([status, answer], [403, { detail: "Forbidden" }], `${method} ${path}`);
+      assert.deepEqual([status, answer], [403, { detail: "Forbidden", code: "forbidden" }], `${method} ${path}`);
     }
   });
 
@@ -248,7 +248,7 @@ describe("authorization", () => {
       on: { "threads:create_run": ({ value }) => void Object.assign(value.kwargs as object, { config: "none" }) },
     });
     const { status, body } = await world.ask("ann", "POST", "/runs", { assistant_id: "agent" });
-    assert.deepEqual([status, body], [500, { detail: "Internal server error" }]);
+    assert.deepEqual([status, body], [500, { detail: "Internal server error", code: "internal" }]);
   });
 });
 
@@ -408,7 +408,10 @@ describe("what somebody has made", () => {
     const later = { assistant_id: "agent", after_seconds: 3600 };
     const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, later)).body;
     const nothing = await world.ask("bob", "POST", "/runs/cancel", { status: "all" });
-    assert.deepEqual([nothing.status, nothing.body], [404, { detail: "No run is pending or running" }]);
+    assert.deepEqual(
+      [nothing.status, nothing.body],
+      [404, { detail: "No run is pending or running", code: "not_found" }],
+    );
     assert.equal((await world.ask("bob", "POST", "/runs/cancel", { thread_id, run_ids: [run_id] })).status, 404);
     const run = `/threads/${thread_id}/runs/${run_id}`;
     assert.equal((await world.ask("bob", "POST", `${run}/cancel`)).status, 404);
@@ -451,7 +454,7 @@ describe("what somebody has made", () => {
   describe("where handlers answer with a filter and write nothing", () => {
     const filtering = ({ user }: AuthContext): JsonObject => ({ owner: user.identity });
     const metadata = { owner: "ann", n: 1 };
-    const refused = { detail: "metadata.owner: with this value it would be out of your own reach" };
+    const refused = { detail: "metadata.owner: with this value it would be out of your own reach", code: "forbidden" };
     const cron = { assistant_id: "agent", schedule: "0 0 1 1 *" };
 
     it("is given away by no change", async () => {

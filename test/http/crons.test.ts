@@ -176,7 +176,10 @@ describe("crons over HTTP", () => {
       ["PATCH", {}],
       ["DELETE", undefined],
     ] as const) {
-      assert.deepEqual(await at.send(method, path, body), [404, { detail: `Cron ${cron_id} not found` }]);
+      assert.deepEqual(await at.send(method, path, body), [
+        404,
+        { detail: `Cron ${cron_id} not found`, code: "not_found" },
+      ]);
     }
   });
 

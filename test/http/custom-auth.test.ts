@@ -14,7 +14,7 @@ describe("custom authentication", () => {
   it("refuses with status, message and headers of what it throws", async () => {
     await using world = await customWorld();
     const { status, headers, body } = await world.ask(null, "GET", `/threads/${UNKNOWN}`);
-    assert.deepEqual([status, body], [401, { detail: "Who are you?" }]);
+    assert.deepEqual([status, body], [401, { detail: "Who are you?", code: "unauthenticated" }]);
     assert.equal(headers.get("www-authenticate"), "Bearer");
     assert.equal(headers.get("content-type"), "application/json");
     assert.ok(headers.get("x-request-id"));
@@ -34,7 +34,7 @@ describe("custom authentication", () => {
         },
       });
       const { status, body } = await world.ask("ann", "GET", `/threads/${UNKNOWN}`);
-      assert.deepEqual([status, body], [500, { detail: "Internal server error" }]);
+      assert.deepEqual([status, body], [500, { detail: "Internal server error", code: "internal" }]);
       assert.deepEqual(
         world.it.log.map(({ level }) => level),
         ["error"],
@@ -204,7 +204,7 @@ describe("usage and the platform", () => {
     const { storage } = serviceInternals(world.it.service).options;
     const { project_id } = world.it.service.deployment;
     const onProject = await world.ask("ann", "POST", feedback, { session_id: project_id, key: "k", score: 1 });
-    assert.deepEqual([onProject.status, onProject.body], [404, { detail: "Session not found" }]);
+    assert.deepEqual([onProject.status, onProject.body], [404, { detail: "Session not found", code: "not_found" }]);
     assert.deepEqual((await world.ask("bob", "GET", feedback)).body, []);
     assert.deepEqual((await world.ask("bob", "GET", `${feedback}/stats`)).body, {});
     assert.equal((await world.ask("ann", "GET", feedback)).body.length, 1);

@@ -18,6 +18,7 @@ import type { Caller } from "../../lib/storage/identity.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { createReader } from "../../lib/streams/hub.ts";
+import { assertCode } from "../support/error-codes.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";
@@ -269,9 +270,14 @@ export function fake(options: FakeOptions = {}): Fake {
         timer.fn();
       }
     },
-    send(method, path, body, headers) {
+    async send(method, path, body, headers) {
       const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-      return handler(new Request(`http://127.0.0.1:2024${path}`, { method, body: text as string, headers }));
+      const sent = new Request(`http://127.0.0.1:2024${path}`, { method, body: text as string, headers });
+      const response = await handler(sent);
+      const { status, headers: answered } = response;
+      if (status >= 400 && method !== "HEAD" && answered.get("content-type") === "application/json")
+        assertCode(await response.clone().text());
+      return response;
     },
   };
 }

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
+import { assertCode } from "../support/error-codes.ts";
 import { BASE, type FeedbackKit, feedbackKit, NOW, P1, RUN, RUN2, THREAD } from "./feedback-kit.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -136,7 +137,7 @@ describe("requests", () => {
       const names = Object.keys(expected ?? {}).filter((name) => name.startsWith("header "));
       for (const name of names) assert.equal(response.headers.get(name.slice(7)), (expected as Fields)[name], name);
       if (expected && names.length === 0) {
-        const answer = JSON.parse(text) as unknown;
+        const answer: unknown = response.status >= 400 ? assertCode(text) : JSON.parse(text);
         assertLike(answer, expected, (answer as Fields).id);
       }
       if (given.expect_detail_loc) {

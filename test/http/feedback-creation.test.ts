@@ -146,7 +146,7 @@ describe("a token creation", () => {
     for (const run_id of [UNKNOWN, FOREIGN_RUN]) {
       for (const body of [{ ...one, run_id }, [one, { ...one, run_id }]]) {
         const { status, json } = await create(kit, body);
-        assert.deepEqual([status, json], [404, { detail: "Run not found" }]);
+        assert.deepEqual([status, json], [404, { detail: "Run not found", code: "run_not_found" }]);
       }
     }
     const { json } = await ask(kit, "GET", `${TOKENS}?run_id=${RUN}`);
@@ -157,7 +157,7 @@ describe("a token creation", () => {
   it("needs public_base_url", async () => {
     await using kit = await feedbackKit({ base_url: () => undefined });
     const { status, json } = await create(kit, one);
-    assert.deepEqual([status, json], [422, { detail: "public_base_url is not set" }]);
+    assert.deepEqual([status, json], [422, { detail: "public_base_url is not set", code: "public_base_url_missing" }]);
     assert.equal(
       (await kit.storage.listFeedbackTokens({ workspace_ids: [], run_id: RUN, limit: 9, offset: 0 })).length,
       0,

@@ -284,7 +284,7 @@ describe("the token route", () => {
       if (status === 405) assert.equal(answer.headers.get("allow"), "GET, POST, HEAD, OPTIONS");
     }
     assert.equal((await ask(kit, "POST", `${TOKENS}/{cat}`, { body: { score: 9, comment: 5 } })).loc, "body.comment");
-    assert.deepEqual((await ask(kit, "POST", expired)).json, { detail: "Feedback token expired" });
+    assert.deepEqual((await ask(kit, "POST", expired)).json, { detail: "Feedback token expired", code: "gone" });
     await kit.clock.advance(3 * 3_600_000);
     assert.equal((await ask(kit, "POST", PLAIN, { raw: "{" })).status, 410, "from the moment it expires");
     assert.equal((await ask(kit, "GET", PLAIN)).status, 410);
@@ -402,7 +402,7 @@ describe("the token route", () => {
     await using kit = await feedbackKit();
     kit.storage.getFeedbackToken = () => Promise.reject(new Error("a secret of the store"));
     const { status, json, headers } = await ask(kit, "POST", PLAIN, { body: { score: 1 } });
-    assert.deepEqual([status, json], [500, { detail: "Internal server error" }]);
+    assert.deepEqual([status, json], [500, { detail: "Internal server error", code: "internal" }]);
     assert.equal(headers.get("access-control-allow-origin"), "*");
     assert.equal(kit.log.length, 1);
   });

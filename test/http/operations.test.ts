@@ -234,7 +234,10 @@ describe("a full disk", () => {
       ["/assistants", { graph_id: "quick" }],
     ] as const) {
       const response = await send(kit, path, body);
-      assert.deepEqual([response.status, await response.json()], [507, { detail: "The disk of the database is full" }]);
+      assert.deepEqual(
+        [response.status, await response.json()],
+        [507, { detail: "The disk of the database is full", code: "storage_full" }],
+      );
     }
     assert.equal((await send(kit, "/ready")).status, 503);
     assert.equal((await kit.service.runs.list(thread_id)).length, 1);
@@ -336,7 +339,10 @@ describe("options", () => {
     assert.equal((await create(one.thread_id, "quick")).status, 200);
     assert.equal((await create(one.thread_id, "quick")).status, 200);
     const full = await create(one.thread_id, "quick");
-    assert.deepEqual([full.status, await full.json()], [409, { detail: `Thread ${one.thread_id} has 2 pending runs` }]);
+    assert.deepEqual(
+      [full.status, await full.json()],
+      [409, { detail: `Thread ${one.thread_id} has 2 pending runs`, code: "limit_reached" }],
+    );
     const later = { ...ask, after_seconds: 3_600 };
     assert.equal((await send(kit, `/threads/${two.thread_id}/runs`, later)).status, 200);
     assert.equal((await send(kit, `/threads/${two.thread_id}/runs`, later)).status, 409);

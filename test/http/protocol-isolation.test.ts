@@ -94,7 +94,7 @@ describe("threads of other users, with custom authentication", () => {
     const [status, answer] = await bob.command(theirs, "run.start", START);
     assert.deepEqual(
       [status, answer],
-      [404, { detail: "Thread :thread not found", message: "Thread :thread not found" }],
+      [404, { detail: "Thread :thread not found", message: "Thread :thread not found", code: "thread_not_found" }],
     );
     assert.equal((await world.ask("ann", "GET", path)).text, before);
     assert.equal(JSON.parse((await world.ask("ann", "GET", `${path}/runs`)).text).length, 1);
@@ -137,7 +137,7 @@ describe("threads of other users, with custom authentication", () => {
     await using world = await customWorld({ on: { threads: refuse }, agents });
     const bob = userOf(world.it.fetch as Fetch, { authorization: "Bearer bob" });
     const thread = crypto.randomUUID();
-    const expected = { detail: "Not you", message: "Not you" };
+    const expected = { detail: "Not you", message: "Not you", code: "forbidden" };
     for (const [method, params] of [...COMMANDS, ["run.start", () => START] as const]) {
       assert.deepEqual(await bob.command(thread, method, params("i")), [403, expected], method);
     }

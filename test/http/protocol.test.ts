@@ -126,7 +126,7 @@ describe("commands", () => {
       };
       const response = await fake({ access: { principal } }).send("POST", COMMANDS, { id: 1, method: "x" });
       assert.equal(response.status, status);
-      assert.deepEqual(await response.json(), { detail: `It is ${code}`, message: `It is ${code}` });
+      assert.deepEqual(await response.json(), { detail: `It is ${code}`, message: `It is ${code}`, code });
     }
   });
 

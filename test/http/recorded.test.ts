@@ -8,6 +8,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { allRoutes } from "../../lib/http/routes/mod.ts";
+import { assertCode } from "../support/error-codes.ts";
 import { converse, type Exchange } from "./recorded/exchanges.ts";
 
 const ROUTES = await allRoutes();
@@ -37,6 +38,13 @@ describe("the recorded exchanges", () => {
       missing.filter((route) => !ELSEWHERE.test(route)),
       [],
     );
+  });
+
+  it("have a code in every error", () => {
+    const errors = exchanges.filter(({ status }) => status >= 400);
+    assert.ok(errors.length > 20);
+    for (const { body } of errors) assertCode(body);
+    assert.throws(() => assertCode('{"detail":"Thread not found"}'), /no known code/);
   });
 
   it("are as many as were recorded", () => assert.equal(exchanges.length, recorded.length));

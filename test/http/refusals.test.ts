@@ -159,7 +159,7 @@ const NOT_BUILT: readonly (readonly [string, string])[] = [["POST", "/ui/g"]];
 async function detail(response: Response): Promise<string> {
   assert.equal(response.headers.get("content-type"), "application/json");
   const body = (await response.json()) as { detail: string };
-  assert.deepEqual(Object.keys(body), ["detail"]);
+  assert.deepEqual(Object.keys(body), ["detail", "code"]);
   return body.detail;
 }
 

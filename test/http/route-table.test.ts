@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { unauthenticated } from "../../lib/auth/principal.ts";
+import { ServiceError } from "../../lib/errors.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Route } from "../../lib/http/route.ts";
 import { allRoutes, LAZY_ROUTES } from "../../lib/http/routes/mod.ts";
@@ -111,6 +112,19 @@ describe("the route table", () => {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
       const { status } = await send(method, sampleOf(route), method === "GET" ? undefined : {});
       assert.equal(status === 501, route.handle === undefined, keyOf(route));
+    }
+  });
+
+  it("gives a refused request the code of its error, on every route", async () => {
+    const refuse = async (): Promise<never> => {
+      throw new ServiceError("permission_missing", "Not you");
+    };
+    const { send } = fake({ access: { principal: refuse, caller: refuse } });
+    for (const route of ROUTES.filter(({ access }) => access !== "open")) {
+      const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
+      const response = await send(method, sampleOf(route), method === "GET" ? undefined : {});
+      const { code } = (await response.json()) as { readonly code: unknown };
+      assert.deepEqual([response.status, code], [403, "permission_missing"], keyOf(route));
     }
   });
 

@@ -142,7 +142,7 @@ describe("members of the workspace", () => {
         const { status, text } = await world.ask("member", method, path, body);
         assert.deepEqual(
           [status, text],
-          [404, '{"detail":"There is nothing at this path"}'],
+          [404, '{"detail":"There is nothing at this path","code":"route_not_found"}'],
           `${method} ${route.path}`,
         );
         changes++;

@@ -202,7 +202,10 @@ describe("authorization of changed states", () => {
       ["POST", `${path}/state`, { values: { a: 2 } }],
       ["PATCH", `${path}/state`, { metadata: { b: 2 } }],
     ] as const) {
-      assert.deepEqual(await call("bob", method, at, body), [404, { detail: `Thread ${thread_id} not found` }]);
+      assert.deepEqual(await call("bob", method, at, body), [
+        404,
+        { detail: `Thread ${thread_id} not found`, code: "thread_not_found" },
+      ]);
     }
     const [refused, { detail }] = (await call("bob", "POST", `${path}/copy`)) as [number, JsonObject];
     const absent = "00000000-0000-4000-8000-00000000dead";

@@ -202,7 +202,7 @@ describe("what the store answers", () => {
     await using kit = await open();
     assert.deepEqual(await send(kit, "POST", S, { namespace_prefix: [], query: "x" }), {
       status: 422,
-      body: { detail: "Semantic search is not configured" },
+      body: { detail: "Semantic search is not configured", code: "search_not_configured" },
     });
   });
 
@@ -227,7 +227,7 @@ describe("what the store answers", () => {
     await using kit = await open({ store: { index: { dims: 2, embed: async () => [[1, 2, 3]] } } });
     assert.deepEqual(await send(kit, "PUT", I, { namespace: ["a"], key: "k", value: {} }), {
       status: 500,
-      body: { detail: "Internal server error" },
+      body: { detail: "Internal server error", code: "internal" },
     });
     assert.ok(kit.log.some(({ level, error }) => level === "error" && /vectors of length 2/.test(String(error))));
     assert.deepEqual(await send(kit, "POST", N, {}), { status: 200, body: { namespaces: [] } });

@@ -251,7 +251,10 @@ describe("a usage report", () => {
       for (const other of [W3, "44444444-4444-4444-8444-444444444444"]) {
         const response = await ask(usage, reader, `${all}&workspace_ids=${other}`);
         assert.equal(response.status, 403);
-        assert.deepEqual(await response.json(), { detail: "No read access to one of the workspaces" });
+        assert.deepEqual(await response.json(), {
+          detail: "No read access to one of the workspaces",
+          code: "workspace_forbidden",
+        });
       }
     }));
 
@@ -274,7 +277,7 @@ describe("a usage report", () => {
         for (const query of [all, "start_time=x"]) {
           const response = await ask(usage, reader, query);
           assert.equal(response.status, 404);
-          assert.deepEqual(await response.json(), { detail: "Usage reporting is not enabled" });
+          assert.deepEqual(await response.json(), { detail: "Usage reporting is not enabled", code: "usage_disabled" });
         }
       },
       { enabled: false },

@@ -207,7 +207,10 @@ describe("webhooks of the configuration", () => {
       method: "POST",
       body: JSON.stringify({ assistant_id: "echo", webhook: `${url}/ok` }),
     });
-    assert.deepEqual([refused.status, await refused.json()], [422, { detail: "Invalid webhook URL: ip_not_public" }]);
+    assert.deepEqual(
+      [refused.status, await refused.json()],
+      [422, { detail: "Invalid webhook URL: ip_not_public", code: "webhook_refused" }],
+    );
   });
 });
 

@@ -98,7 +98,10 @@ describe("Next.js", () => {
       services: { worker: { ok: true }, database: { ok: true } },
     });
     const nothing = await fetch(`${host.apiUrl}/nowhere`);
-    assert.deepEqual([nothing.status, await nothing.json()], [404, { detail: "There is nothing at this path" }]);
+    assert.deepEqual(
+      [nothing.status, await nothing.json()],
+      [404, { detail: "There is nothing at this path", code: "route_not_found" }],
+    );
     assert.equal((await fetch(`${host.apiUrl}smith/ok`)).status, 404);
     await converse(host);
     await disconnect(host);

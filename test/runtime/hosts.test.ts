@@ -124,7 +124,7 @@ describe(`hosts on ${runtime}`, () => {
     assert.equal((await fetch(`${apiUrl}/ok`, { method: "HEAD" })).status, 200);
     assert.deepEqual(await detail(await fetch(`${apiUrl}/nowhere`)), [
       404,
-      { detail: "There is nothing at this path" },
+      { detail: "There is nothing at this path", code: "route_not_found" },
     ]);
     const host: Hosted = { apiUrl, graph: "greeter", input: human("Hello"), says: GREETED };
     await converse(host);

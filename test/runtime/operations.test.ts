@@ -128,7 +128,10 @@ describe("a server that is told to stop", () => {
     assert.deepEqual([ready.status, await ready.json()], [503, { ok: false, detail: "The server is stopping" }]);
     for (const path of ["/runs", "/runs/wait", "/runs/stream", `/threads/${thread_id}/runs`]) {
       const refused = await post(url, path, { assistant_id: "quick", input });
-      assert.deepEqual([refused.status, await refused.json()], [503, { detail: "The server is stopping" }]);
+      assert.deepEqual(
+        [refused.status, await refused.json()],
+        [503, { detail: "The server is stopping", code: "server_stopping" }],
+      );
     }
     assert.equal((await post(url, "/runs/batch", [{ assistant_id: "quick" }])).status, 503);
     assert.deepEqual(await (await fetch(`${url}/ok`)).json(), {
@@ -329,7 +332,10 @@ describe("a full disk", () => {
         if (answer.status === 200) threads += 1;
         return answer.status !== 200 && (await fetch(`${url}/ready`)).status === 503 ? answer : undefined;
       });
-      assert.deepEqual([full.status, await full.json()], [507, { detail: "The disk of the database is full" }]);
+      assert.deepEqual(
+        [full.status, await full.json()],
+        [507, { detail: "The disk of the database is full", code: "storage_full" }],
+      );
       const made = (await client.runs.list(thread_id, { limit: 1000 })).length;
       const metadata = { text: "x".repeat(100_000) };
       for (const [path, body] of [

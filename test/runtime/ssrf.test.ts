@@ -136,7 +136,7 @@ describe("a webhook to an address that is not public", () => {
     for (const url of urls) {
       const { status, text } = await created(kit, url);
       assert.equal(status, 422, url);
-      assert.match(text, /^\{"detail":"Invalid webhook URL: [a-z_]+"\}$/, url);
+      assert.match(text, /^\{"detail":"Invalid webhook URL: [a-z_]+","code":"webhook_refused"\}$/, url);
     }
     assert.deepEqual((await kit.service.webhooks.list()).items, []);
     assert.deepEqual([sent, target.connections()], [[], 0]);

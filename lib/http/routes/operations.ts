@@ -103,7 +103,9 @@ const readLocated = <Output>(query: parse.SentQuery, schema: parse.Fields<Output
 
 /** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
 function readKnownId(value: string | undefined, what: string): string {
-  if (value === undefined || !parse.UUID.test(value)) throw new ServiceError("not_found", `${what} not found`);
+  if (value === undefined || !parse.UUID.test(value)) {
+    throw new ServiceError(what === "Run" ? "run_not_found" : "not_found", `${what} not found`);
+  }
   return value.toLowerCase();
 }
 

@@ -109,7 +109,7 @@ export async function refused(call: Promise<unknown>, status: number, detail: Re
     assert.equal(error.status, status, error.message);
     assert.equal(error.message, `HTTP ${status}: ${error.text}`);
     const body = JSON.parse(error.text ?? "") as JsonObject;
-    assert.deepEqual(Object.keys(body), ["detail"]);
+    assert.deepEqual(Object.keys(body), ["detail", "code"]);
     assert.match(String(body.detail), detail);
     return true;
   });
