@@ -4,8 +4,7 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, TraceTerms, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
-import { namesOf } from "./columns.ts";
-import { each, rowsOf, scalar } from "./dialect.ts";
+import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Database, prepared, readOne, type Statement } from "./statement.ts";
 
@@ -13,8 +12,6 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 /** Earlier than every time: sums start here while no hour is sealed. */
 const NEVER = -8_640_000_000_000_000;
-/** Traces per statement. */
-const ROWS = 500;
 
 /** The start of an hour, also before 1970. */
 const hourOf = (moment: RawBuilder<number>): RawBuilder<number> =>
@@ -61,39 +58,6 @@ export function traceClaimed(deployment: string, token: string, trace: TraceTerm
   const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
   return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
 }
-
-/** The columns of `traces`, in the order of the rows of the JSON list in `addTraces`. */
-const FIELDS = {
-  trace_id: "text",
-  thread_id: "text",
-  workspace_id: "text",
-  project_id: "text",
-  user_id: "text",
-  api_key: "text",
-  started_at: "bigint",
-  counted: "bigint",
-} as const;
-const NAMES = Object.keys(FIELDS) as readonly (keyof typeof FIELDS)[];
-
-const given = (rows: string): RawBuilder<unknown> => sql`${rowsOf(rows, FIELDS)} g`;
-
-const addGiven = prepared<{ rows: string }>(
-  (p) =>
-    sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
-    select g.workspace_id, ${hourOf(sql`g.started_at`)}, g.project_id, coalesce(g.user_id, ''), coalesce(g.api_key, ''),
-      count(*)
-    from ${given(p.rows)} where g.counted = 1 and g.started_at < ${sealedBefore}
-      and not exists (select 1 from traces t where t.trace_id = g.trace_id)
-    group by 1, 2, 3, 4, 5
-    ${ADD_UP}`,
-);
-
-const insertGiven = prepared<{ rows: string }>(
-  (p) =>
-    sql`insert into traces (deployment, ${namesOf(NAMES)})
-    select '', ${namesOf(NAMES, "g")} from ${given(p.rows)}
-    where true on conflict do nothing`,
-);
 
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
 
@@ -228,24 +192,9 @@ const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces 
 export function usageVerbs(driver: Database): UsageStorage {
   return {
     getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
-    async addTraces(traces) {
-      // If an id occurs twice, the first one counts.
-      const known = new Map<string, TraceRow>();
-      for (const trace of traces) if (!known.has(trace.trace_id)) known.set(trace.trace_id, trace);
-      const rows = [...known.values()].map((trace) =>
-        NAMES.map((field) => (field === "counted" ? Number(trace.counted) : trace[field])),
-      );
-      const statements: Statement[] = [];
-      for (let at = 0; at < rows.length; at += ROWS) {
-        const part = { rows: JSON.stringify(rows.slice(at, at + ROWS)) };
-        statements.push(addGiven(part), insertGiven(part));
-      }
-      if (statements.length > 0) await driver.batch(statements, []);
-    },
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
       await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
-    getTraceUsage: (trace_id) => readOne(driver, getTrace({ trace_id }), toUsage),
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
       // Division rounds towards zero, so the first bucket must start before every trace.
@@ -296,5 +245,6 @@ function toTrace(row: SqlRow): TraceRow {
     api_key: row.api_key as string | null,
     started_at: Number(row.started_at),
     counted: row.counted === 1,
+    usage: toUsage(row),
   };
 }

@@ -7,6 +7,7 @@
  *
  * A trace takes about 150 bytes of disk and 12 of memory. The file is temporary unless PATH is given, which must not exist.
  */
+
 import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,6 +16,7 @@ import { parseArgs } from "node:util";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { strideFor, strideMs } from "../../lib/usage/mod.ts";
+import { addTraces } from "../../test/suite/traces.ts";
 import { addLate, dice, FROM, generate, names, TO, WORKSPACES, workspaceName } from "./generate.mjs";
 
 const HOUR = 3_600_000;
@@ -127,7 +129,7 @@ try {
   began = performance.now();
   while (await storage.sealUsage(TO - DAY));
   addLate(traces, LATE, seed + 2);
-  await storage.addTraces(lateRows(traces, count));
+  await addTraces(storage, lateRows(traces, count));
   const [{ rows }] = await driver.read({ sql: "select count(*) as rows from usage_hourly", args: [] });
   console.log(`sealed in ${seconds(began)}: ${rows} sums, ${Math.round(statSync(path).size / 1e6)} MB in all`);
 

@@ -3,7 +3,7 @@ import { loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
-import type { RunRow, RunStatus, Scope, StopAction, StopTarget } from "../storage/mod.ts";
+import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, Reader } from "../streams/hub.ts";
 import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
@@ -12,7 +12,7 @@ import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPrep
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { missing, type Run, toRun } from "./run.ts";
 import { createRunSearches, type RunSearches } from "./search.ts";
-import { createStops, type StopOptions, type Stops } from "./stops.ts";
+import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
@@ -90,7 +90,7 @@ export interface Runs extends RunSearches {
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
   cancel(thread_id: string | null, run_id: string, options?: RunCancel, visibility?: Visibility): Promise<void>;
   /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
-  cancelMany(target: StopTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
+  cancelMany(target: CancelTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
   /** Errors: not_found. */
   join(thread_id: string, run_id: string, options?: RunJoin, visibility?: Visibility): Promise<RunWait>;
   /**

@@ -12,6 +12,13 @@ export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
+type ActiveStatus = "pending" | "running" | "all";
+
+/** Which active runs a call stops: some of one thread, or those that have a status now. */
+export type CancelTarget =
+  | { readonly thread_id: string; readonly run_ids: readonly string[] }
+  | { readonly status: ActiveStatus };
+
 export interface Stops {
   /** The store has stopped these runs: stops their attempts here. */
   onStopped(runs: readonly StoppedRun[]): void;
@@ -24,16 +31,9 @@ export interface Stops {
     reason?: string,
   ): Promise<void>;
   /** Stops many runs in parts. Errors: not_found. */
-  stopMany(target: StopTarget, action: StopAction, visibility?: Visibility): Promise<void>;
+  stopMany(target: CancelTarget, action: StopAction, visibility?: Visibility): Promise<void>;
 }
 
-type NamedRuns = Extract<StopTarget, { readonly thread_id: string }>;
-const lowerCase = ({ thread_id, run_ids }: NamedRuns): NamedRuns => ({
-  thread_id: thread_id.toLowerCase(),
-  run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
-});
-
-type StoppedStatus = Extract<StopTarget, { readonly status: string }>["status"];
 const ACTIVE = ["pending", "running"] as const;
 const STOPPED_AT_ONCE = 100;
 
@@ -92,12 +92,12 @@ export function createStops(options: StopOptions): Stops {
   }
 
   /** Stops the runs that have the status now, although they may start meanwhile. */
-  async function stopStatus(visible: Scope, status: StoppedStatus, action: StopAction): Promise<void> {
+  async function stopStatus(visible: Scope, status: ActiveStatus, action: StopAction): Promise<void> {
     const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
     const parts: StopTarget[] = [];
     for (let after: ListPosition | null | undefined; after !== null; ) {
       const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
-      parts.push({ status: "all", run_ids: rows.map(({ run }) => run.run_id) });
+      parts.push({ run_ids: rows.map(({ run }) => run.run_id) });
       after = next;
       await loopTick(environment);
     }
@@ -116,7 +116,8 @@ export function createStops(options: StopOptions): Stops {
     async stopMany(given, action, visibility) {
       const visible = withVisibility(scope, visibility);
       if ("status" in given) return await stopStatus(visible, given.status, action);
-      const { thread_id, run_ids } = lowerCase(given);
+      const thread_id = given.thread_id.toLowerCase();
+      const run_ids = given.run_ids.map((run_id) => run_id.toLowerCase());
       const parts: StopTarget[] = [];
       for (let at = 0; at < run_ids.length; at += STOPPED_AT_ONCE) {
         parts.push({ thread_id, run_ids: run_ids.slice(at, at + STOPPED_AT_ONCE) });

@@ -161,10 +161,11 @@ export interface StoppedRun {
   readonly slot_token: string | null;
 }
 
-/** Which active runs to stop: some of one thread, or all of a status; with `run_ids`, those among them. */
-export type StopTarget =
-  | { readonly thread_id: string; readonly run_ids: readonly string[] }
-  | { readonly status: "pending" | "running" | "all"; readonly run_ids?: readonly string[] };
+/** Which active runs to stop. With `thread_id`, only those of this thread. */
+export interface StopTarget {
+  readonly thread_id?: string;
+  readonly run_ids: readonly string[];
+}
 
 /** How a run ends. */
 export interface FinishRun {

@@ -14,6 +14,8 @@ export interface TraceRow {
   /** When its first attempt started. */
   readonly started_at: number;
   readonly counted: boolean;
+  /** What the run has reported so far. */
+  readonly usage: TraceUsage;
 }
 
 /** What usage is grouped by. */
@@ -44,12 +46,8 @@ export interface UsageRow extends Partial<TraceUsage> {
 export interface UsageStorage {
   /** Reads the trace of a run. Null when its execution has not started. */
   getTrace(run_id: string): Promise<TraceRow | null>;
-  /** Adds traces from elsewhere (imports, tests), which count like all others, in sealed hours too. Known ids are not changed. */
-  addTraces(traces: readonly TraceRow[]): Promise<void>;
   /** Adds to the reported usage of a run. No effect when the run has no trace. Not idempotent. */
   addTraceUsage(run_id: string, usage: TraceUsage): Promise<void>;
-  /** Reads the reported usage of a run. Null when it has no trace. */
-  getTraceUsage(run_id: string): Promise<TraceUsage | null>;
   /** Counts traces: by bucket, then by dimension in code point order with null last. Buckets without traces are omitted. */
   countUsage(query: UsageQuery): Promise<readonly UsageRow[]>;
   /** Sums closed hours that start before `before`, at most one day per call. False when none are left. */

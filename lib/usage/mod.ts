@@ -61,7 +61,7 @@ export interface Usage {
 }
 
 export interface UsageOptions {
-  readonly storage: Pick<UsageStorage, "countUsage" | "sealUsage" | "getTraceUsage">;
+  readonly storage: Pick<UsageStorage, "countUsage" | "sealUsage" | "getTrace">;
   readonly identity: Pick<IdentityStore, "names">;
   readonly environment: Pick<Environment, "now">;
   readonly enabled: boolean;
@@ -128,7 +128,7 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
       const before = roundDown(environment.now() - MARGIN, HOUR);
       while (await storage.sealUsage(before));
     },
-    traceUsage: (run_id) => storage.getTraceUsage(run_id),
+    traceUsage: async (run_id) => (await storage.getTrace(run_id))?.usage ?? null,
   };
 }
 

@@ -214,7 +214,7 @@ describe("a full disk", () => {
         () => storage.probe(now),
         () => storage.createThread(scope, thread, now),
         () => storage.saveProgress(scope, lease, { checkpoints: [], writes: [] }, now),
-        () => storage.stopRuns(scope, { status: "all" }, "rollback", now),
+        () => storage.stopRuns(scope, { run_ids: ["r"] }, "rollback", now),
       ]) {
         await assert.rejects(write(), (error: unknown) => {
           assert.ok(error instanceof ServiceError && error.code === "storage_full");

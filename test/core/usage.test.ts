@@ -1,10 +1,12 @@
 /** Usage below the storage's verbs and above them: where counts are read from, and when hours are sealed. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import type { UsageQuery } from "../../lib/storage/mod.ts";
 import { createUsage } from "../../lib/usage/mod.ts";
+import { addTraces } from "../suite/traces.ts";
 
 const HOUR = 3_600_000;
 
@@ -16,7 +18,10 @@ describe("counting", () => {
       await storage.migrate();
       const at = [0.5, 1, 1.5, 2, 3, 3.5, 4.5];
       const of = { thread_id: null, workspace_id: "w", project_id: "p", user_id: null, api_key: null, counted: true };
-      await storage.addTraces(at.map((hour, i) => ({ trace_id: `r${i}`, started_at: hour * HOUR, ...of })));
+      await addTraces(
+        storage,
+        at.map((hour, i) => ({ trace_id: `r${i}`, started_at: hour * HOUR, ...of })),
+      );
       while (await storage.sealUsage(3 * HOUR));
       const query: UsageQuery = {
         workspace_ids: ["w"],
@@ -61,7 +66,7 @@ describe("sealing", () => {
     const calls: number[] = [];
     const storage = {
       countUsage: async () => [],
-      getTraceUsage: async () => null,
+      getTrace: async () => null,
       async sealUsage(before: number) {
         calls.push(before);
         return calls.length % 3 !== 0;

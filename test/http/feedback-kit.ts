@@ -1,4 +1,5 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
+
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
@@ -10,6 +11,7 @@ import type { Caller, Permission } from "../../lib/storage/identity.ts";
 import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../suite/kit.ts";
+import { addTraces } from "../suite/traces.ts";
 
 export const NOW: number = Date.parse("2026-11-20T12:00:00Z");
 export const BASE = "https://agents.example.com/mount";
@@ -93,7 +95,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   const scope = { deployment: "default" };
   const place = { workspace_id: W1, project_id: P1, user_id: null, api_key: null, counted: true };
   const trace = { ...place, trace_id: RUN, thread_id: THREAD, started_at: NOW - 60_000 };
-  await storage.addTraces([
+  await addTraces(storage, [
     trace,
     { ...trace, trace_id: RUN2, thread_id: null },
     { ...trace, trace_id: FOREIGN_RUN, workspace_id: W2, project_id: P2 },

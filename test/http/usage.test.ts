@@ -1,4 +1,5 @@
 /** Usage reports: the case file from the query string to the bytes of the answer, and what it leaves out. */
+
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
@@ -9,6 +10,7 @@ import { parseRfc3339 } from "../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage/mod.ts";
+import { addTraces } from "../suite/traces.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -134,7 +136,10 @@ async function onData(
         started_at: Date.parse(row.at),
         counted: true,
       };
-      await storage.addTraces(Array.from({ length: row.n }, (_, j) => ({ trace_id: `${i}-${j}`, ...trace })));
+      await addTraces(
+        storage,
+        Array.from({ length: row.n }, (_, j) => ({ trace_id: `${i}-${j}`, ...trace })),
+      );
     }
     if (sealed === "after") await usage.seal();
     await body(usage, storage);

@@ -98,7 +98,7 @@ export interface Plan {
   /** Which share of runs has feedback keys, and how long their links live after the end. */
   readonly feedback: number;
   readonly token_ttl_ms: number;
-  /** Traces of other servers come in, and the machines sleep for hours: usage is summed by the hour. */
+  /** The machines sleep for hours: usage is summed by the hour. */
   readonly hours: boolean;
   /** Clients also speak the event protocol: messages and answers to a thread that waits come at the same time. */
   readonly talks: boolean;

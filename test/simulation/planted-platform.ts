@@ -97,18 +97,6 @@ export const PLATFORM: readonly PlantedFault[] = [
     replace: "if (claim?.trace && claim.token === thread_id)",
   },
   {
-    name: "a trace that comes late is not added to its hour",
-    file: "adapters/sql/usage.ts",
-    find: "statements.push(addGiven(part), insertGiven(part));",
-    replace: "statements.push(insertGiven(part));",
-  },
-  {
-    name: "a trace that comes twice is added to its hour twice",
-    file: "adapters/sql/usage.ts",
-    find: "\n      and not exists (select 1 from traces t where t.trace_id = g.trace_id)",
-    replace: "",
-  },
-  {
     name: "full hours are counted by their sums and by their traces",
     file: "adapters/sql/usage.ts",
     find: "${events(edge, scalar(p.end))}",

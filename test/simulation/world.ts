@@ -10,7 +10,6 @@ import { type Process, SimulatedNode } from "./node.ts";
 import { Oracle } from "./oracle/mod.ts";
 import type { Plan } from "./plan.ts";
 import { awaitDeliveries } from "./platform/final.ts";
-import { Imports } from "./platform/hours.ts";
 import { Receivers } from "./platform/receiver.ts";
 import { Dice, Digest, hashText } from "./random.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -46,7 +45,6 @@ export class World {
   readonly oracle: Oracle;
   readonly frames: Frames;
   readonly receivers: Receivers;
-  readonly imports: Imports;
   readonly nodes: readonly SimulatedNode[];
   readonly clients: readonly Client[];
   readonly digest: Digest = new Digest();
@@ -78,7 +76,6 @@ export class World {
     this.oracle = new Oracle(this);
     this.frames = new Frames(this);
     this.receivers = new Receivers(this);
-    this.imports = new Imports(this);
     this.nodes = Array.from({ length: plan.nodes }, (_, i) => new SimulatedNode(this, i));
     this.clients = createClients(this);
   }
@@ -196,7 +193,6 @@ export class World {
       this.#scheduleFaults();
       for (const client of this.clients) client.start();
       startPollers(this);
-      if (plan.hours) this.imports.spread(10_000);
       await scheduler.run(START + 60_000, () => failed() || this.clients.every((client) => client.idle));
       if (!failed()) await this.#calmDown();
       if (!failed()) await awaitDeliveries(this);
@@ -227,7 +223,7 @@ export class World {
     // A run whose agent hangs takes all its time, and its thread waits 5 s more; a machine starts within 8 s.
     const within = 20_000 + plan.run_timeout_ms + 4 * plan.lease_ms;
     while (this.violations.length === 0) {
-      const idle = this.clients.every((client) => client.idle && client.streams === 0) && this.imports.open === 0;
+      const idle = this.clients.every((client) => client.idle && client.streams === 0);
       if (this.#allUp() && this.oracle.settled() && this.onWire === 0 && idle) return;
       const waited = scheduler.now - Math.max(calm, this.oracle.runs.progressAt);
       if (waited > within)

@@ -1,4 +1,5 @@
 /** Test doubles for agents: an in-memory service, a manual clock, predictable ids. */
+
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
@@ -7,7 +8,8 @@ import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
-import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/mod.ts";
+import type { FeedbackTokenRow } from "../../lib/storage/mod.ts";
+import { addTraces, type NewTrace } from "./traces.ts";
 
 /** The default lifetime of a feedback token: three hours. */
 const TOKEN_LIFE_MS = 10_800_000;
@@ -120,7 +122,7 @@ export function testAccounts(
 }
 
 /** A trace to add. Defaults: a run of the service's deployment that starts now, without user and key. */
-export type TestTrace = Partial<TraceRow>;
+export type TestTrace = Partial<NewTrace>;
 
 /** A feedback token to add. Defaults: a token of the service's deployment, created now, valid for three hours. */
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
@@ -175,11 +177,11 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     fetch: (input, init) => handler(new Request(input, init)),
     async addTraces(traces) {
       const unset = { thread_id: null, user_id: null, api_key: null };
-      const rows = traces.map((trace): TraceRow => {
+      const rows = traces.map((trace): NewTrace => {
         const fallback = { trace_id: uuid(), workspace_id, project_id, ...unset, started_at: now(), counted: true };
         return { ...fallback, ...trace };
       });
-      await storage.addTraces(rows);
+      await addTraces(storage, rows);
       return rows.map(({ trace_id }) => trace_id);
     },
     async addTokens(tokens) {

@@ -147,7 +147,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const named = { thread_id: "t", run_ids: ["r1", "r2"] };
       for (const action of ["interrupt", "rollback"] as const) {
         assert.deepEqual(await storage.stopRuns(there, named, action, 1300), []);
-        assert.deepEqual(await storage.stopRuns(there, { status: "all" }, action, 1300), []);
+        assert.deepEqual(await storage.stopRuns(there, { run_ids: named.run_ids }, action, 1300), []);
       }
       assert.deepEqual(await storage.listRunsAfter(there, "t", 0, 10), []);
       assert.deepEqual(await storage.readFrames(there, "r1", 0), []);

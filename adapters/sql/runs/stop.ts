@@ -139,22 +139,13 @@ const named =
       and n.deployment = ${scalar(p.deployment)} and n.thread_id = ${scalar(p.thread_id)} and n.status = ${status}
       ${andOfPermitted("n", bound(p))}`;
 
-type OfStatus = { deployment: string; only: string; now: number };
+type Listed = { deployment: string; run_ids: string; now: number };
 
-const ofStatus =
-  (bound: BoundIn<OfStatus>): Stopping<OfStatus> =>
-  (p, status) =>
-    sql`select n.run_id from runs n where n.deployment = ${scalar(p.deployment)} and n.status = ${status}
-      and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
-
-type OfList = OfStatus & { run_ids: string };
-
-const ofList =
-  (bound: BoundIn<OfList>): Stopping<OfList> =>
+const listed =
+  (bound: BoundIn<Listed>): Stopping<Listed> =>
   (p, status) =>
     sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
-      and n.deployment = ${scalar(p.deployment)} and n.status = ${status}
-      and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
+      and n.deployment = ${scalar(p.deployment)} and n.status = ${status}${andOfPermitted("n", bound(p))}`;
 
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
@@ -198,8 +189,7 @@ function eitherStops<Of extends { deployment: string; now: number }>(
 }
 
 const stopNamed = eitherStops(named);
-const stopStatus = eitherStops(ofStatus);
-const stopList = eitherStops(ofList);
+const stopListed = eitherStops(listed);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
@@ -210,24 +200,18 @@ export async function stopRuns(
   now: number,
   cancel_reason?: string,
 ): Promise<StoppedRun[]> {
-  if ("status" in target) {
-    const terms = { deployment, only: target.status, now };
-    const send = (all: Statement[]): Promise<SqlRow[][]> => driver.batch(all);
-    if (!target.run_ids) return await execute(stopStatus(filter, action), terms, send);
-    return await execute(stopList(filter, action), { ...terms, run_ids: JSON.stringify(target.run_ids) }, send);
-  }
-  const { thread_id, run_ids } = target;
-  const args = { deployment, thread_id, run_ids: JSON.stringify(run_ids), now };
-  const send = (all: Statement[]): Promise<SqlRow[][]> => driver.batch(all, [ofThread(deployment, thread_id)]);
-  return await execute(stopNamed(filter, action), args, send);
+  const { thread_id } = target;
+  const args = { deployment, run_ids: JSON.stringify(target.run_ids), now };
+  if (thread_id === undefined) return await execute(stopListed(filter, action), args);
+  return await execute(stopNamed(filter, action), { ...args, thread_id }, [ofThread(deployment, thread_id)]);
 
   async function execute<Of>(
     { statements, stopped, note }: Stop<Of>,
     args: Of,
-    send: (all: Statement[]) => Promise<SqlRow[][]>,
+    lock_keys?: readonly string[],
   ): Promise<StoppedRun[]> {
     const first = note && cancel_reason !== undefined ? [note({ ...args, cancel_reason })] : [];
-    const results = await send([...first, ...statements(args)]);
+    const results = await driver.batch([...first, ...statements(args)], lock_keys);
     return stopped(results.slice(first.length));
   }
 }

@@ -4,7 +4,8 @@ import { type Permission, refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
-import type { StopAction, StopTarget } from "../../storage/mod.ts";
+import type { CancelTarget } from "../../runs/stops.ts";
+import type { StopAction } from "../../storage/mod.ts";
 import { both as intersection, type Visibility } from "../../storage/visibility.ts";
 import { isScripted } from "../access.ts";
 import { jsonList } from "../lists.ts";
@@ -57,7 +58,7 @@ export const cancelMany: parse.Fields<RunsCancel> = v.object({
 });
 
 /** The runs that a bulk cancel stops: those of a status, or some of a thread. */
-function readTarget({ status, thread_id, run_ids }: RunsCancel): StopTarget {
+function readTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
     throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
   }

@@ -1,6 +1,8 @@
 /** Clients that stop and delete runs. */
+
+import type { CancelTarget } from "../../../lib/runs/stops.ts";
 import type { Service } from "../../../lib/service.ts";
-import type { StopAction, StopTarget } from "../../../lib/storage/mod.ts";
+import type { StopAction } from "../../../lib/storage/mod.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import type { Caller } from "./caller.ts";
 
@@ -48,7 +50,7 @@ export async function cancelMany(caller: Caller): Promise<void> {
     .filter((asked) => asked.thread_id === thread_id && asked.run_id !== null)
     .map(({ run_id }) => run_id as string)
     .filter(() => caller.dice.chance(0.5));
-  const target: StopTarget = caller.dice.chance(0.5) && named.length > 0 ? { thread_id, run_ids: named } : { status };
+  const target: CancelTarget = caller.dice.chance(0.5) && named.length > 0 ? { thread_id, run_ids: named } : { status };
   const what = `cancel many ${"status" in target ? status : `${named.length} named`} ${action}`;
   world.note(`${caller.name} ${what}`);
   const ask = (service: Service): Promise<void> => service.runs.cancelMany(target, action);

@@ -1,5 +1,5 @@
-/** Hours of usage: traces of other servers come in while the service sums what has closed, and reports agree with the traces. */
-import type { Storage, TraceRow, UsageGroup } from "../../../lib/storage/mod.ts";
+/** Hours of usage: the service sums what has closed, and reports agree with the traces. */
+import type { Storage, UsageGroup } from "../../../lib/storage/mod.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 import { checkTraces } from "./final.ts";
@@ -8,65 +8,9 @@ const HOUR = 3_600_000;
 /** More than the pace at which the service sums. */
 const SUMMED_MS = 6_000;
 
-/** Traces from elsewhere. Each is sent until it is known to be there. */
-export class Imports {
-  /** Ids of all that were sent. */
-  readonly known: Set<string> = new Set();
-  /** Those that are under way. */
-  open = 0;
-  readonly #world: World;
-  readonly #dice: Dice;
-
-  constructor(world: World) {
-    this.#world = world;
-    this.#dice = new Dice(world.plan.seed, "imports");
-  }
-
-  /** Sends some in the time to come. */
-  spread(ms: number): void {
-    const { scheduler } = this.#world;
-    for (let n = this.#dice.between(2, 6); n > 0; n--) {
-      this.open++;
-      scheduler.at(this.#dice.below(ms), null, () => void this.#send(this.#rows()));
-    }
-  }
-
-  #rows(): TraceRow[] {
-    const dice = this.#dice;
-    const { now } = this.#world.scheduler;
-    const ids = Array.from({ length: dice.between(1, 4) }, () => dice.uuid());
-    for (const id of ids) this.known.add(id);
-    return ids.map((trace_id) => ({
-      trace_id,
-      thread_id: null,
-      workspace_id: "elsewhere",
-      project_id: dice.pick(["p1", "p2"]),
-      user_id: dice.pick(["u1", "u2", null]),
-      api_key: dice.pick(["gr_1", null]),
-      started_at: now - (dice.chance(0.5) ? dice.below(2 * HOUR) : dice.below(30 * HOUR)),
-      counted: dice.chance(0.8),
-    }));
-  }
-
-  async #send(rows: readonly TraceRow[]): Promise<void> {
-    const world = this.#world;
-    // Who gets no answer sends them again, and some do so anyway.
-    for (let times = this.#dice.between(1, 2); times > 0; ) {
-      const node = world.reachable(this.#dice);
-      if (node) {
-        const storage = node.process.storage as Storage;
-        const sent = await node.request(() => storage.addTraces(rows).then(() => true)).catch(() => false);
-        if (sent) times--;
-      }
-      await new Promise<void>((resolve) => void world.scheduler.at(this.#dice.between(50, 600), null, resolve));
-    }
-    this.open--;
-  }
-}
-
 /** Lets the machines sleep for hours, a few times: whichever wakes first sums what has closed, and reports stay exact. */
 export async function passHours(world: World): Promise<void> {
-  const { scheduler, imports, nodes, violations } = world;
+  const { scheduler, nodes, violations } = world;
   const dice = new Dice(world.plan.seed, "hours");
   const failed = (): boolean => violations.length > 0;
   for (let sleep = dice.between(1, 3); sleep > 0 && !failed(); sleep--) {
@@ -77,11 +21,7 @@ export async function passHours(world: World): Promise<void> {
     for (const { process } of nodes) {
       scheduler.at(dice.below(500), null, () => scheduler.resume(process));
     }
-    imports.spread(SUMMED_MS);
     await scheduler.run(scheduler.now + SUMMED_MS + 2_000, failed);
-    if (!(await scheduler.run(scheduler.now + 10_000, () => imports.open === 0 || failed()))) {
-      world.violation("final", "traces are not taken");
-    }
     checkTraces(world);
     if (!failed()) await checkReports(world, dice);
   }

@@ -161,7 +161,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.equal(kinds.filter((kind) => kind === "created").length, 50);
       assert.equal(kinds.filter((kind) => kind === "deployment_full").length, 30);
-      await storage.stopRuns(here, { status: "all" }, "rollback", 2000);
+      await storage.stopRuns(here, { run_ids: kinds.map((_, i) => `r${i}`) }, "rollback", 2000);
       await created(storage, assistant, "t", "more", { limits: many });
     });
   });

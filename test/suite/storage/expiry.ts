@@ -61,7 +61,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(outcome.kind, "created");
       assert.equal((await storage.getThread(here, "t"))?.ttl?.expires_at, 1600);
       assert.equal(await expire(storage, 9000), "");
-      await storage.stopRuns(here, { status: "all" }, "interrupt", 1200);
+      await storage.stopRuns(here, { run_ids: ["r1"] }, "interrupt", 1200);
       assert.deepEqual([await expire(storage, 1699), await expire(storage, 1700)], ["", "t"]);
     });
 

@@ -292,7 +292,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
         await waiting(storage);
         const named = { thread_id: "t", run_ids: ["r1", "r2"] };
         assert.deepEqual(await storage.stopRuns(bob, named, action, 2000), []);
-        assert.deepEqual(await storage.stopRuns(bob, { status: "all" }, action, 2000), []);
+        assert.deepEqual(await storage.stopRuns(bob, { run_ids: ["r1", "r2", "r3"] }, action, 2000), []);
         assert.equal(await statuses(storage, "t"), "r1 pending,r2 pending");
         assert.equal((await storage.getRun(here, "r3"))?.status, "pending");
         const kind = action === "interrupt" ? "ended" : "deleted";
@@ -300,7 +300,10 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
           fates(await storage.stopRuns(ann, { thread_id: "t", run_ids: ["r1"] }, action, 2000)),
           `r1 ${kind}`,
         );
-        assert.equal(fates(await storage.stopRuns(ann, { status: "all" }, action, 2000)), `r2 ${kind},r3 ${kind}`);
+        assert.equal(
+          fates(await storage.stopRuns(ann, { run_ids: ["r1", "r2", "r3"] }, action, 2000)),
+          `r2 ${kind},r3 ${kind}`,
+        );
       });
     }
 

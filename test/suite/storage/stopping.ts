@@ -294,47 +294,23 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await assertNoValueLeft(storage, next);
     });
 
-    test("takes all of a status, on every thread", async (storage) => {
-      const assistant = await anAssistant(storage);
-      const fill = async (round: number): Promise<void> => {
-        for (const thread of ["t", "u"]) {
-          const id = `${thread}${round}`;
-          await aThread(storage, id);
-          await claimed(storage, assistant, id, `${id}a`);
-          await aRun(storage, assistant, id, `${id}b`);
-        }
-      };
-      const stop = async (status: "pending" | "running" | "all", action: StopAction) =>
-        fates(await storage.stopRuns(here, { status }, action, 2000));
-      await fill(1);
-      assert.equal(await stop("pending", "interrupt"), "t1b ended,u1b ended");
-      assert.equal(await stop("running", "interrupt"), "t1a flagged,u1a flagged");
-      assert.equal(await stop("all", "interrupt"), "t1a flagged,u1a flagged");
-      await fill(2);
-      assert.equal(await stop("pending", "rollback"), "t2b deleted,u2b deleted");
-      assert.equal(await stop("running", "rollback"), "t1a deleted,t2a deleted,u1a deleted,u2a deleted");
-      assert.equal(await statuses(storage, "t1"), "t1b interrupted");
-      assert.equal((await storage.getThread(here, "t2"))?.slot?.token, "token-t2a");
-      await fill(3);
-      assert.equal(await stop("all", "rollback"), "t3a deleted,t3b deleted,u3a deleted,u3b deleted");
-      assert.equal(await stop("all", "rollback"), "");
-      assert.equal((await storage.activity(here, 9000)).running, 0);
-    });
-
-    test("takes those of a list that have the status, on every thread", async (storage) => {
+    test("takes those of a list, on every thread", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u", "v"]) {
         await aThread(storage, id);
         await claimed(storage, assistant, id, `${id}a`);
         await aRun(storage, assistant, id, `${id}b`);
       }
-      const stop = async (status: "pending" | "running" | "all", action: StopAction, ...run_ids: string[]) =>
-        fates(await storage.stopRuns(here, { status, run_ids }, action, 2000));
-      assert.equal(await stop("pending", "interrupt", "ta", "tb", "ub", "unknown"), "tb ended,ub ended");
-      assert.equal(await stop("all", "interrupt", "ta", "tb"), "ta flagged");
-      assert.equal(await stop("all", "rollback", "va", "vb", "ub"), "va deleted,vb deleted");
-      assert.equal(await stop("all", "rollback"), "");
-      assert.equal(await statuses(storage, "t"), "ta running,tb interrupted");
+      const stop = async (action: StopAction, ...run_ids: string[]) =>
+        fates(await storage.stopRuns(here, { run_ids }, action, 2000));
+      assert.equal(await stop("interrupt", "tb", "ub", "unknown"), "tb ended,ub ended");
+      assert.equal(await stop("interrupt", "ta", "tb"), "ta flagged");
+      assert.equal(await stop("rollback", "va", "vb", "ub"), "va deleted,vb deleted");
+      assert.equal((await storage.getThread(here, "v"))?.slot?.token, "token-va");
+      assert.equal(await stop("rollback", "ta", "ua"), "ta deleted,ua deleted");
+      assert.equal(await stop("rollback"), "");
+      assert.equal(await statuses(storage, "t"), "tb interrupted");
+      assert.equal((await storage.activity(here, 9000)).running, 0);
     });
 
     test("leaves no hidden thread behind", async (storage) => {
@@ -343,7 +319,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       const r1 = await stateless(storage, assistant, "r1");
       const r2 = await stateless(storage, assistant, "r2");
       await storage.requeueRun(here, r2.lease, 1300);
-      await storage.stopRuns(here, { status: "all" }, "rollback", 2000);
+      await storage.stopRuns(here, { run_ids: ["r1", "r2"] }, "rollback", 2000);
       assert.deepEqual([await there("r1"), await there("r2")], [true, false], "the executor of r1 still has the slot");
       await storage.releaseSlot(here, r1.lease);
       assert.equal(await there("r1"), false);
@@ -362,7 +338,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteRun(here, "thread-r4", "r4", 9_000), "deleted");
       assert.equal(await there("r4"), false);
       await stateless(storage, assistant, "r5");
-      await storage.stopRuns(here, { status: "all" }, "interrupt", 2000);
+      await storage.stopRuns(here, { run_ids: ["r5"] }, "interrupt", 2000);
       assert.equal(await there("r5"), true);
       assert.equal(await storage.deleteRun(here, "thread-r5", "r5", 9_000), "running");
       assert.equal(await there("r5"), true);
