@@ -2,7 +2,7 @@
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
 import { createBinding, inScope } from "./auth/binding.ts";
-import { type AuthUser, createGuard } from "./auth/custom.ts";
+import type { AuthUser, Guard } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import type { Crons } from "./crons/mod.ts";
@@ -147,6 +147,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const started = environment.now();
     const deployment = await placeDeployment(identity, options, environment);
     const scope = { deployment: options.deployment?.name ?? "default" };
+    const guard = await loadGuard(options, environment);
     const calls = createOpenCalls();
     const nouns = await createNouns({
       options,
@@ -165,7 +166,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const stop = createStop(opened, nouns, calls, async () => {
       await Promise.all(jobs.map((job) => job.stop()));
     });
-    const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
+    const { accounts, access } = createAuth(options, identity, environment, deployment, calls, guard);
     const protocol = trackedProtocol(nouns.protocol, calls);
     const reports = createReports(options, opened, nouns, calls, started);
     const own = trackedNouns(nouns, scope, calls, protocol);
@@ -229,21 +230,30 @@ const createBinder =
       ? bindNouns(own.directories, createBinding(access, scope, caller))
       : own.nouns;
 
+/** The caller of the host's handlers; null without them. */
+async function loadGuard({ auth = {} }: ServiceOptions, environment: Environment): Promise<Guard | null> {
+  const { custom, merge_filter_on_create = false } = auth;
+  if (!custom) return null;
+  const { createGuard } = await import("./auth/guard.ts");
+  return createGuard(custom, { environment, merge_filter_on_create });
+}
+
 function createAuth(
   { auth = {} }: ServiceOptions,
   identity: IdentityStore,
   environment: Environment,
   deployment: DeploymentRow,
   { track }: OpenCalls,
+  guard: Guard | null,
 ): Pick<ServiceInternals, "accounts" | "access"> {
-  const { key_prefix = KEY_PREFIX, custom, merge_filter_on_create = false } = auth;
+  const { key_prefix = KEY_PREFIX } = auth;
   const access = createAccess({
     identity,
     environment,
     deployment,
     key_prefix,
-    mode: auth.mode ?? (custom ? "custom" : "none"),
-    guard: custom ? createGuard(custom, { environment, merge_filter_on_create }) : null,
+    mode: auth.mode ?? (guard ? "custom" : "none"),
+    guard,
     shared_agents: auth.shared_agents ?? "read",
   });
   return { accounts: createAccounts({ identity, environment, key_prefix }), access: track<Access>(access) };

@@ -7,10 +7,10 @@ import {
   type AuthEvent,
   AuthRefusal,
   type AuthUser,
-  createGuard,
   type Guard,
   problemsOfAuth,
 } from "../../lib/auth/custom.ts";
+import { createGuard } from "../../lib/auth/guard.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { EVERYTHING, permits, readFilter } from "../../lib/storage/visibility.ts";
