@@ -4,9 +4,9 @@ import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
+import { MAX_ANSWER_BYTES, SendError } from "./exchange.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";
-import { MAX_ANSWER_BYTES, SendError } from "./send.ts";
 
 const CONNECT_MS = 5_000;
 const LOOPBACK_ORIGIN = "http://loopback.invalid";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { describe, it } from "node:test";
+import { SendError } from "../../lib/webhooks/exchange.ts";
 import { policyOf } from "../../lib/webhooks/policy.ts";
-import { SendError } from "../../lib/webhooks/send.ts";
 import { here } from "../suite/storage/material.ts";
 import { header, PUBLIC, type Sent, ticks, until, world } from "./webhook-world.ts";
 

@@ -6,7 +6,8 @@ import { type AddressInfo, createServer as createTcpServer, type Server, type So
 import { join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { type OutboundRequest, type Send, SendError, systemTransport } from "../../lib/webhooks/send.ts";
+import { type OutboundRequest, type Send, SendError } from "../../lib/webhooks/exchange.ts";
+import { systemTransport } from "../../lib/webhooks/send.ts";
 import { root, start, temporaryFolder } from "./programs.ts";
 
 const never = new AbortController().signal;

@@ -33,7 +33,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "a delivery is done before its answer is there",
-    file: "lib/webhooks/deliver.ts",
+    file: "lib/webhooks/recorder.ts",
     find: "    const outcome = await attempt(row, at, controller);\n",
     replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at, status: 200, error: null, duration_ms: 0, address: null };
     await storage.finishDelivery(scope, token, early, { state: "delivered" });
@@ -47,7 +47,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "a delivery is tried once less than its schedule says",
-    file: "lib/webhooks/deliver.ts",
+    file: "lib/webhooks/recorder.ts",
     find: "settings.schedule_ms[row.series_attempts - 1]",
     replace: "settings.schedule_ms[row.series_attempts]",
   },

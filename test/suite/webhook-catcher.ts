@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { SendError } from "../../lib/webhooks/exchange.ts";
 import { secretBytes, type WebhookOptions, type WebhookTransport } from "../../lib/webhooks/options.ts";
-import { SendError } from "../../lib/webhooks/send.ts";
 
 /** One received attempt of a delivery. */
 export interface CaughtWebhook {

@@ -1,7 +1,7 @@
 /** The receivers of webhooks: part of the world, reached over a network, and no better than others are. */
 import type { JsonObject } from "../../../lib/json.ts";
+import { type OutboundAnswer, type OutboundRequest, SendError } from "../../../lib/webhooks/exchange.ts";
 import type { WebhookTransport } from "../../../lib/webhooks/options.ts";
-import { type OutboundAnswer, type OutboundRequest, SendError } from "../../../lib/webhooks/send.ts";
 import { bare, messagesOf } from "../agent.ts";
 import { never, type Process } from "../node.ts";
 import { isActiveStatus, type RunNote } from "../oracle/notes.ts";
