@@ -208,9 +208,12 @@ function trackedNouns(
   { track }: OpenCalls,
   { events, command }: ThreadProtocol,
 ): TrackedNouns {
-  const directories: Directories = { store: track<Directories["store"]>(store) };
+  const directories: Directories = {
+    assistants: track<Directories["assistants"]>(assistants),
+    store: track<Directories["store"]>(store),
+  };
   const nouns = {
-    assistants: track<Assistants>(assistants),
+    assistants: inScope<Assistants>(directories.assistants, scope),
     threads: { ...track<Threads>(threads), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
     crons: track<Crons>(crons, { creating: FIRING }),

@@ -1,4 +1,5 @@
 /** Assistants: stored, versioned configurations of a graph. */
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
@@ -7,7 +8,7 @@ import { recordedState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
-import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
+import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant extends AssistantContent {
@@ -72,46 +73,45 @@ export interface Assistants {
   /** True for the default assistant of a graph. Every caller who may create runs may use it. */
   isDefault(id: string): Promise<boolean>;
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
-  create(request: AssistantCreate, visibility?: Visibility): Promise<Assistant>;
+  create(request: AssistantCreate): Promise<Assistant>;
   /** Errors: not_found. */
-  get(id: string, visibility?: Visibility): Promise<Assistant>;
+  get(id: string): Promise<Assistant>;
   /** Makes a new version and activates it. Errors: not_found, bad_request. */
-  update(id: string, patch: AssistantPatch, visibility?: Visibility): Promise<Assistant>;
-  /** `threads`: with `delete_threads`, only threads that pass this filter are deleted. Errors: not_found; conflict (a default assistant). */
-  delete(
-    id: string,
-    options?: { readonly delete_threads?: boolean; readonly threads?: Visibility },
-    visibility?: Visibility,
-  ): Promise<void>;
-  search(query?: AssistantSearch, visibility?: Visibility): Promise<PageOf<Assistant>>;
-  count(query?: AssistantFilter, visibility?: Visibility): Promise<number>;
+  update(id: string, patch: AssistantPatch): Promise<Assistant>;
+  /** With `delete_threads`, its threads too. Errors: not_found; conflict (a default assistant). */
+  delete(id: string, options?: { readonly delete_threads?: boolean }): Promise<void>;
+  search(query?: AssistantSearch): Promise<PageOf<Assistant>>;
+  count(query?: AssistantFilter): Promise<number>;
   /** Newest first. Errors: not_found. */
   versions(
     id: string,
     query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
-    visibility?: Visibility,
   ): Promise<readonly AssistantVersion[]>;
   /** Activates a version: the assistant takes over all of its content. Errors: not_found (assistant or version), forbidden. */
-  setLatest(id: string, version: number, visibility?: Visibility): Promise<Assistant>;
+  setLatest(id: string, version: number): Promise<Assistant>;
   /** The graph's nodes and edges; `xray` expands subgraphs, to a depth if it is a number. Errors: not_found. */
-  drawn(id: string, xray?: boolean | number, visibility?: Visibility): Promise<DrawnGraph>;
+  drawn(id: string, xray?: boolean | number): Promise<DrawnGraph>;
   /** The JSON schemas of the graph's input, output, state and configuration. Errors: not_found. */
-  schemas(id: string, visibility?: Visibility): Promise<GraphSchemas>;
+  schemas(id: string): Promise<GraphSchemas>;
   /** The schemas of the graph's subgraphs, by namespace. Errors: not_found. */
-  subgraphs(
-    id: string,
-    namespace?: string | null,
-    recurse?: boolean,
-    visibility?: Visibility,
-  ): Promise<Readonly<Record<string, GraphSchemas>>>;
+  subgraphs(id: string, namespace?: string | null, recurse?: boolean): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** Assistants, with the methods that other modules use. Visibility filters do not apply to running a graph's default assistant. */
-export interface AssistantDirectory extends Assistants {
-  /** The active configuration from the cache. A write that relies on it must detect a stale row. Errors: not_found. */
-  recall(id: string, visibility?: Visibility): Promise<AssistantRow>;
-  /** The active configuration, read from the storage. Errors: not_found. */
-  resolve(id: string, visibility?: Visibility): Promise<AssistantRow>;
+/** Assistants in any scope, with the methods that other modules use. */
+export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"> {
+  /** `threads`: with `delete_threads`, only threads in this scope are deleted. */
+  delete(
+    seen: Scope,
+    id: string,
+    options?: { readonly delete_threads?: boolean; readonly threads?: Pick<Scope, "filter"> },
+  ): Promise<void>;
+  /**
+   * The active configuration from the cache. A write that relies on it must detect a stale row. A graph's default assistant is found
+   * in every scope, because every caller may run it. Errors: not_found.
+   */
+  recall(seen: Scope, id: string): Promise<AssistantRow>;
+  /** The same, read from the storage. Errors: not_found. */
+  resolve(seen: Scope, id: string): Promise<AssistantRow>;
   /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
   idOf(id: string): Promise<string | null>;
   /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
@@ -131,12 +131,12 @@ const CACHE_SIZE = 1_000;
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
   const lookup = createLookup(options);
   return {
-    isDefault: lookup.isDefault,
+    isDefault: (_seen, id) => lookup.isDefault(id),
     resolve: lookup.resolve,
     recall: lookup.recall,
     async idOf(id) {
       if (UUID.test(id)) return id.toLowerCase();
-      return (await lookup.recall(id).catch(nullIfNotFound))?.assistant_id ?? null;
+      return (await lookup.recall(options.scope, id).catch(nullIfNotFound))?.assistant_id ?? null;
     },
     ...readVerbs(options, lookup),
     ...writeVerbs(options, lookup),
@@ -178,18 +178,15 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
   }
 
   /** Every caller may run a default assistant: no filter applies to it. */
-  const visibilityToRun = async (
-    assistant_id: string,
-    visibility: Visibility | undefined,
-  ): Promise<Visibility | undefined> =>
-    visibility?.filter && (await isDefault(assistant_id)) ? undefined : visibility;
+  const scopeToRun = async (seen: Scope, assistant_id: string): Promise<Scope> =>
+    seen.filter && (await isDefault(assistant_id)) ? scope : seen;
 
   /** Reads the row from the storage into the cache. Errors: not_found. */
-  async function read(id: string, visibility: Visibility | undefined): Promise<AssistantRow> {
+  async function read(seen: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
-    const row = await storage.getAssistant(withVisibility(scope, visibility), assistant_id);
+    const row = await storage.getAssistant(seen, assistant_id);
     if (!row) {
-      if (!visibility?.filter) cache.delete(assistant_id);
+      if (!seen.filter) cache.delete(assistant_id);
       throw notFound(id);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
@@ -197,38 +194,33 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     return row;
   }
 
-  async function resolve(id: string, visibility?: Visibility): Promise<AssistantRow> {
-    return await read(id, await visibilityToRun(await idOf(id), visibility));
+  async function resolve(seen: Scope, id: string): Promise<AssistantRow> {
+    return await read(await scopeToRun(seen, await idOf(id)), id);
   }
 
-  async function recall(id: string, visibility?: Visibility): Promise<AssistantRow> {
+  async function recall(seen: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const cached = cache.get(assistant_id);
-    const applied = await visibilityToRun(assistant_id, visibility);
-    return cached && permits(applied?.filter, cached.metadata) ? cached : await read(id, applied);
+    const applied = await scopeToRun(seen, assistant_id);
+    return cached && permits(applied.filter, cached.metadata) ? cached : await read(applied, id);
   }
 
   return { graphs, idOf, isDefault, wasDefault, read, resolve, recall };
 }
 
 function readVerbs(
-  { storage, scope }: AssistantOptions,
+  { storage }: AssistantOptions,
   { idOf, read }: Lookup,
 ): Pick<AssistantDirectory, "get" | "search" | "count" | "versions"> {
   return {
-    get: async (id, visibility) => toAssistant(await read(id, visibility)),
-    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, visibility) {
-      const query = { ...filter, limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchAssistants(withVisibility(scope, visibility), query);
+    get: async (seen, id) => toAssistant(await read(seen, id)),
+    async search(seen, { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
+      const { rows, total } = await storage.searchAssistants(seen, { ...filter, limit, offset, sort_by, sort_order });
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
-    count: (query = {}, visibility) => storage.countAssistants(withVisibility(scope, visibility), query),
-    async versions(id, { metadata, limit = 10, offset = 0 } = {}, visibility) {
-      const rows = await storage.listAssistantVersions(withVisibility(scope, visibility), await idOf(id), {
-        metadata,
-        limit,
-        offset,
-      });
+    count: (seen, query = {}) => storage.countAssistants(seen, query),
+    async versions(seen, id, { metadata, limit = 10, offset = 0 } = {}) {
+      const rows = await storage.listAssistantVersions(seen, await idOf(id), { metadata, limit, offset });
       if (!rows) throw notFound(id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
@@ -261,10 +253,10 @@ function writeVerbs(
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
-    async create(request, visibility) {
+    async create(seen, request) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
-      refuseForOthers(visibility, request.metadata ?? {});
+      refuseForOthers(seen, request.metadata ?? {});
       if (!graphs.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
       const outcome = await storage.createAssistant(
         scope,
@@ -280,13 +272,13 @@ function writeVerbs(
         environment.now(),
       );
       // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
-      const hidden = !permits(visibility?.filter, outcome.assistant.metadata);
+      const hidden = !permits(seen.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("already_exists", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
-    async update(id, patch, visibility) {
+    async update(seen, id, patch) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
         throw new ServiceError("graph_not_found", `Graph ${patch.graph_id} not found`);
       }
@@ -294,11 +286,11 @@ function writeVerbs(
       refuseTwoValues(config?.configurable, context);
       const reconfigured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
-        withVisibility(scope, visibility),
+        seen,
         await idOf(id),
         (active) => {
           const metadata = { ...active.metadata, ...patch.metadata };
-          requireKept(visibility, metadata);
+          requireKept(seen, metadata);
           return {
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
@@ -313,26 +305,19 @@ function writeVerbs(
       if (!row) throw notFound(id);
       return toAssistant(row);
     },
-    async delete(id, { delete_threads = false, threads = {} } = {}, visibility) {
+    async delete(seen, id, { delete_threads = false, threads = {} } = {}) {
       const assistant_id = await idOf(id);
-      if (visibility?.filter) await read(id, visibility);
+      if (seen.filter) await read(seen, id);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError(
           "default_assistant",
           `Assistant ${id} is the default assistant of a graph and cannot be deleted`,
         );
       }
-      const deletion = { delete_threads, threads };
-      if (!(await storage.deleteAssistant(withVisibility(scope, visibility), assistant_id, deletion)))
-        throw notFound(id);
+      if (!(await storage.deleteAssistant(seen, assistant_id, { delete_threads, threads }))) throw notFound(id);
     },
-    async setLatest(id, version, visibility) {
-      const outcome = await storage.setLatest(
-        withVisibility(scope, visibility),
-        await idOf(id),
-        version,
-        environment.now(),
-      );
+    async setLatest(seen, id, version) {
+      const outcome = await storage.setLatest(seen, await idOf(id), version, environment.now());
       switch (outcome.kind) {
         case "updated":
           return toAssistant(outcome.assistant);
@@ -358,18 +343,18 @@ function graphVerbs(
   }
 
   return {
-    async drawn(id, xray = false, visibility) {
-      const assistant = await read(id, visibility);
+    async drawn(seen, id, xray = false) {
+      const assistant = await read(seen, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
-    async schemas(id, visibility) {
-      const assistant = await read(id, visibility);
+    async schemas(seen, id) {
+      const assistant = await read(seen, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
-    async subgraphs(id, namespace = null, recurse = false, visibility) {
-      const assistant = await read(id, visibility);
+    async subgraphs(seen, id, namespace = null, recurse = false) {
+      const assistant = await read(seen, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },

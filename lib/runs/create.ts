@@ -65,7 +65,7 @@ interface RunCreation extends RunPreparation {
 }
 
 export function createRunCreation(options: CreateOptions): RunCreation {
-  const { environment, assistants, notifications } = options;
+  const { scope, environment, assistants, notifications } = options;
   const resolver = createResolver(options);
   const runs = createStarts(options, resolver.plan);
   const ttl = options.ttl ? { ttl: options.ttl } : {};
@@ -99,17 +99,18 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     async create(thread_id, request, origin, watched = false) {
       checkRequest(request, thread_id);
       const described = describe(thread_id, request, origin);
-      let assistant = await assistants.recall(request.assistant_id, origin.assistants);
+      const seen = withVisibility(scope, origin.assistants);
+      let assistant = await assistants.recall(seen, request.assistant_id);
       while (true) {
         const created = await runs.store(await resolve(thread_id, assistant, described), watched);
         if (created) return created;
-        assistant = await assistants.resolve(request.assistant_id, origin.assistants);
+        assistant = await assistants.resolve(seen, request.assistant_id);
       }
     },
     async prepare(thread_id, request, origin) {
       checkRequest(request, thread_id);
       const described = describe(thread_id, request, origin);
-      const assistant = await assistants.resolve(request.assistant_id, origin.assistants);
+      const assistant = await assistants.resolve(withVisibility(scope, origin.assistants), request.assistant_id);
       return resolver.plan(await resolve(thread_id, assistant, described));
     },
     started: (created, plan) => void runs.started(created, plan, { busy: true }),
@@ -121,11 +122,12 @@ export function createRunCreation(options: CreateOptions): RunCreation {
         const own = idempotency ? { ...idempotency, route: `${idempotency.route}#${i}` } : undefined;
         return describe(null, request, own ? { ...rest, idempotency: own } : rest, i);
       });
+      const seen = withVisibility(scope, origin.assistants);
       let find = assistants.recall;
       while (true) {
         const all: Resolved[] = [];
         for (const one of described) {
-          all.push(await resolve(null, await find(one.request.assistant_id, origin.assistants), one));
+          all.push(await resolve(null, await find(seen, one.request.assistant_id), one));
         }
         const created = await runs.storeAll(all);
         if (created) return created;

@@ -1,5 +1,6 @@
 /** Creates the nouns of a service and the worker that executes its runs, connects them, and tracks their open calls. */
-import { type Assistants, createAssistants } from "../assistants/mod.ts";
+import { bindAssistants } from "../assistants/bind.ts";
+import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type Binding, type Directory, inScope } from "../auth/binding.ts";
 import { type CronLoop, createCrons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
@@ -45,16 +46,20 @@ interface NounOptions {
 
 /** What callers are bound to. */
 export interface CallerNouns {
+  readonly assistants: Assistants;
   readonly store: Store;
 }
 
 /** The same nouns for any scope, without authorization. */
-export type Directories = { readonly [Name in keyof CallerNouns]: Directory<CallerNouns[Name]> };
+export interface Directories {
+  readonly assistants: AssistantDirectory;
+  readonly store: Directory<Store>;
+}
 
 type Binders = {
   readonly [Name in keyof CallerNouns]: (directory: Directories[Name], binding: Binding) => CallerNouns[Name];
 };
-const BINDERS: Binders = { store: bindStore };
+const BINDERS: Binders = { assistants: bindAssistants, store: bindStore };
 
 /** The nouns as one caller may use them. Each is made when it is first used. */
 export function bindNouns(directories: Directories, binding: Binding): CallerNouns {
@@ -71,7 +76,7 @@ export function bindNouns(directories: Directories, binding: Binding): CallerNou
 }
 
 export interface Nouns {
-  readonly assistants: Assistants;
+  readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronLoop;

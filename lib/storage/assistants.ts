@@ -1,7 +1,6 @@
 /** The storage verbs of assistants and their versions. */
 import type { JsonObject } from "../json.ts";
 import type { AssistantContent, AssistantRow, AssistantVersionRow, Found, Page, Scope, Sorted } from "./rows.ts";
-import type { Visibility } from "./visibility.ts";
 
 /** An assistant to be stored. */
 export interface NewAssistant extends AssistantContent {
@@ -68,7 +67,7 @@ export interface AssistantStorage {
   deleteAssistant(
     scope: Scope,
     assistant_id: string,
-    options: { readonly delete_threads: boolean; readonly threads?: Visibility },
+    options: { readonly delete_threads: boolean; readonly threads?: Pick<Scope, "filter"> },
   ): Promise<boolean>;
   /** Reads versions, newest first. Null when the assistant does not exist or is not visible. */
   listAssistantVersions(

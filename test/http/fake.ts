@@ -199,7 +199,7 @@ export function fake(options: FakeOptions = {}): Fake {
     workspaces: async () => [],
     ...options.access,
   } as ServiceInternals["access"];
-  const directories = { store: directory("store") } as Directories;
+  const directories = { assistants: directory("assistants"), store: directory("store") } as Directories;
   const bind: ServiceInternals["bind"] = (caller) =>
     bindNouns(directories, createBinding(access, { deployment: "default" }, caller));
   const service = {

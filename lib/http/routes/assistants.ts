@@ -4,7 +4,6 @@ import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch 
 import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AssistantSort } from "../../storage/mod.ts";
-import { EVERYTHING, type Visibility } from "../../storage/visibility.ts";
 import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
@@ -93,12 +92,6 @@ const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
 const route = routesOf({ tag: "Assistants", group: "assistants" });
 
-/** The assistant of the path, and whether the caller may read it. */
-async function authorized(context: RequestContext): Promise<{ assistant_id: string; visibility: Visibility }> {
-  const assistant_id = assistantId(context);
-  return { assistant_id, visibility: (await context.authorize({ assistant_id })).visibility };
-}
-
 /** The version to activate: clients send it in the body, the published description has it in the query. */
 async function version(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
   const found = (await context.body()).version ?? context.query().version;
@@ -109,8 +102,7 @@ async function version(context: RequestContext<{ version?: number }, { version?:
 async function subgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
   const namespace = context.params.namespace === undefined ? null : segment(context, "namespace");
   const { recurse } = context.query();
-  const { assistant_id, visibility } = await authorized(context);
-  return json(await context.service.assistants.subgraphs(assistant_id, namespace, recurse, visibility));
+  return json(await context.nouns.assistants.subgraphs(assistantId(context), namespace, recurse));
 }
 
 const reads = { events: ["assistants:read"], errors: [404] } as const;
@@ -122,8 +114,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     answer: "Assistant",
     errors: [404, 409],
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json(await context.service.assistants.create(value, visibility));
+      return json(await context.nouns.assistants.create(await context.body()));
     },
   }),
   route("post", "/assistants/search", {
@@ -135,8 +126,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     answer_headers: PAGE_HEADERS,
     async handle(context) {
       const { select, ...search } = await context.body();
-      const { value, visibility } = await context.authorize(search);
-      return paged(await context.service.assistants.search(value, visibility), select);
+      return paged(await context.nouns.assistants.search(search), select);
     },
   }),
   route("post", "/assistants/count", {
@@ -146,8 +136,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     body: assistantCount,
     answer: "count",
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json(await context.service.assistants.count(value, visibility));
+      return json(await context.nouns.assistants.count(await context.body()));
     },
   }),
   route("get", "/assistants/:assistant_id", {
@@ -155,8 +144,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...reads,
     answer: "Assistant",
     async handle(context) {
-      const { assistant_id, visibility } = await authorized(context);
-      return json(await context.service.assistants.get(assistant_id, visibility));
+      return json(await context.nouns.assistants.get(assistantId(context)));
     },
   }),
   route("patch", "/assistants/:assistant_id", {
@@ -167,10 +155,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const assistant_id = assistantId(context);
-      const patch = await context.body();
-      const { value, visibility } = await context.authorize({ ...patch, assistant_id });
-      const { assistant_id: _, ...changed } = value;
-      return json(await context.service.assistants.update(assistant_id, changed, visibility));
+      return json(await context.nouns.assistants.update(assistant_id, await context.body()));
     },
   }),
   route("delete", "/assistants/:assistant_id", {
@@ -180,14 +165,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     errors: [404, 409],
     async handle(context) {
       const assistant_id = assistantId(context);
-      const deletion = context.query();
-      const { visibility } = await context.authorize({ assistant_id });
-      // Only those of its threads are deleted that the caller may delete.
-      const threads = deletion.delete_threads
-        ? (await context.authorize({ assistant_id }, "threads:delete")).visibility
-        : EVERYTHING;
-      const options = threads.filter ? { ...deletion, threads } : deletion;
-      await context.service.assistants.delete(assistant_id, options, visibility);
+      await context.nouns.assistants.delete(assistant_id, context.query());
       return empty();
     },
   }),
@@ -199,8 +177,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     answer: "AssistantVersion[]",
     async handle(context) {
       const search = await context.body();
-      const { assistant_id, visibility } = await authorized(context);
-      return json(await context.service.assistants.versions(assistant_id, search, visibility));
+      return json(await context.nouns.assistants.versions(assistantId(context), search));
     },
   }),
   route("post", "/assistants/:assistant_id/latest", {
@@ -212,9 +189,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const assistant_id = assistantId(context);
-      const number = await version(context);
-      const { visibility } = await context.authorize({ assistant_id, version: number });
-      return json(await context.service.assistants.setLatest(assistant_id, number, visibility));
+      return json(await context.nouns.assistants.setLatest(assistant_id, await version(context)));
     },
   }),
   route("get", "/assistants/:assistant_id/graph", {
@@ -224,8 +199,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     answer: "DrawnGraph",
     async handle(context) {
       const { xray } = context.query();
-      const { assistant_id, visibility } = await authorized(context);
-      return json(await context.service.assistants.drawn(assistant_id, xray, visibility));
+      return json(await context.nouns.assistants.drawn(assistantId(context), xray));
     },
   }),
   route("get", "/assistants/:assistant_id/schemas", {
@@ -233,8 +207,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     ...reads,
     answer: "GraphSchemas",
     async handle(context) {
-      const { assistant_id, visibility } = await authorized(context);
-      return json(await context.service.assistants.schemas(assistant_id, visibility));
+      return json(await context.nouns.assistants.schemas(assistantId(context)));
     },
   }),
   route("get", "/assistants/:assistant_id/subgraphs", {
