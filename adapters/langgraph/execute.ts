@@ -40,7 +40,7 @@ export async function* execute(
   signal.throwIfAborted();
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
-  const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
+  const inMemory = job.stateless && job.durability === "exit" && !job.resumed;
   const pace = new Pace(job.checkpoints, environment);
   const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle());
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);

@@ -133,13 +133,13 @@ export function threadVerbs(driver: Database): ThreadStorage {
   return {
     async createThread(scope, thread, now) {
       const { deployment } = scope;
-      const { thread_id, metadata, hidden } = thread;
+      const { thread_id, metadata, stateless } = thread;
       const insert = insertThread({
         deployment,
         thread_id,
         metadata: JSON.stringify(metadata),
         config: JSON.stringify(thread.config),
-        hidden: hidden ? 1 : 0,
+        hidden: stateless ? 1 : 0,
         graph_id: thread.state?.graph_id ?? null,
         head: thread.state?.head ?? null,
         run_count: thread.state ? MARKED : 0,
@@ -147,7 +147,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
         now,
       });
       const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
-      const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
+      const labels = stateless ? [] : addLabels("thread", deployment, thread_id, metadata);
       const lock_keys = [ofThread(deployment, thread_id)];
       for (;;) {
         const [inserted] = await driver.batch([insert, ...state, ...labels], lock_keys);
@@ -238,8 +238,8 @@ export function toThread(row: SqlRow): ThreadRow {
     error: fromText<Json>(stored.error),
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
-    hidden: stored.hidden === 1,
-    all_events: stored.all_events === 1,
+    stateless: stored.hidden === 1,
+    records_all: stored.all_events === 1,
     ttl:
       stored.ttl_ms === null
         ? null

@@ -131,15 +131,15 @@ export function createContext(
 ): AttemptContext {
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
-  const { run_id, thread_id, temporary } = run;
+  const { run_id, thread_id, stateless } = run;
   const request = inTime(mergeContext(readKwargs(run.kwargs)), thread.head);
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
-  // A reader that came before its thread could not set `all_events` of it.
-  const all = thread.all_events || request.all_events || options.events.isWatched(thread_id);
-  const events = temporary || thread.hidden ? "none" : all ? "all" : "state";
+  // A reader that came before its thread could not set `records_all` of it.
+  const all = thread.records_all || request.records_all || options.events.isWatched(thread_id);
+  const events = stateless || thread.stateless ? "none" : all ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -171,7 +171,7 @@ export function createContext(
     run_id,
     head: thread.head,
     resumed,
-    sync: request.durability === "sync" && !temporary,
+    sync: request.durability === "sync" && !stateless,
     now: () => environment.now(),
     retry,
     onDirty: () => progress.saveSoon(),
@@ -303,11 +303,11 @@ function describeJob(
   { store }: AttemptOptions,
   { protocol_events }: GraphInfo,
   { run, resumed }: ClaimedRun,
-  { stream_mode, resumable: _resumable, all_events: _all, resume_at: _resume_at, ...request }: JobRequest,
+  { stream_mode, resumable: _resumable, records_all: _all, resume_at: _resume_at, ...request }: JobRequest,
   events: NonNullable<Job["events"]>,
   checkpoints: JobCheckpoints,
 ): Job {
-  const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
+  const { run_id, thread_id, assistant_id, graph_id, stateless, attempt } = run;
   const modes = new Set(stream_mode);
   // The worker derives this mode from the other.
   if (modes.delete("messages")) modes.add("messages-tuple");
@@ -316,7 +316,7 @@ function describeJob(
   const ids = { run_id, thread_id, assistant_id, graph_id };
   const user = run.auth_user as AuthUser | null;
   const own = jobConfig(run, request.config);
-  return { ...request, ...ids, ...own, temporary, attempt, resumed, modes, events, user, checkpoints, store };
+  return { ...request, ...ids, ...own, stateless, attempt, resumed, modes, events, user, checkpoints, store };
 }
 
 /** The newest root checkpoint of the run, from this attempt or an earlier one. */
@@ -345,7 +345,7 @@ export async function lastState(context: AttemptContext): Promise<StateEvent | n
 /** The state of the thread before the run: it stays the thread's state if the run reached none. */
 export async function stateBefore(context: AttemptContext): Promise<StateEvent | null> {
   const { run, thread } = context.claimed;
-  const state = thread.head === null || run.temporary ? null : await readState(context, thread.head);
+  const state = thread.head === null || run.stateless ? null : await readState(context, thread.head);
   return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
 }
 

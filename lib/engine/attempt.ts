@@ -124,7 +124,7 @@ async function addUsage({ options, claimed, mapper }: AttemptContext): Promise<v
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
 async function begin(context: AttemptContext): Promise<void> {
   const { options, slot, claimed, state, progress, runEvents } = context;
-  const { run_id, thread_id, attempt, claims, framed } = claimed.run;
+  const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
   if (slot.earlier.length > 0) await Promise.all(slot.earlier);
   await ensureLease(context);
   if (state.reason) return;
@@ -135,7 +135,7 @@ async function begin(context: AttemptContext): Promise<void> {
   if (isStopped(state)) return;
   progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
-  if (framed) await progress.save();
+  if (resumable) await progress.save();
   // The response is built in one tick of the event loop, and its bytes leave in the next.
   await loopTick(options.environment);
   await loopTick(options.environment);
@@ -307,7 +307,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const { options, slot, claimed, state, progress, mapper, runEvents } = context;
   const { environment, bus, scope } = options;
   const { run, resumed } = claimed;
-  const { run_id, thread_id, graph_id, attempt, temporary } = run;
+  const { run_id, thread_id, graph_id, attempt, stateless } = run;
   state.phase = "ending";
   const { status, error, last, stoppedMidway } = await resultOf(context, failure);
   const next = last?.next ?? [];
@@ -317,7 +317,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const open = interrupts.flatMap(([, list]) => list as Json[]);
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
-  const discard = temporary && (progress.hasSaved() || resumed);
+  const discard = stateless && (progress.hasSaved() || resumed);
   await context.recorder.end({ status, error, waits: next.length > 0, failure });
   const { progress: unsaved, shown } = progress.rest();
   const tail: Tail = { feedback: options.feedbackUrls(run), error };
@@ -327,21 +327,21 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
     status,
     error,
     ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MOST_STACK) } : {}),
-    result: temporary ? result : null,
-    progress: temporary ? { ...unsaved, checkpoints: [], writes: [] } : unsaved,
+    result: stateless ? result : null,
+    progress: stateless ? { ...unsaved, checkpoints: [], writes: [] } : unsaved,
     discard,
     thread: {
       head,
       status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
       interrupts: Object.fromEntries(interrupts),
       error,
-      ...(head === null || temporary
+      ...(head === null || stateless
         ? {}
         : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
     },
     end_frame: progress.nextId() + tailLength(tail),
     has_side_effects: run.feedback.length > 0 || run.webhook !== null,
-    ...(run.webhook && !temporary ? { values: webhookValues(last?.values) } : {}),
+    ...(run.webhook && !stateless ? { values: webhookValues(last?.values) } : {}),
     ...(usage ? { usage } : {}),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     waiting: slot.hasWaitingRuns(),

@@ -202,7 +202,7 @@ const sizeOf = ({ data }: NewFrame | ThreadEvent): number => (data?.length ?? 0)
  */
 function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   const { claimed, runEvents, counters, hasEventReaders } = options;
-  const { framed, turn } = claimed.run;
+  const { resumable, turn } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
   const frames: NewFrame[] = [];
   const events: ThreadEvent[] = [];
@@ -220,7 +220,7 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
       events.push(frame);
       size += sizeOf(frame);
       if (hasEventReaders()) onAdded();
-    } else if (framed) {
+    } else if (resumable) {
       frames.push(frame);
       size += sizeOf(frame);
       onAdded();
@@ -276,7 +276,7 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
       ready = waits ? { frames: frames.length, events: events.length } : null;
     },
     /** Subscribers wait for what is not stored yet. */
-    isAwaited: () => framed || (events.length > 0 && hasEventReaders()),
+    isAwaited: () => resumable || (events.length > 0 && hasEventReaders()),
     /** Takes everything that is not held, to be stored. */
     take(): Pick<Progress, "frames" | "events"> {
       const first_id = nextId - withheldFrames - frames.length;
@@ -308,11 +308,11 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
 
 /** Continues the log behind the earlier attempts. Returns the id of the first frame. */
 function continueLog({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
-  const { framed } = run;
-  const nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
-  runEvents.stored = framed;
+  const { resumable } = run;
+  const nextId = resumable ? last_frame + 1 : firstFrameId(run.claims - 1);
+  runEvents.stored = resumable;
   runEvents.attempt = run.attempt;
-  if (framed) runEvents.skipTo(last_frame);
+  if (resumable) runEvents.skipTo(last_frame);
   else runEvents.startAt(nextId);
   return nextId;
 }

@@ -70,7 +70,7 @@ export interface Job {
   readonly assistant_id: string;
   readonly graph_id: string;
   /** A stateless run: its thread is deleted after the run. */
-  readonly temporary: boolean;
+  readonly stateless: boolean;
   /** 1 for the first attempt. */
   readonly attempt: number;
   /** An earlier attempt has stored a checkpoint: continue from `checkpoints`, ignore `input` and `command`. */

@@ -27,15 +27,15 @@ export interface JobRequest {
   readonly subgraphs: boolean;
   readonly resumable: boolean;
   /** A client of the event protocol has created the run: it records events of all methods. */
-  readonly all_events: boolean;
+  readonly records_all: boolean;
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
 }
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
-export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const { input, command, strict_resume, resume_at, from, interrupt_before, interrupt_after, all_events } = request;
+export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
+  const { input, command, strict_resume, resume_at, from, interrupt_before, interrupt_after, records_all } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
@@ -47,10 +47,10 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
     ...(interrupt_before.length > 0 ? { interrupt_before: list(interrupt_before) } : {}),
     ...(interrupt_after.length > 0 ? { interrupt_after: list(interrupt_after) } : {}),
     ...(from ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
-    temporary,
+    temporary: stateless,
     subgraphs: request.subgraphs,
     resumable: request.resumable,
-    ...(all_events ? { all_events } : {}),
+    ...(records_all ? { all_events: records_all } : {}),
     durability: request.durability,
   };
 }
@@ -58,17 +58,11 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default =
-  | "input"
-  | "command"
-  | "strict_resume"
-  | "resume_at"
-  | "all_events"
-  | "interrupt_before"
-  | "interrupt_after";
+type Default = "input" | "command" | "strict_resume" | "resume_at" | "interrupt_before" | "interrupt_after";
 
-interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
+interface StoredKwargs extends Omit<JobRequest, "from" | "records_all" | Default>, Partial<Pick<JobRequest, Default>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
+  readonly all_events?: boolean;
 }
 
 export function readKwargs(kwargs: JsonObject): JobRequest {
@@ -85,7 +79,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
     stream_mode: stored.stream_mode,
     subgraphs: stored.subgraphs,
     resumable: stored.resumable,
-    all_events: stored.all_events ?? false,
+    records_all: stored.all_events ?? false,
     interrupt_before: stored.interrupt_before ?? [],
     interrupt_after: stored.interrupt_after ?? [],
     durability: stored.durability,

@@ -310,7 +310,7 @@ class Recorder {
   constructor(job: Job, environment: Environment) {
     this.job = job;
     this.environment = environment;
-    this.onlyLast = job.durability === "exit" && !job.temporary;
+    this.onlyLast = job.durability === "exit" && !job.stateless;
   }
 
   async *record(event: StateEvent): AsyncGenerator<ExecutorEvent> {

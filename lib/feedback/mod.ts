@@ -167,7 +167,7 @@ function createTargets(options: FeedbackOptions) {
     if (trace) return { ...trace, run_started_at: trace.started_at };
     const run = await storage.getRun(scope, run_id);
     const deployment = run && (await identity.getDeployment(scope.deployment));
-    return deployment ? { ...deployment, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
+    return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
   async function targetFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Target> {

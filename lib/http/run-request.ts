@@ -134,7 +134,7 @@ export async function authorizeRun<Request extends RunCreate>(
 ): Promise<{ readonly request: Request | RunCreate; readonly threads: Visibility }> {
   const run = runValue(thread_id, run_id, request);
   const { value, visibility } = await context.authorize(run, "threads:create_run");
-  // A stateless run's hidden thread gets the metadata of the run.
+  // A stateless run's thread gets the metadata of the run.
   if (thread_id === null) refuseForOthers(visibility, value.metadata);
   if (value === run) return { request, threads: visibility };
   const { kwargs, metadata } = value;

@@ -76,7 +76,7 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     return {
       request,
       origin,
-      temporary: thread_id === null && request.on_completion !== "keep",
+      stateless: thread_id === null && request.on_completion !== "keep",
       notifications: notifications.prepare(request, origin),
       thread_id: thread_id?.toLowerCase() ?? environment.uuid(),
       run_id: origin.run_ids?.[index] ?? environment.uuid(),
@@ -141,7 +141,7 @@ export function createRunCreation(options: CreateOptions): RunCreation {
 function createResolver({ storage, scope, executor, threads, limits }: CreateOptions) {
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
   // Subscribers in other processes see only stored frames.
-  const framed = storage.multi_process ? { framed: true } : {};
+  const resumable = storage.multi_process ? { resumable: true } : {};
 
   /** Only for threads at rest: which interrupts an earlier run will leave open is not known. */
   async function checkAnswers(thread: ThreadRow, from: CheckpointRef | null, request: RunCreate): Promise<void> {
@@ -170,7 +170,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
         storage.getThread(withVisibility(scope, visibility), id),
         from ? storage.getCheckpoint(scope, id, from) : null,
       ]);
-      if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
+      if (thread?.stateless || (!thread && request.if_not_exists !== "create")) {
         throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
       }
       // Another user may own a thread with this id.
@@ -195,7 +195,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
       const { create_thread, update_thread } = plan;
       if (create_thread) refuseForOthers(resolved.origin.threads, create_thread.metadata);
       if (update_thread) requireKept(resolved.origin.threads, update_thread.metadata);
-      return { ...plan, run: { ...plan.run, ...framed }, limits };
+      return { ...plan, run: { ...plan.run, ...resumable }, limits };
     },
   };
 }

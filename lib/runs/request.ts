@@ -185,7 +185,7 @@ export interface Resolved {
   readonly from: CheckpointRef | null;
   readonly thread_id: string;
   readonly run_id: string;
-  readonly temporary: boolean;
+  readonly stateless: boolean;
   readonly notifications: Pick<NewRun, "feedback" | "webhook">;
   /** The time to live of a thread that the run creates. */
   readonly ttl?: ThreadTtl;
@@ -194,7 +194,7 @@ export interface Resolved {
 
 /** Errors: bad_request (one key with two values). */
 export function planRun(resolved: Resolved): CreateRun {
-  const { request, origin, assistant, thread, thread_id, run_id, temporary, notifications, ttl, now } = resolved;
+  const { request, origin, assistant, thread, thread_id, run_id, stateless, notifications, ttl, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
@@ -208,10 +208,10 @@ export function planRun(resolved: Resolved): CreateRun {
       assistant_id,
       graph_id,
       metadata: { ...assistant.metadata, ...thread?.metadata, ...own, ...request.metadata },
-      kwargs: writeKwargs(job, temporary),
+      kwargs: writeKwargs(job, stateless),
       multitask_strategy: request.multitask_strategy ?? "enqueue",
-      temporary,
-      framed: job.resumable,
+      stateless,
+      resumable: job.resumable,
       created_at: now + Math.ceil((request.after_seconds ?? 0) * 1000),
       user_id: origin.user_id ?? null,
       api_key: origin.api_key ?? null,
@@ -227,8 +227,8 @@ export function planRun(resolved: Resolved): CreateRun {
             thread_id,
             metadata: { ...own, ...request.metadata },
             config: kept,
-            hidden: temporary,
-            ...(ttl && !temporary ? { ttl } : {}),
+            stateless,
+            ...(ttl && !stateless ? { ttl } : {}),
           },
         }),
     ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
@@ -273,7 +273,7 @@ function changed(
 }
 
 function jobRequest(
-  { assistant, request, origin, from, temporary, run_id, thread_id }: Resolved,
+  { assistant, request, origin, from, stateless, run_id, thread_id }: Resolved,
   config: JsonObject,
 ): JobRequest {
   const context = request.context ?? {};
@@ -314,11 +314,11 @@ function jobRequest(
     stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
-    all_events: origin.records_all ?? false,
+    records_all: origin.records_all ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.
-    durability: request.durability ?? ((request.checkpoint_during ?? !temporary) ? "async" : "exit"),
+    durability: request.durability ?? ((request.checkpoint_during ?? !stateless) ? "async" : "exit"),
   };
 }
 

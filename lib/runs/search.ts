@@ -183,7 +183,7 @@ export function createRunSearches(
         kwargs: shownKwargs(run),
         result: run.result,
         checkpoint_id: checkpoint?.checkpoint_id ?? null,
-        frames: { stored: run.framed, end: run.end_frame },
+        frames: { stored: run.resumable, end: run.end_frame },
         turn: run.turn,
         seq: run.seq,
         delivery,
@@ -204,7 +204,7 @@ export function createRunSearches(
 
     async rerun(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
       const [run] = await find(run_id, visibility);
-      const thread_id = run.temporary ? null : run.thread_id;
+      const thread_id = run.stateless ? null : run.thread_id;
       const [request, origin] = await prepare(thread_id, requestOf(run));
       return await create(thread_id, request, origin);
     },
@@ -238,7 +238,7 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
     attempt: run.attempt,
     claims: run.claims,
     multitask_strategy: run.multitask_strategy,
-    temporary: run.temporary,
+    temporary: run.stateless,
     lease_until: isoTime(lease_until),
     cancel_requested: cancel_requested && ended_at === null,
     cancel_reason: run.cancel_reason ?? null,
@@ -273,7 +273,7 @@ function requestOf(run: RunRow): RunCreate {
     config: { ...config, configurable: own } as NonNullable<RunCreate["config"]>,
     context: Object.fromEntries(context),
     metadata,
-    ...(from && !run.temporary ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
+    ...(from && !run.stateless ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
     stream_mode: stored.stream_mode,
     stream_subgraphs: stored.subgraphs,
     stream_resumable: stored.resumable,

@@ -166,7 +166,7 @@ export function startRetentionJobs(given: RetentionJobsOptions): readonly Retent
     start(EVERY_MS, "retention job failed", () => {
       const now = environment.now();
       return storage.sweep(scope, {
-        temporary_before: now - retention.stateless_ms,
+        stateless_before: now - retention.stateless_ms,
         frames_before: now - retention.frames_ms,
         keys_before: now - retention.idempotency_ms,
         tokens_before: now - retention.tokens_ms,

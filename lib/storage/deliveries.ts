@@ -37,12 +37,12 @@ export interface DeliveredRun {
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
   readonly attempt: number;
-  readonly temporary: boolean;
+  readonly stateless: boolean;
   readonly created_at: number;
   readonly started_at: number | null;
   readonly ended_at: number;
   readonly error: JsonObject | null;
-  /** The final state as JSON; null when there is none: the run never started, is temporary, or its state is too large. */
+  /** The final state as JSON; null when there is none: the run never started, is stateless, or its state is too large. */
   readonly values: string | null;
   readonly values_omitted: boolean;
   /** Why it was cancelled; absent where nothing was said. */

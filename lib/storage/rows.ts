@@ -85,9 +85,9 @@ export interface ThreadRow {
   /** The lease token that may execute a run of this thread, and until when. It outlives a run that was deleted while it executed. */
   readonly slot: { readonly token: string; readonly until: number } | null;
   /** The thread of a stateless run: only the verbs of runs show it. */
-  readonly hidden: boolean;
+  readonly stateless: boolean;
   /** Its runs record events of all methods: a client of the event protocol has opened it. */
-  readonly all_events: boolean;
+  readonly records_all: boolean;
   /** What happens when the thread was inactive for `ttl_ms`; null: nothing. */
   readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
   /** Changes with every change of metadata, config or ttl. */
@@ -141,17 +141,17 @@ export interface RunRow {
   /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
   readonly turn: number;
   /** A stateless run whose checkpoints are deleted when it ends. */
-  readonly temporary: boolean;
+  readonly stateless: boolean;
   readonly started_at: number | null;
   readonly ended_at: number | null;
   /** `{error, message}` of a run that failed. */
   readonly error: JsonObject | null;
   /** The stack of the error, for operators alone. */
   readonly stack?: string;
-  /** The answer of wait and join for a temporary run: its final values. */
+  /** The answer of wait and join for a stateless run: its final values. */
   readonly result: Json;
-  /** Its frames are stored and not yet deleted by retention. */
-  readonly framed: boolean;
+  /** Its frames are stored, and retention has not deleted them. `resumable` in `kwargs`: its request wants them kept after its end. */
+  readonly resumable: boolean;
   /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
   readonly end_frame: number | null;
   /** The user who created it, and the short form of the API key that was used. */

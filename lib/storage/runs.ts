@@ -29,9 +29,9 @@ export interface NewRun {
   readonly metadata: JsonObject;
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
-  readonly temporary: boolean;
+  readonly stateless: boolean;
   /** Its frames must be stored. */
-  readonly framed: boolean;
+  readonly resumable: boolean;
   /** When the run is due; not before `now`. */
   readonly created_at: number;
   readonly user_id?: string | null;
@@ -177,7 +177,7 @@ export interface FinishRun {
   readonly result: Json;
   /** What was not saved before; empty with `discard`. */
   readonly progress: Progress;
-  /** Delete the thread's checkpoints: for a temporary run that has stored some. */
+  /** Delete the thread's checkpoints: for a stateless run that has stored some. */
   readonly discard: boolean;
   /** The thread's state after this run. `head` null keeps the present one. */
   readonly thread: {
@@ -224,10 +224,10 @@ export interface Activity {
 /** Retention: rows older than these times are deleted. */
 export interface SweepTerms {
   /**
-   * Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. Frames are kept
-   * of those alone that were asked for as resumable.
+   * Stateless runs that ended before, unless their frames or an idempotency key are kept; their threads go too. Frames are kept
+   * of those alone whose request wants it.
    */
-  readonly temporary_before: number;
+  readonly stateless_before: number;
   /** Frames of runs that ended before. */
   readonly frames_before: number;
   /** Idempotency keys made before. */
@@ -350,7 +350,7 @@ export interface RunStorage {
   /** Reads runs of a thread, newest first. Empty when the thread does not exist or is not visible. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /**
-   * Reads runs of all visible threads, hidden ones too: the newest `created_at` first, then the higher id. A call tests a bounded
+   * Reads runs of all visible threads, stateless ones too: the newest `created_at` first, then the higher id. A call tests a bounded
    * number of rows, so it may find fewer than `limit` before the end. `next`: where to go on; null at the end.
    */
   searchRuns(

@@ -29,7 +29,7 @@ export interface NewThread {
   readonly thread_id: string;
   readonly metadata: JsonObject;
   readonly config: JsonObject;
-  readonly hidden: boolean;
+  readonly stateless: boolean;
   readonly ttl?: ThreadTtl;
   readonly state?: NewState;
 }
@@ -59,11 +59,11 @@ export interface ThreadStorage {
     thread: NewThread,
     now: number,
   ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
-  /** Reads a thread, a hidden one too. Null when it does not exist or is not visible. */
+  /** Reads a thread, also that of a stateless run. Null when it does not exist or is not visible. */
   getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
-  /** Reads one page of the visible threads that match, without hidden ones, and the number of all matches. */
+  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches. */
   searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
-  /** Counts the visible threads that match, without hidden ones. */
+  /** Counts the visible threads that match, without those of stateless runs. */
   countThreads(scope: Scope, query: ThreadQuery): Promise<number>;
   /**
    * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb

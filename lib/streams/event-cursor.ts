@@ -121,8 +121,8 @@ export class EventCursor {
     if (changes === this.#looked) return false;
     this.#looked = changes;
     const thread = await log.find(scope);
-    if (!thread || thread.hidden) return false;
-    if (!thread.all_events) await log.recordAll(scope);
+    if (!thread || thread.stateless) return false;
+    if (!thread.records_all) await log.recordAll(scope);
     log.exists = true;
     log.busy = thread.status === "busy";
     this.#opened = log.last;

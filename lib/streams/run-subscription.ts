@@ -107,7 +107,7 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = run;
   if (run.error) return { __error__: run.error };
-  if (run.temporary) return run.result ?? {};
+  if (run.stateless) return run.result ?? {};
   const thread = await storage.getThread(scope, thread_id);
   try {
     // Checkpoints of a run that is still active belong to that run, not to this one.
@@ -227,7 +227,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     const result = hasEnded(row) ? await storedResult(options, row) : null;
     // This process may have claimed the run during the reads.
     if (!isOpen(runEvents)) return;
-    runEvents.stored ||= row.framed;
+    runEvents.stored ||= row.resumable;
     runEvents.attempt = row.attempt;
     if (!hasEnded(row)) return;
     const tail = { feedback: options.feedbackUrls(row), error: row.error };

@@ -54,7 +54,7 @@ function createThreadRuns(
   /** The last frame of a run that subscribers have been shown, here or by another process. */
   async function newestFrame(run: RunRow): Promise<number> {
     const runEvents = hub.find(run.run_id);
-    if (runEvents || !run.framed) return runEvents?.lastId ?? 0;
+    if (runEvents || !run.resumable) return runEvents?.lastId ?? 0;
     let last = 0;
     while (true) {
       const frame = (await storage.readFrames(scope, run.run_id, last)).at(-1);
@@ -310,7 +310,7 @@ export async function subscribeThread(
     if (left) return;
     // It was deleted while it waited.
     if (!run) return await frames.finish({ entry, started: false, end: { status: "rollback", id: null } });
-    if (!hasEnded(run) || run.framed || hub.find(run.run_id)) {
+    if (!hasEnded(run) || run.resumable || hub.find(run.run_id)) {
       current = await open(entry, run);
       return;
     }

@@ -135,13 +135,13 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
       const outcome = await storage.createThread(
         scope,
-        { thread_id, metadata, config: {}, hidden: false, ...(ttl ? { ttl } : {}), ...(state ? { state } : {}) },
+        { thread_id, metadata, config: {}, stateless: false, ...(ttl ? { ttl } : {}), ...(state ? { state } : {}) },
         environment.now(),
       );
       if (outcome.kind === "created") return await toThread(outcome.thread);
       // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
-      const { hidden, metadata: stored } = outcome.thread;
-      if (if_exists === "raise" || hidden || !permits(visibility?.filter, stored)) {
+      const { stateless, metadata: stored } = outcome.thread;
+      if (if_exists === "raise" || stateless || !permits(visibility?.filter, stored)) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       return await toThread(outcome.thread);

@@ -85,7 +85,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
 
   async function visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow> {
     const row = await storage.getThread(withVisibility(scope, visibility), thread_id.toLowerCase());
-    if (!row || (row.hidden && row.status !== "busy")) throw notFound(thread_id);
+    if (!row || (row.stateless && row.status !== "busy")) throw notFound(thread_id);
     return row;
   }
 

@@ -231,7 +231,7 @@ export function payload(row: DeliveryRow): string {
     error: run.status === "error" || run.status === "timeout" ? run.error : null,
     ...(run.cancel_reason === undefined ? {} : { cancel_reason: run.cancel_reason }),
   };
-  if (run.temporary) return JSON.stringify(body);
+  if (run.stateless) return JSON.stringify(body);
   if (!run.values_omitted) {
     const text = withValues(body, run.values ?? "null");
     if (run.values === null || isWithin(text, MAX_PAYLOAD_BYTES)) return text;

@@ -143,7 +143,7 @@ for (const [name, open] of Object.entries(openers)) {
         await disk.fill(driver);
         const add = (n: number): Promise<unknown> => {
           const metadata = { n, body: "x".repeat(100_000) };
-          return storage.createThread(scope, { thread_id: `t${n}`, metadata, config: {}, hidden: false }, n);
+          return storage.createThread(scope, { thread_id: `t${n}`, metadata, config: {}, stateless: false }, n);
         };
         let made = 0;
         await assert.rejects(
@@ -262,12 +262,12 @@ async function fill(storage: Storage): Promise<void> {
         metadata: {},
         kwargs: { text: "x".repeat(500) },
         multitask_strategy: "enqueue",
-        temporary: false,
-        framed: true,
+        stateless: false,
+        resumable: true,
         created_at: 5,
       },
       seen: { assistant_revision: assistant.revision, thread_revision: null },
-      create_thread: { thread_id: `t${t}`, metadata: { t }, config: {}, hidden: false },
+      create_thread: { thread_id: `t${t}`, metadata: { t }, config: {}, stateless: false },
       claim: { token: `k${t}`, lease_until: 100 },
       now: 5,
     });

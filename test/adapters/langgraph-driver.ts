@@ -127,7 +127,7 @@ export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {})
     ...ids,
     user: null,
     store: noStore,
-    temporary: false,
+    stateless: false,
     attempt: 1,
     resumed: false,
     input: undefined,

@@ -714,7 +714,7 @@ describe("langgraph: checkpoints", () => {
 });
 
 describe("langgraph: runs that leave nothing", () => {
-  const bare = { temporary: true, durability: "exit" } as const;
+  const bare = { stateless: true, durability: "exit" } as const;
 
   it("write no checkpoint, and end with their state alone", async () => {
     const { run, thread } = host(chat());

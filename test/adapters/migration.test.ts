@@ -33,8 +33,8 @@ async function fill(storage: Storage): Promise<void> {
   });
   const progress = { checkpoints: [checkpoint("c1", null, "1"), checkpoint("c2", "c1", "2")], writes: [] };
   const state = { graph_id: "g", progress, head: "c2", scalars: { n: 2 } };
-  await storage.createThread(here, { thread_id: "t", metadata, config: {}, hidden: false, state }, 2);
-  await storage.createThread(here, { thread_id: "new", metadata, config: {}, hidden: false }, 3);
+  await storage.createThread(here, { thread_id: "t", metadata, config: {}, stateless: false, state }, 2);
+  await storage.createThread(here, { thread_id: "new", metadata, config: {}, stateless: false }, 3);
   for (const run_id of ["r1", "r2"]) {
     const { revision } = (await storage.getThread(here, "t")) as ThreadRow;
     const outcome = await storage.createRun(here, {
@@ -46,8 +46,8 @@ async function fill(storage: Storage): Promise<void> {
         metadata: {},
         kwargs: { config: {}, context: {} },
         multitask_strategy: "enqueue",
-        temporary: false,
-        framed: true,
+        stateless: false,
+        resumable: true,
         created_at: 3,
       },
       seen: { assistant_revision: assistant.revision, thread_revision: revision },
@@ -159,7 +159,11 @@ describe("a database that a second step has changed", () => {
       assert.equal((await storage.searchThreads({ ...here, filter }, page)).total, 2);
       // Rows written after the step are found beside those that the step has moved.
       await storage.updateThread(here, "t", () => ({ metadata: { owner: "eve" } }), 9);
-      await storage.createThread(here, { thread_id: "u", metadata: { owner: "ada" }, config: {}, hidden: false }, 10);
+      await storage.createThread(
+        here,
+        { thread_id: "u", metadata: { owner: "ada" }, config: {}, stateless: false },
+        10,
+      );
       assert.deepEqual(
         [await threads(storage, { owner: "ada" }), await threads(storage, { owner: "eve" })],
         ["new,u", "t"],
@@ -214,8 +218,8 @@ describe("a database that a second step has changed", () => {
         metadata: {},
         kwargs: {},
         multitask_strategy: "enqueue",
-        temporary: false,
-        framed: false,
+        stateless: false,
+        resumable: false,
         created_at: 11,
         auth_user: { identity: "ada" },
       } as const;

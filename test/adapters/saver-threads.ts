@@ -60,12 +60,12 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
       metadata: {},
       kwargs: {},
       multitask_strategy: "reject",
-      temporary: false,
-      framed: false,
+      stateless: false,
+      resumable: false,
       created_at: now,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: null },
-    create_thread: { thread_id, metadata: {}, config: {}, hidden: false },
+    create_thread: { thread_id, metadata: {}, config: {}, stateless: false },
     now,
   });
   if (kind !== "created") throw new Error(`The run was not created: ${kind}`);

@@ -20,9 +20,9 @@ async function claimed(
   const scope = { deployment };
   const content = { graph_id: "g", name: "n", description: null, config: {}, context: {}, metadata: {} };
   const { assistant } = await storage.createAssistant(scope, { assistant_id: "a", ...content }, now);
-  const { thread } = await storage.createThread(scope, { thread_id, metadata: {}, config: {}, hidden: false }, now);
+  const { thread } = await storage.createThread(scope, { thread_id, metadata: {}, config: {}, stateless: false }, now);
   const run_id = `${deployment} ${thread_id} ${strategy}`;
-  const request = { metadata: {}, kwargs: {}, temporary: false, framed: false, created_at: now };
+  const request = { metadata: {}, kwargs: {}, stateless: false, resumable: false, created_at: now };
   const outcome = await storage.createRun(scope, {
     run: {
       run_id,
@@ -209,7 +209,7 @@ describe("a full disk", () => {
       const { storage } = world;
       const scope = scopes[0];
       const lease = { run_id: "r", thread_id: "t", token: "x" };
-      const thread = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+      const thread = { thread_id: "t", metadata: {}, config: {}, stateless: false };
       for (const write of [
         () => storage.probe(now),
         () => storage.createThread(scope, thread, now),

@@ -139,7 +139,7 @@ it("several storages migrate one file at once, beside tables of the host", async
     const storages = [nodeSqlite(path), nodeSqlite(path), nodeSqlite(path)];
     await Promise.all(storages.map((storage) => storage.migrate()));
     const scope = { deployment: "d" };
-    const thread = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+    const thread = { thread_id: "t", metadata: {}, config: {}, stateless: false };
     assert.equal((await (storages[0] as Storage).createThread(scope, thread, 1)).kind, "created");
     assert.equal((await (storages[2] as Storage).getThread(scope, "t"))?.thread_id, "t");
     await Promise.all(storages.map((storage) => storage.close()));
@@ -161,7 +161,7 @@ it("keeps no label of metadata that is gone or was refused", async () => {
       database.close();
       return row?.count;
     };
-    const thread = { thread_id: "t", metadata: { a: 1, b: 2, c: 3 }, config: {}, hidden: false };
+    const thread = { thread_id: "t", metadata: { a: 1, b: 2, c: 3 }, config: {}, stateless: false };
     await storage.createThread(scope, thread, 1);
     await storage.createThread(scope, { ...thread, metadata: { x: 1, y: 2 } }, 2);
     assert.equal(labels(), 3);

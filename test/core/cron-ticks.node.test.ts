@@ -61,7 +61,7 @@ class World {
     for (let i = 0; i < CRONS; i++) {
       const thread_id = i < 30 ? null : `t${i}`;
       if (thread_id !== null) {
-        await real.createThread(here, { thread_id, metadata: {}, config: {}, hidden: false }, START);
+        await real.createThread(here, { thread_id, metadata: {}, config: {}, stateless: false }, START);
       }
       const timing = { schedule: "* * * * *", timezone: null, end_time: null, enabled: true };
       const next_run_date = START + MINUTE / 2;
@@ -126,13 +126,13 @@ class World {
           const run_id = this.uuid();
           const own = thread_id ?? this.uuid();
           const { multitask_strategy = "enqueue" } = request;
-          const more = { multitask_strategy: multitask_strategy ?? "enqueue", temporary: thread === null };
+          const more = { multitask_strategy: multitask_strategy ?? "enqueue", stateless: thread === null };
           const now = environment.now();
           const cron_id = origin.cron_id as string;
           const plan: CreateRun = {
             run: newRun(own, run_id, { ...more, created_at: now, cron_id }),
             seen: { assistant_revision: assistant?.revision ?? 0, thread_revision: thread?.revision ?? null },
-            ...(thread ? {} : { create_thread: { thread_id: own, metadata: {}, config: {}, hidden: true } }),
+            ...(thread ? {} : { create_thread: { thread_id: own, metadata: {}, config: {}, stateless: true } }),
             now,
           };
           return plan;

@@ -380,22 +380,22 @@ describe("runs that are not known here", () => {
   });
 
   it("are where their deployment is before they have started", async () => {
-    for (const temporary of [false, true]) {
+    for (const stateless of [false, true]) {
       await using kit = await feedbackKit({ identity });
       const scope = { deployment: "default" };
       const content = { graph_id: "g", name: "g", description: null, config: {}, context: {}, metadata: {} };
       const { assistant } = await kit.storage.createAssistant(scope, { assistant_id: "a", ...content }, NOW);
       const run = { run_id: UNKNOWN, thread_id: THREAD, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
       const outcome = await kit.storage.createRun(scope, {
-        run: { ...run, multitask_strategy: "enqueue", temporary, framed: false, created_at: NOW },
+        run: { ...run, multitask_strategy: "enqueue", stateless, resumable: false, created_at: NOW },
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { thread_id: THREAD, metadata: {}, config: {}, hidden: temporary },
+        create_thread: { thread_id: THREAD, metadata: {}, config: {}, stateless },
         now: NOW,
       });
       assert.equal(outcome.kind, "created");
       const record = await make(kit, { run_id: UNKNOWN });
       assert.deepEqual([record.session_id, record.start_time], [P2, null]);
-      assert.equal(record.feedback_thread_id, temporary ? null : THREAD);
+      assert.equal(record.feedback_thread_id, stateless ? null : THREAD);
     }
   });
 });

@@ -69,7 +69,7 @@ class Thread {
       graph_id: "agent",
       user: null,
       store: noStore,
-      temporary: false,
+      stateless: false,
       attempt: 1,
       resumed: false,
       input: undefined,

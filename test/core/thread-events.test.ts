@@ -65,7 +65,7 @@ async function opened(service: Service) {
 const recorded = (service: Service, thread_id: string): Promise<void> =>
   until(async () => {
     const { storage } = serviceInternals(service).options;
-    return (await storage.getThread({ deployment: service.deployment.name }, thread_id))?.all_events === true;
+    return (await storage.getThread({ deployment: service.deployment.name }, thread_id))?.records_all === true;
   });
 
 describe("the events of a thread", () => {

@@ -32,7 +32,7 @@ function aRow(run: Partial<DeliveredRun> = {}): DeliveryRow {
       kwargs: {},
       multitask_strategy: "enqueue",
       attempt: 2,
-      temporary: false,
+      stateless: false,
       created_at: at(5),
       started_at: at(6) + 7,
       ended_at: at(9),
@@ -82,8 +82,8 @@ describe("the payload of a webhook", () => {
   });
 
   it("has no state of stateless runs", () => {
-    assert.equal("values" in told({ temporary: true, values: null }), false);
-    assert.equal("values_omitted" in told({ temporary: true, values: null }), false);
+    assert.equal("values" in told({ stateless: true, values: null }), false);
+    assert.equal("values_omitted" in told({ stateless: true, values: null }), false);
   });
 
   it("leaves out a state that would make it too large", () => {

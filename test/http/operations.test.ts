@@ -264,7 +264,7 @@ describe("what is no longer kept", () => {
     await advanceUntil(clock, () => asked.length === 3, 0);
     const { limit, ...terms } = asked[0] as Record<string, number>;
     assert.deepEqual(terms, {
-      temporary_before: now - 2_000,
+      stateless_before: now - 2_000,
       frames_before: now - 3_000,
       keys_before: now - 86_400_000,
       tokens_before: now - 4_000,

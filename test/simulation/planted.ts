@@ -123,14 +123,14 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "frame ids start again in a later attempt",
     file: "lib/engine/progress.ts",
-    find: "framed ? last_frame + 1 :",
-    replace: "framed ? 1 :",
+    find: "resumable ? last_frame + 1 :",
+    replace: "resumable ? 1 :",
   },
   {
     name: "frame ids of a later attempt leave a gap",
     file: "lib/engine/progress.ts",
-    find: "framed ? last_frame + 1 :",
-    replace: "framed ? last_frame + 2 :",
+    find: "resumable ? last_frame + 1 :",
+    replace: "resumable ? last_frame + 2 :",
   },
   {
     name: "the idempotency key is not kept",

@@ -16,11 +16,11 @@ export async function addTraces(storage: Storage, traces: readonly NewTrace[]): 
     const outcome = await storage.createRun(TRACES, {
       run: {
         ...{ run_id, thread_id, assistant_id: assistant.assistant_id, graph_id: "g", metadata: {}, kwargs: {} },
-        ...{ multitask_strategy: "enqueue", temporary: trace.thread_id === null, framed: false },
+        ...{ multitask_strategy: "enqueue", stateless: trace.thread_id === null, resumable: false },
         ...{ created_at: now, user_id, api_key },
       },
       seen: { assistant_revision: assistant.revision, thread_revision: null },
-      create_thread: { thread_id, metadata: {}, config: {}, hidden: true },
+      create_thread: { thread_id, metadata: {}, config: {}, stateless: true },
       claim: { token: run_id, lease_until: now + 1, trace },
       now,
     });

@@ -98,7 +98,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const checkpoint_id = `c${String(++count).padStart(8, "0")}`;
     const data = JSON.stringify(run.run_id);
     const answer = thread.head !== null && chance(30) ? thread.head : null;
-    const list = run.framed ? Array.from({ length: below(4) }, () => ({ event: "custom", data: `${++count}` })) : [];
+    const list = run.resumable ? Array.from({ length: below(4) }, () => ({ event: "custom", data: `${++count}` })) : [];
     const progress: Progress = {
       checkpoints: [
         {
@@ -153,7 +153,9 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const status = claimed.cancelled ? "interrupted" : pick(["success", "error", "interrupted", "timeout"] as const);
     let end_frame = 0;
     const ended = await save(attempt, next, async (progress, sent) => {
-      const last = claimed.run.framed ? next.frame + (progress.frames?.list.length ?? 0) : claimed.run.claims * 2 ** 32;
+      const last = claimed.run.resumable
+        ? next.frame + (progress.frames?.list.length ?? 0)
+        : claimed.run.claims * 2 ** 32;
       end_frame = last + below(2);
       const outcome = await storage.finishRun(scope, lease, {
         claims: claimed.run.claims,
@@ -274,14 +276,14 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       ...(["interrupt", "rollback"] as const),
     ]);
     const due = chance(15) ? now + below(3 * LEASE_MS) : now;
-    const framed = chance(60);
+    const resumable = chance(60);
     const key = chance(25) ? `k${below(1 + count / 40)}` : undefined;
     const body_hash = pick(["one", "one", "two"]);
     const claimed = chance(30) ? { token: `c${run_id}`, lease_until: now + LEASE_MS } : undefined;
     const createdAt = now;
     const sent = history.tick();
     // Recorded first: another response may name the run before this one arrives.
-    history.addRun(run_id, { thread_id, due, at_once: due <= createdAt, framed, sent, key, body_hash });
+    history.addRun(run_id, { thread_id, due, at_once: due <= createdAt, framed: resumable, sent, key, body_hash });
     const outcome = await storage.createRun(scope, {
       run: {
         run_id,
@@ -291,12 +293,12 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         metadata: {},
         kwargs: {},
         multitask_strategy,
-        temporary: false,
-        framed,
+        stateless: false,
+        resumable,
         created_at: due,
       },
       seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
-      ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
+      ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, stateless: false } }),
       ...(thread && chance(20) ? { update_thread: { metadata: { last: run_id }, config: {} } } : {}),
       ...(claimed ? { claim: claimed } : {}),
       ...(key === undefined ? {} : { idempotency: { route: "/runs", key, body_hash } }),

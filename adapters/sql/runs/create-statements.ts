@@ -175,8 +175,8 @@ const columnsOf = (deployment: string, { run, idempotency }: CreateRun) => ({
   metadata: JSON.stringify(run.metadata),
   kwargs: JSON.stringify(run.kwargs),
   multitask_strategy: run.multitask_strategy,
-  temporary: run.temporary ? 1 : 0,
-  framed: run.framed ? 1 : 0,
+  temporary: run.stateless ? 1 : 0,
+  framed: run.resumable ? 1 : 0,
   keyed: idempotency ? 1 : 0,
   user_id: run.user_id ?? null,
   api_key: run.api_key ?? null,
@@ -265,10 +265,10 @@ export function createStatements(
   if (seen.thread_revision === null) {
     const thread = request.create_thread;
     if (!thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
-    const { metadata, config, hidden, ttl = null } = thread;
-    const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: hidden ? 1 : 0 };
+    const { metadata, config, stateless, ttl = null } = thread;
+    const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: stateless ? 1 : 0 };
     statements.push(first.insertThread({ ...args, ...columns, ...ttlColumns(ttl) }));
-    if (!hidden) statements.push(...addLabels("thread", deployment, thread_id, metadata));
+    if (!stateless) statements.push(...addLabels("thread", deployment, thread_id, metadata));
   } else {
     const update = request.update_thread;
     const metadata = update ? JSON.stringify(update.metadata) : null;

@@ -30,7 +30,7 @@ const passed = oldest(
   sql`temporary = 1 and framed = 1 and ${ended} and not ${holds(sql`kwargs`, '"resumable":true')}`,
   "ended_at",
 );
-const oldTemporary = oldest(
+const oldStateless = oldest(
   sql`run_id, thread_id from runs`,
   sql`temporary = 1 and framed = 0 and keyed = 0 and ${ended}`,
   "ended_at",
@@ -89,8 +89,8 @@ export async function sweep(driver: Database, deployment: string, terms: SweepTe
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
   const [old, stateless, temporary, keys, left, tokens, deliveries, events] = await Promise.all([
     driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
-    driver.read(passed({ deployment, before: terms.temporary_before, limit })),
-    driver.read(oldTemporary({ deployment, before: terms.temporary_before, limit })),
+    driver.read(passed({ deployment, before: terms.stateless_before, limit })),
+    driver.read(oldStateless({ deployment, before: terms.stateless_before, limit })),
     driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
     driver.read(leftThreads({ deployment, now })),
     driver.read(oldTokens({ deployment, before: terms.tokens_before, limit })),

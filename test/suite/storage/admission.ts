@@ -92,9 +92,9 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const key = { ...idempotency, key: "stateless" };
       const { run } = await stateless(storage, assistant, "r4", { idempotency: key });
       const outcome = await storage.createRun(here, {
-        run: newRun("thread-r5", "r5", { temporary: true }),
+        run: newRun("thread-r5", "r5", { stateless: true }),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { thread_id: "thread-r5", metadata: {}, config: {}, hidden: true },
+        create_thread: { thread_id: "thread-r5", metadata: {}, config: {}, stateless: true },
         idempotency: key,
         now: 1100,
       });
@@ -105,7 +105,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     test("is forgotten after its time", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const ages = { temporary_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const ages = { stateless_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
       const terms = { ...ages, limit: 10, now: 9000 };
       await created(storage, assistant, "t", "r1", { idempotency });
       assert.equal(await storage.sweep(here, { ...terms, keys_before: 1100 }), 0);
@@ -133,7 +133,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const outcome = await storage.createRun(here, {
         run: newRun("w", "w1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { thread_id: "w", metadata: {}, config: {}, hidden: false },
+        create_thread: { thread_id: "w", metadata: {}, config: {}, stateless: false },
         limits,
         now: 1100,
       });

@@ -27,9 +27,9 @@ function alone(
 ): CreateRun {
   const thread_id = `thread-${run_id}`;
   return {
-    run: newRun(thread_id, run_id, { temporary: true, ...run }),
+    run: newRun(thread_id, run_id, { stateless: true, ...run }),
     seen: { assistant_revision: assistant.revision, thread_revision: null },
-    create_thread: { thread_id, metadata: { of: run_id }, config: {}, hidden: true },
+    create_thread: { thread_id, metadata: { of: run_id }, config: {}, stateless: true },
     now: 1100,
     ...more,
   };
@@ -53,7 +53,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         alone(assistant, "r2", { claim }),
         alone(assistant, "r3", { claim: { ...claim, token: "never" } }, { created_at: 4000 }),
         alone(assistant, "r4", {
-          create_thread: { thread_id: "thread-r4", metadata: { a: 1 }, config: {}, hidden: false },
+          create_thread: { thread_id: "thread-r4", metadata: { a: 1 }, config: {}, stateless: false },
         }),
       ];
       const outcome = await storage.createRuns(here, requests);

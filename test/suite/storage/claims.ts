@@ -180,7 +180,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const outcome = await storage.createRun(here, {
         run: newRun("v", "v1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { thread_id: "v", metadata: {}, config: {}, hidden: false },
+        create_thread: { thread_id: "v", metadata: {}, config: {}, stateless: false },
         claim: { token: "w5", lease_until: 5000 },
         now: 1100,
       });

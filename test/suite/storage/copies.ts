@@ -35,7 +35,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
           thread_id: "t",
           metadata: { a: 1 },
           config: { tags: ["x"] },
-          hidden: false,
+          stateless: false,
           ttl: { strategy: "delete", ttl_ms: 9e9 },
         },
         1000,
@@ -69,8 +69,8 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         error: null,
         running: null,
         slot: null,
-        hidden: false,
-        all_events: false,
+        stateless: false,
+        records_all: false,
       });
       assert.deepEqual(ttl, { strategy: "delete", ttl_ms: 9e9, expires_at: 9e9 + 4000 });
       assert.deepEqual(await thread(storage, "copy"), outcome.thread);

@@ -68,7 +68,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
         storage.createRun(here, {
           run: newRun("t", run_id),
           seen: { assistant_revision, thread_revision: null },
-          create_thread: { thread_id: "t", metadata: { made: run_id }, config: { c: 1 }, hidden: false },
+          create_thread: { thread_id: "t", metadata: { made: run_id }, config: { c: 1 }, stateless: false },
           claim: { token: `token-${run_id}`, lease_until: 5000 },
           now: 1100,
         });

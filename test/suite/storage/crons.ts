@@ -63,9 +63,9 @@ async function runOf(
 ): Promise<CreateRun> {
   const seen = { assistant_revision: assistant.revision };
   const own = thread_id ?? `thread-${run_id}`;
-  const run = newRun(own, run_id, { created_at: 5100, cron_id: "c", temporary: thread_id === null, ...options });
+  const run = newRun(own, run_id, { created_at: 5100, cron_id: "c", stateless: thread_id === null, ...options });
   if (thread_id === null) {
-    const create_thread = { thread_id: own, metadata: { cron_id: "c" }, config: {}, hidden: true };
+    const create_thread = { thread_id: own, metadata: { cron_id: "c" }, config: {}, stateless: true };
     return { run, seen: { ...seen, thread_revision: null }, create_thread, now: 5100 };
   }
   const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
@@ -129,7 +129,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await make({}), { kind: "assistant_not_found" });
       await anAssistant(storage);
       assert.deepEqual(await make({ thread_id: "t" }), { kind: "thread_not_found" });
-      await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, hidden: true }, 1000);
+      await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, stateless: true }, 1000);
       assert.deepEqual(await make({ thread_id: "h", metadata: { m: 1 } }), { kind: "thread_not_found" });
       assert.equal(await storage.countCrons(here, {}), 0);
       assert.equal(await storage.countCrons(here, { metadata: { m: 1 } }), 0);
@@ -325,7 +325,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const runs = await Promise.all(
-        Array.from({ length: 8 }, (_, i) => runOf(storage, assistant, `r${i}`, null, { temporary: i % 2 === 0 })),
+        Array.from({ length: 8 }, (_, i) => runOf(storage, assistant, `r${i}`, null, { stateless: i % 2 === 0 })),
       );
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run, { skipped }))));

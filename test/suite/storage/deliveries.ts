@@ -87,7 +87,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
           kwargs: { input: { a: [1, "é"] } },
           multitask_strategy: "enqueue",
           attempt: 1,
-          temporary: false,
+          stateless: false,
           created_at: 1100,
           started_at: 1100,
           ended_at: 2000,
@@ -109,14 +109,14 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await stateless(storage, assistant, "r1", { run: { webhook: hook() } });
       await storage.finishRun(here, lease, finish({ values: { json: "{}", omitted: false } }));
       const first = await deliveryOf(storage, here, "r1");
-      assert.deepEqual([first?.run.temporary, first?.run.values, first?.run.values_omitted], [true, null, false]);
+      assert.deepEqual([first?.run.stateless, first?.run.values, first?.run.values_omitted], [true, null, false]);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
       const creation = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
       const end = finish({ values: { json: null, omitted: true } });
       await storage.finishRun(here, (creation.claimed as ClaimedRun).lease, end);
       const second = await deliveryOf(storage, here, "r2");
-      assert.deepEqual([second?.run.temporary, second?.run.values, second?.run.values_omitted], [false, null, true]);
+      assert.deepEqual([second?.run.stateless, second?.run.values, second?.run.values_omitted], [false, null, true]);
     });
 
     test("gets runs that are interrupted before they start, and none that is rolled back or has no webhook", async (storage) => {

@@ -108,9 +108,9 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null, more: false });
       assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
       assert.equal(await storage.recordAllEvents(here, "unknown"), false);
-      assert.equal((await storage.getThread(here, "t"))?.all_events, false);
+      assert.equal((await storage.getThread(here, "t"))?.records_all, false);
       assert.equal(await storage.recordAllEvents(here, "t"), true);
-      assert.equal((await storage.getThread(here, "t"))?.all_events, true);
+      assert.equal((await storage.getThread(here, "t"))?.records_all, true);
     });
 
     test("are stored with the end of their run", async (storage) => {
@@ -227,7 +227,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       };
       const ttl = { strategy: "delete", ttl_ms: 1 } as const;
       const metadata = { assistant_id: "a" };
-      const thread = { thread_id: "t", metadata, config: {}, hidden: false, ttl };
+      const thread = { thread_id: "t", metadata, config: {}, stateless: false, ttl };
       const creations: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.createThread(here, thread, 1000),
         "as a copy": async () => {
@@ -266,7 +266,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const lease = await aRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       const ages = {
-        temporary_before: 0,
+        stateless_before: 0,
         keys_before: 0,
         tokens_before: 0,
         deliveries_before: 0,

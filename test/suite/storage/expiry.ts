@@ -26,7 +26,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       of: ThreadTtl | undefined,
       now = 1000,
     ): Promise<ThreadRow> => {
-      const terms = { thread_id, metadata: { owner: "ada" }, config: {}, hidden: false, ...(of && { ttl: of }) };
+      const terms = { thread_id, metadata: { owner: "ada" }, config: {}, stateless: false, ...(of && { ttl: of }) };
       return (await storage.createThread(here, terms, now)).thread;
     };
     const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
@@ -51,7 +51,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
 
     test("takes a thread that a run has made", async (storage) => {
       const assistant = await anAssistant(storage);
-      const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false };
+      const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false };
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },

@@ -130,7 +130,7 @@ function nounsOf(storage: Storage): readonly Noun[] {
     {
       id: "thread_id",
       create: (thread_id, metadata, now) =>
-        storage.createThread(here, { thread_id, metadata, config: {}, hidden: false }, now),
+        storage.createThread(here, { thread_id, metadata, config: {}, stateless: false }, now),
       update: (id, metadata, now) => storage.updateThread(here, id, () => ({ metadata }), now),
       remove: (id) => storage.deleteThread(here, id),
       search: (scope, query) => storage.searchThreads(scope, query),
@@ -299,7 +299,7 @@ async function someCheckpoints(
   const states = metadata.map((its, i) => ({ id: `c${i}`, metadata: its }));
   const saved = states.map((state) => ({ ...checkpoint(state.id, {}), metadata: state.metadata }));
   const state = { graph_id: "echo", progress: progress(saved), head: `c${states.length - 1}`, scalars: {} };
-  await storage.createThread(here, { thread_id: "states", metadata: {}, config: {}, hidden: true, state }, 1000);
+  await storage.createThread(here, { thread_id: "states", metadata: {}, config: {}, stateless: true, state }, 1000);
   return states.reverse();
 }
 

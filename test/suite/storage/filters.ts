@@ -113,9 +113,9 @@ async function waiting(storage: Storage): Promise<void> {
   await aRun(storage, assistant, "t", "r1");
   await aRun(storage, assistant, "t", "r2");
   await storage.createRun(here, {
-    run: newRun("h", "r3", { temporary: true }),
+    run: newRun("h", "r3", { stateless: true }),
     seen: { assistant_revision: assistant.revision, thread_revision: null },
-    create_thread: { thread_id: "h", metadata: { owner: "ann" }, config: {}, hidden: true },
+    create_thread: { thread_id: "h", metadata: { owner: "ann" }, config: {}, stateless: true },
     now: 1100,
   });
 }
@@ -128,7 +128,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
         const roll = dice(seed);
         const rows = Array.from({ length: 40 }, () => randomMetadata(roll));
         for (const [i, metadata] of rows.entries()) {
-          await storage.createThread(here, { thread_id: `t${i}`, metadata, config: {}, hidden: false }, 1000 + i);
+          await storage.createThread(here, { thread_id: `t${i}`, metadata, config: {}, stateless: false }, 1000 + i);
           await storage.createAssistant(here, { ...content, assistant_id: `a${i}`, metadata }, 1000 + i);
         }
         let permitted = 0;
@@ -262,7 +262,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateThread(bob, "t", () => steal, 2000), null);
       assert.equal(await storage.deleteThread(bob, "t"), false);
       assert.equal(await storage.countThreads(ann, { metadata: { owner: "ann" } }), 1, "its labels are there");
-      const exists = await storage.createThread(bob, { thread_id: "t", ...steal, config: {}, hidden: false }, 2000);
+      const exists = await storage.createThread(bob, { thread_id: "t", ...steal, config: {}, stateless: false }, 2000);
       assert.equal(exists.kind, "exists");
       assert.deepEqual((await storage.updateThread(ann, "t", () => steal, 2000))?.metadata, { owner: "bob" });
       assert.equal(await storage.deleteThread(ann, "t"), false, "it is Bob's by now");

@@ -17,11 +17,11 @@ import {
   stateless,
 } from "./material.ts";
 
-async function framedLease(storage: Storage): Promise<Lease> {
+async function resumableLease(storage: Storage): Promise<Lease> {
   const assistant = await anAssistant(storage);
   await aThread(storage, "t");
   const claim = { token: "token-r1", lease_until: 5000 };
-  const outcome = await created(storage, assistant, "t", "r1", { run: { framed: true }, claim });
+  const outcome = await created(storage, assistant, "t", "r1", { run: { resumable: true }, claim });
   return (outcome.claimed as ClaimedRun).lease;
 }
 
@@ -41,7 +41,7 @@ async function shown(storage: Storage, after: number, run_id = "r1"): Promise<st
 export function frameTests(api: SuiteApi, test: StorageTest): void {
   api.describe("frames", () => {
     test("come back in order, after any id, and storing them again doubles nothing", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       const save = (saved: ReturnType<typeof frames>) => storage.saveProgress(here, lease, saved, 1200);
       assert.equal(await save(frames(1, "a", "b")), true);
       assert.equal(await save(frames(3, "c")), true);
@@ -62,7 +62,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are read a part at a time, and none is missing", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       const long = "x".repeat(100_000);
       const list = Array.from({ length: 50 }, (_, i) => ({ event: "long", data: JSON.stringify({ at: i + 1, long }) }));
       await storage.saveProgress(here, lease, { ...progress([]), frames: { first_id: 1, list } }, 1200);
@@ -82,7 +82,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are stored with the lease alone, with checkpoints or the end of the run", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       const lost = { ...lease, token: "another" };
       assert.equal(await storage.saveProgress(here, lost, frames(1, "a"), 1200), false);
       const both = { ...frames(1, "a"), checkpoints: [checkpoint("c1", {})] };
@@ -98,14 +98,14 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("go on after the newest one that is stored", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       await storage.saveProgress(here, lease, frames(1, "a", "b"), 1200);
       const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
       assert.equal(second.last_frame, 2);
       assert.equal(await storage.saveProgress(here, lease, frames(3, "late"), 5100), false);
       await storage.saveProgress(here, second.lease, frames(3, "c"), 5100);
       await storage.requeueRun(here, second.lease, 5200);
-      assert.equal((await storage.getRun(here, "r1"))?.framed, true);
+      assert.equal((await storage.getRun(here, "r1"))?.resumable, true);
       const third = (await claimNext(storage, here, { ...claimTerms("w3"), now: 5300 })) as ClaimedRun;
       assert.equal(third.last_frame, 3);
       assert.equal(await shown(storage, 0), "1 a,2 b,3 c");
@@ -113,7 +113,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("sweep", () => {
-    const ages = { temporary_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+    const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
     const nothing: SweepTerms = { ...ages, limit: 10, now: 9000 };
 
     test("deletes temporary runs and their hidden threads when their time is over", async (storage) => {
@@ -129,7 +129,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       const claim = { token: "w", lease_until: 5000 };
       const kept = await created(storage, assistant, "thread-kept", "kept", { claim });
       await storage.finishRun(here, (kept.claimed as ClaimedRun).lease, finish());
-      const sweep = (temporary_before: number) => storage.sweep(here, { ...nothing, temporary_before, limit: 2 });
+      const sweep = (stateless_before: number) => storage.sweep(here, { ...nothing, stateless_before, limit: 2 });
       assert.equal(await sweep(2000), 0);
       assert.equal(await sweep(3000), 2);
       assert.equal(await sweep(3000), 1);
@@ -148,15 +148,15 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const idempotency = { route: "/runs", key: "k", body_hash: "h" };
       const framed = await stateless(storage, assistant, "framed", {
-        run: { framed: true, kwargs: { resumable: true } },
+        run: { resumable: true, kwargs: { resumable: true } },
       });
       // Stored only for readers of other processes, so not kept longer.
-      const passing = await stateless(storage, assistant, "passing", { run: { framed: true } });
+      const passing = await stateless(storage, assistant, "passing", { run: { resumable: true } });
       await storage.finishRun(here, passing.lease, finish({ progress: frames(1, "a") }));
       const keyed = await stateless(storage, assistant, "keyed", { idempotency });
       await storage.finishRun(here, framed.lease, finish({ progress: frames(1, "a") }));
       await storage.finishRun(here, keyed.lease, finish());
-      const late = { ...nothing, temporary_before: 9000 };
+      const late = { ...nothing, stateless_before: 9000 };
       const left = async () => [
         (await storage.getRun(here, "framed")) !== null,
         (await storage.getRun(here, "keyed")) !== null,
@@ -173,22 +173,22 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("deletes frames of runs that have ended, and says so on the run", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       await storage.saveProgress(here, lease, frames(1, "a", "b"), 1200);
       const late = { ...nothing, frames_before: 3000 };
       assert.equal(await storage.sweep(here, late), 0, "it has not ended");
       await storage.finishRun(here, lease, finish({ end_frame: 3 }));
       assert.equal(await storage.sweep(here, { ...late, frames_before: 2000 }), 0);
-      assert.equal((await storage.getRun(here, "r1"))?.framed, true);
+      assert.equal((await storage.getRun(here, "r1"))?.resumable, true);
       assert.ok((await storage.sweep(here, late)) > 0);
       assert.equal(await storage.sweep(here, late), 0);
       assert.deepEqual(await storage.readFrames(here, "r1", 0), []);
       const run = await storage.getRun(here, "r1");
-      assert.deepEqual([run?.framed, run?.end_frame], [false, 3]);
+      assert.deepEqual([run?.resumable, run?.end_frame], [false, 3]);
     });
 
     test("deletes many frames in steps, and none of another run", async (storage) => {
-      const lease = await framedLease(storage);
+      const lease = await resumableLease(storage);
       const list = Array.from({ length: 250 }, (_, i) => ({ event: "e", data: "x".repeat(i % 2 ? 66_000 : 2) }));
       // Several megabytes at once: some database clients send at most 16.
       for (let first_id = 1; first_id <= 2500; first_id += list.length) {
@@ -198,7 +198,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await storage.getAssistant(here, "a");
       assert.ok(assistant);
       const { claimed } = await created(storage, assistant, "t", "r2", {
-        run: { framed: true },
+        run: { resumable: true },
         claim: { token: "w", lease_until: 5000 },
       });
       await storage.saveProgress(here, (claimed as ClaimedRun).lease, frames(1, "a"), 1200);
@@ -206,7 +206,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       while ((await storage.sweep(here, { ...nothing, frames_before: 3000 })) > 0) sweeps++;
       assert.ok(sweeps > 1);
       assert.deepEqual(await storage.readFrames(here, "r1", 0), []);
-      assert.equal((await storage.getRun(here, "r1"))?.framed, false);
+      assert.equal((await storage.getRun(here, "r1"))?.resumable, false);
       assert.equal(await shown(storage, 0, "r2"), "1 a");
     });
   });

@@ -73,7 +73,7 @@ export async function aThread(
   now = 1000,
   scope: Scope = here,
 ): Promise<ThreadRow> {
-  return (await storage.createThread(scope, { thread_id, metadata, config: {}, hidden: false }, now)).thread;
+  return (await storage.createThread(scope, { thread_id, metadata, config: {}, stateless: false }, now)).thread;
 }
 
 export function newRun(thread_id: string, run_id: string, options: Partial<NewRun> = {}): NewRun {
@@ -85,8 +85,8 @@ export function newRun(thread_id: string, run_id: string, options: Partial<NewRu
     metadata: {},
     kwargs: {},
     multitask_strategy: "enqueue",
-    temporary: false,
-    framed: false,
+    stateless: false,
+    resumable: false,
     created_at: 1100,
     ...options,
   };
@@ -248,9 +248,9 @@ export async function stateless(
 ): Promise<ClaimedRun> {
   const thread_id = `thread-${run_id}`;
   const outcome = await storage.createRun(here, {
-    run: newRun(thread_id, run_id, { temporary: true, ...run }),
+    run: newRun(thread_id, run_id, { stateless: true, ...run }),
     seen: { assistant_revision: assistant.revision, thread_revision: null },
-    create_thread: { thread_id, metadata: {}, config: {}, hidden: true },
+    create_thread: { thread_id, metadata: {}, config: {}, stateless: true },
     claim: { token: `token-${run_id}`, lease_until: 5000 },
     now: 1100,
     ...rest,

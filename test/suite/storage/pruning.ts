@@ -114,7 +114,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([await storage.getRun(here, "r1"), await storage.getRun(here, "r2")], [null, null]);
       assert.equal(await storage.getFeedbackToken("token"), null);
       assert.equal(await storage.getCron(here, "cron"), null);
-      assert.equal((await storage.getThread(here, "thread-r5"))?.hidden, true);
+      assert.equal((await storage.getThread(here, "thread-r5"))?.stateless, true);
       assert.deepEqual(
         [(await storage.getRun(here, "r3"))?.status, (await storage.getRun(here, "r4"))?.status],
         ["pending", "running"],

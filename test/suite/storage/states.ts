@@ -59,7 +59,7 @@ export const shown = async (storage: Storage, thread_id: string, checkpoint_id: 
 
 export function stateTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a thread that is created with a state", () => {
-    const terms = { thread_id: "t", metadata: { kind: "made" }, config: {}, hidden: false };
+    const terms = { thread_id: "t", metadata: { kind: "made" }, config: {}, stateless: false };
 
     test("has its checkpoints, writes and values, of no run", async (storage) => {
       const steps = progress(
@@ -253,7 +253,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const state = aState("c1", {}, { progress: progress([noted, inner]) });
       await storage.createThread(
         here,
-        { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false, state },
+        { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false, state },
         1000,
       );
       const note = (scope: Scope, checkpoint_id: string, metadata: JsonObject, ns = ""): Promise<boolean> =>

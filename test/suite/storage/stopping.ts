@@ -34,7 +34,7 @@ async function answering(
   const interrupts = { task: [{ value: 1 }] };
   await finished(storage, assistant, "t", "r1", { head: "c1", status: "interrupted", interrupts }, { progress: first });
   const { claimed: r2 } = await created(storage, assistant, "t", "r2", {
-    run: { framed: true },
+    run: { resumable: true },
     claim: { token: "token-r2", lease_until: 5000 },
   });
   assert.ok(r2);
@@ -193,7 +193,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a run that interrupts", () => {
     test("ends what waits and flags what runs", async (storage) => {
       const { assistant, r2 } = await answering(storage);
-      await created(storage, assistant, "t", "r3", { run: { framed: true } });
+      await created(storage, assistant, "t", "r3", { run: { resumable: true } });
       const outcome = await created(storage, assistant, "t", "r4", {
         run: { multitask_strategy: "interrupt" },
         claim: { token: "w", lease_until: 5000 },
@@ -326,7 +326,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
       await stateless(storage, assistant, "r3");
       await storage.stopRuns(here, { thread_id: "thread-r3", run_ids: ["r3"] }, "rollback", 2000);
-      const ages = { temporary_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
       const terms = { ...ages, limit: 10 };
       assert.equal(await storage.sweep(here, { ...terms, now: 4999 }), 0);
       assert.equal(await there("r3"), true);

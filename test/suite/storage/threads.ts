@@ -51,7 +51,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("creates once, and shows the existing one after", async (storage) => {
-      const terms = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, hidden: false };
+      const terms = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, stateless: false };
       const first = await storage.createThread(here, terms, 1000);
       assert.equal(first.kind, "created");
       assert.deepEqual(
@@ -68,7 +68,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           error: null,
           running: null,
           slot: null,
-          all_events: false,
+          records_all: false,
           ttl: null,
           revision: 0,
         },
@@ -81,7 +81,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("accepts one of many concurrent creates", async (storage) => {
-      const terms = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+      const terms = { thread_id: "t", metadata: {}, config: {}, stateless: false };
       const outcomes = await Promise.all(Array.from({ length: 10 }, () => storage.createThread(here, terms, 1000)));
       assert.equal(outcomes.filter((outcome) => outcome.kind === "created").length, 1);
     });
@@ -109,8 +109,8 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("hides hidden threads from searches alone", async (storage) => {
-      await storage.createThread(here, { thread_id: "t", metadata: { a: 1 }, config: {}, hidden: true }, 1000);
-      assert.equal((await storage.getThread(here, "t"))?.hidden, true);
+      await storage.createThread(here, { thread_id: "t", metadata: { a: 1 }, config: {}, stateless: true }, 1000);
+      assert.equal((await storage.getThread(here, "t"))?.stateless, true);
       assert.equal(await storage.countThreads(here, {}), 0);
       assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
       assert.deepEqual(await storage.searchThreads(here, { ...firstPage, sort_by: "created_at", ids: ["t"] }), {

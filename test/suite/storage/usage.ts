@@ -100,9 +100,9 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
     test("of a stateless run names no thread", async (storage) => {
       const assistant = await anAssistant(storage);
       const outcome = await storage.createRun(here, {
-        run: newRun("hidden", "r1", { temporary: true }),
+        run: newRun("hidden", "r1", { stateless: true }),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { thread_id: "hidden", metadata: {}, config: {}, hidden: true },
+        create_thread: { thread_id: "hidden", metadata: {}, config: {}, stateless: true },
         claim: { token: "w", lease_until: 5000, trace },
         now: 1100,
       });

@@ -86,9 +86,9 @@ async function createRun(
   const thread = await storage.getThread(scope, thread_id);
   const run = { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
   const outcome = await storage.createRun(scope, {
-    run: { ...run, multitask_strategy: "enqueue", temporary: false, framed: true, created_at },
+    run: { ...run, multitask_strategy: "enqueue", stateless: false, resumable: true, created_at },
     seen: { assistant_revision, thread_revision: thread?.revision ?? null },
-    ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
+    ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, stateless: false } }),
     now,
   });
   assert.equal(outcome.kind, "created");

@@ -270,7 +270,7 @@ export class History {
         accepted.map(({ data }, i) => ({ id: i + 1, event: "custom", data })),
         `frames of ${run_id}`,
       );
-      assert.equal(run.framed, created.framed);
+      assert.equal(run.resumable, created.framed);
       const started = [...this.saved.values()].some(({ attempt }) => attempt.lease.run_id === run_id);
       if (created.stopped) assert.ok(!started, `${run_id} had started, but a stop ended it`);
       const next = created.framed ? frames.length + 1 : run.claims * 2 ** 32 + 1;
