@@ -29,7 +29,7 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "Follower", use: "RunSubscription" },
   { name: "FollowOptions", use: "RunSubscriptionOptions" },
   { name: "threadStream", use: "threadSubscription" },
-  { name: "told", use: "has_side_effects, notifications" },
+  { name: "told", use: "notifications" },
   { name: "Told", use: "Notifications" },
   { name: "ToldOptions", use: "NotificationOptions" },
   { name: "createTold", use: "prepareNotifications" },

@@ -14,7 +14,7 @@ import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Database, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";

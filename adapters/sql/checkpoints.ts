@@ -13,7 +13,7 @@ import { db, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
-import type { PayloadColumns, Tables } from "./schema/mod.ts";
+import type { PayloadColumns, Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 /** How many rows a filtered listing reads at a time. */

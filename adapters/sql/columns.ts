@@ -11,6 +11,10 @@ export const valuesOf = <Name extends string>(
   p: Readonly<Record<Name, unknown>>,
 ): RawBuilder<unknown> => sql.join(columns.map((name) => p[name]));
 
+/** Assignments to columns for an update. */
+export const assigned = (columns: readonly string[], p: Readonly<Record<string, unknown>>): RawBuilder<unknown> =>
+  sql.join(columns.map((name) => sql`${sql.ref(name)} = ${p[name]}`));
+
 /** JSON for a column that is null where there is no value. */
 export const toText = (value: unknown): string | null => (value == null ? null : JSON.stringify(value));
 

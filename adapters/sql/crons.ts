@@ -22,9 +22,9 @@ import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, leftLabels, replaceLabels } from "./labels.ts";
 import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Database, prepared, readAll, readOne } from "./statement.ts";
+import { type Database, prepared, readAll, readOne, send } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];
@@ -199,7 +199,8 @@ function firing(driver: Database): CronStorage["fireCron"] {
     const { run: request } = fire.firing;
     const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
     const fired: Firing = { ...firing, run_id: request.run.run_id };
-    const results = await driver.batch(
+    const rowsOf = await send(
+      driver,
       [
         ...create.statements,
         insertFiring(fired),
@@ -208,7 +209,7 @@ function firing(driver: Database): CronStorage["fireCron"] {
       ],
       [...create.lock_keys, `cron ${deployment} ${cron_id}`],
     );
-    const created = create.created(results);
+    const created = create.created(rowsOf);
     return created ? { kind: "fired", created } : await refused(fire, firing, request);
   };
 }

@@ -14,27 +14,88 @@ import type {
 import { fromText } from "./columns.ts";
 import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
+import type { Feature, RunEnd, Runs } from "./feature.ts";
 import { andOfPermitted, below, boundOf, scoped } from "./filter.ts";
-import type { Tables } from "./schema/mod.ts";
-import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import type { RowsOf } from "./schema/tables.ts";
+import { type Args, type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
-/** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
-export type DeliveredEnd = {
-  status: string;
-  error: string | null;
-  /** The final state; null when there is none or it is omitted. */
-  values: string | null;
-  values_omitted: number;
-  now: number;
-};
+/** Their rows outlive the runs that they refer to. */
+export const deliveryTables = {
+  /** The outbox: an ended run with everything that its webhook's payload needs. */
+  webhook_deliveries: {
+    columns: {
+      /** The run's id. */
+      delivery_id: "text not null primary key",
+      deployment: "text not null",
+      url: "text not null",
+      host: "text not null",
+      depth: "integer not null",
+      state: "text not null check (state in ('pending', 'delivered', 'failed'))",
+      attempts: "integer not null",
+      /** Attempts in the current retry series. */
+      series_attempts: "integer not null",
+      due_at: "bigint not null",
+      claim_token: "text",
+      claimed_until: "bigint",
+      sent_at: "bigint",
+      created_at: "bigint not null",
+      thread_id: "text not null",
+      assistant_id: "text not null",
+      status: "text not null",
+      metadata: "text not null",
+      kwargs: "text not null",
+      multitask_strategy: "text not null",
+      attempt: "integer not null",
+      temporary: "integer not null",
+      run_created_at: "bigint not null",
+      started_at: "bigint",
+      ended_at: "bigint not null",
+      error: "text",
+      state_values: "text",
+      values_omitted: "integer not null",
+      cancel_reason: "text",
+    },
+    constraints: [
+      "check ((claim_token is null) = (claimed_until is null))",
+      "check (claim_token is null or state = 'pending')",
+    ],
+    indexes: [
+      "index deliveries_due on webhook_deliveries (deployment, due_at) where state = 'pending'",
+      "index deliveries_host on webhook_deliveries (deployment, host, due_at, delivery_id) where state = 'pending'",
+      "index deliveries_claimed on webhook_deliveries (deployment, host) where claim_token is not null",
+      "index deliveries_created on webhook_deliveries (deployment, created_at, delivery_id)",
+      "index deliveries_failed on webhook_deliveries (deployment, created_at, delivery_id) where state = 'failed'",
+    ],
+  },
 
-/**
- * The statement that adds ending runs to the outbox. It goes into the batch that ends them, before the statement that sets their
- * status; `runs` is the condition of that statement. Runs without a webhook are skipped, and a run gets one delivery at most. The row
- * contains everything that the payload needs, so the run may be deleted afterwards.
- */
-export function outbox<Of extends DeliveredEnd>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
-  return prepared<Of>(
+  delivery_attempts: {
+    columns: {
+      delivery_id: "text not null",
+      number: "integer not null",
+      at: "bigint not null",
+      status: "integer",
+      error: "text",
+      duration_ms: "bigint not null",
+      address: "text",
+      /** The start of the answer's body. */
+      answer: "text",
+    },
+    constraints: [
+      "primary key (delivery_id, number)",
+      "foreign key (delivery_id) references webhook_deliveries (delivery_id) on delete cascade",
+    ],
+  },
+} as const;
+
+type Rows = RowsOf<typeof deliveryTables>;
+
+/** The final state as JSON; null when there is none or it is omitted. */
+type State = { values: string | null; values_omitted: number };
+
+// Runs without a webhook are skipped, and a run gets one delivery at most. The row contains everything that the payload needs, so the
+// run may be deleted afterwards.
+const outbox = <Of extends RunEnd & Args>(runs: Runs<Of>): ((end: Of & State) => Statement) =>
+  prepared<Of & State>(
     (p) =>
       sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series_attempts, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
@@ -47,7 +108,28 @@ export function outbox<Of extends DeliveredEnd>(runs: (p: Of) => RawBuilder<unkn
       from runs where webhook is not null and ${runs(p)}
       on conflict do nothing`,
   );
-}
+
+export const webhooks: Feature<keyof Rows> = {
+  name: "webhooks",
+  tables: deliveryTables,
+  runColumns: {
+    webhook: ({ webhook }) => webhook?.url ?? null,
+    webhook_host: ({ webhook }) => webhook?.host ?? null,
+    webhook_depth: ({ webhook }) => webhook?.depth ?? 0,
+  },
+  ended(runs) {
+    const add = outbox(runs);
+    return (end, finish) =>
+      add({ ...end, values: finish?.values?.json ?? null, values_omitted: finish?.values?.omitted ? 1 : 0 });
+  },
+  swept: {
+    table: "webhook_deliveries",
+    key: "delivery_id",
+    time: "created_at",
+    condition: sql`state <> 'pending'`,
+  },
+  verbs: deliveryVerbs,
+};
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
@@ -83,7 +165,7 @@ const takeDue = prepared<Claim>(
 );
 
 /** `http_status`: of the response. Not named `status`: that column of other tables is text. */
-type Attempt = Omit<Tables["delivery_attempts"], "status"> & { http_status: number | null };
+type Attempt = Omit<Rows["delivery_attempts"], "status"> & { http_status: number | null };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
 // The prefix `worker ` marks claims of the process with the worker lock: the next holder knows that this process is dead. Claims of
@@ -155,7 +237,7 @@ const restart = scoped<Key & { now: number }>(
 );
 
 /** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
-export function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage {
+function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
       const claimant = executes() ? `worker ${token}` : token;
@@ -198,7 +280,7 @@ export function deliveryVerbs(driver: Database, executes: () => boolean): Delive
 }
 
 function toDelivery(row: SqlRow): DeliveryRow {
-  const stored = row as unknown as Tables["webhook_deliveries"];
+  const stored = row as unknown as Rows["webhook_deliveries"];
   return {
     delivery_id: stored.delivery_id,
     url: stored.url,
@@ -233,7 +315,7 @@ function toDelivery(row: SqlRow): DeliveryRow {
 
 function toAttempt(row: SqlRow): DeliveryAttempt {
   const { delivery_id, number, at, status, error, duration_ms, address, answer } =
-    row as unknown as Tables["delivery_attempts"];
+    row as unknown as Rows["delivery_attempts"];
   const known = { delivery_id, number, at, status, error, duration_ms, address };
   return answer === null ? known : { ...known, answer };
 }

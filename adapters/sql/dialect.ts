@@ -13,7 +13,7 @@ import {
   sql,
 } from "kysely";
 import type { SqlDriver } from "./driver.ts";
-import { argumentTypes, type Tables } from "./schema/mod.ts";
+import { addArgumentTypes, coreTables, type Tables } from "./schema/tables.ts";
 
 export type Dialect = SqlDriver["dialect"];
 
@@ -41,11 +41,11 @@ export interface Named {
 const NUMBERS = `after assistant_revision before changes count end failed free hours_from hours_to http_status limit now offset origin owned pending
   pending_per_thread per_host sealed seen_next seen_revision sharing start stride_ms thread_revision until version`;
 
-/** Argument types by name: the type of the column with this name. Names that are missing here are text. */
-const types: ReadonlyMap<string, string> = new Map([
-  ...argumentTypes(),
-  ...NUMBERS.split(/\s+/).map((name) => [name, "bigint"] as const),
-]);
+const numbers = new Set(NUMBERS.split(/\s+/));
+
+/** Argument types by name: the type of the column with this name. Names that are missing here are text. features.ts adds its own. */
+export const columnTypes: Map<string, string> = new Map();
+addArgumentTypes(columnTypes, coreTables);
 
 /** The type of an argument in Postgres, which would otherwise guess it or refuse the statement. */
 function typeOf(value: unknown): string {
@@ -53,7 +53,7 @@ function typeOf(value: unknown): string {
   if (value instanceof Uint8Array) return "bytea";
   const name = (value as Partial<Named>).name;
   if (name === undefined) return "text";
-  return types.get(name) ?? "text";
+  return numbers.has(name) ? "bigint" : (columnTypes.get(name) ?? "text");
 }
 
 /** A part with a different text for Postgres. */

@@ -1,5 +1,4 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
-import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   FeedbackBucket,
   FeedbackConfig,
@@ -13,25 +12,25 @@ import type {
 } from "../../lib/storage/mod.ts";
 import { fromText, namesOf, toText, valuesOf } from "./columns.ts";
 import { db, each, rowsOf, scalar } from "./dialect.ts";
-import type { SqlRow, SqlValue } from "./driver.ts";
+import type { SqlRow } from "./driver.ts";
+import type { Feature } from "./feature.ts";
 import { andOfRunPermitted, type Bound, below, boundOf, scoped } from "./filter.ts";
-import type { Tables } from "./schema/mod.ts";
-import { type Database, ofKey, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { feedbackTables } from "./schema/feedback.ts";
+import type { RowsOf } from "./schema/tables.ts";
+import { type Database, ofKey, prepared, readAll, readOne, statement } from "./statement.ts";
 
-type Filled = Readonly<Record<string, SqlValue>>;
+type Rows = RowsOf<typeof feedbackTables>;
+const rowsDb = db.withTables<Rows>();
 
 // ------------------------------------------------- beside what becomes of runs
 
-/**
- * Creates the tokens of a run in the batch that creates the run; no effect if the run was not created. `tokens` is a JSON list of
- * [feedback key, token id]. The tokens do not expire before `expireTokens` sets their expiry.
- */
-export const mintTokens: (
-  args: Pick<Tokens, "deployment" | "run_id" | "workspace_id" | "project_id" | "life_ms"> & {
-    tokens: string;
-    now: number;
-  },
-) => Statement = prepared(
+type Minted = Pick<Tokens, "deployment" | "run_id" | "workspace_id" | "project_id" | "life_ms"> & {
+  tokens: string;
+  now: number;
+};
+
+// The tokens do not expire before the run has ended. `tokens` is a JSON list of [feedback key, token id].
+const mintTokens = prepared<Minted>(
   (p) =>
     sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
@@ -39,21 +38,26 @@ export const mintTokens: (
     from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${scalar(p.run_id)}`,
 );
 
-/** Sets the expiry of the tokens of runs that end. Goes before the statements that end them. `which` selects the ids of the runs. */
-export function expireTokens<Of extends { now: number }>(
-  which: (p: Of) => RawBuilder<unknown>,
-): (args: Of & Filled) => Statement {
-  return prepared<Of & Filled>(
-    (p) =>
-      sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
-      and run_id in (${which(p)})`,
-  );
-}
-
-/** Deletes the tokens of runs. Goes before the statements that delete the runs. `which` selects the ids of the runs. */
-export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => Statement {
-  return prepared<Of & Filled>((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`);
-}
+export const feedback: Feature<keyof Rows> = {
+  name: "feedback",
+  tables: feedbackTables,
+  runColumns: { feedback: (run) => toText(run.feedback?.tokens) },
+  created(deployment, { run: { run_id, feedback: minted }, now }) {
+    if (!minted) return [];
+    const { tokens, ...terms } = minted;
+    return [mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now })];
+  },
+  ended: (runs) =>
+    prepared(
+      (p) =>
+        sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
+        and run_id in (select run_id from runs where ${runs(p)} and feedback is not null)`,
+    ),
+  end_frame: sql`feedback is not null`,
+  deleted: (which) => prepared((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`),
+  swept: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
+  verbs: feedbackVerbs,
+};
 
 // ---------------------------------------------------------------------- tokens
 
@@ -112,7 +116,7 @@ const RECORD = [
   ...["source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra"],
 ] as readonly (keyof Stored)[];
 
-type Stored = Tables["feedback"];
+type Stored = Rows["feedback"];
 
 const insertFeedback = scoped<Stored & { deployment: string }>(
   (p, bound) =>
@@ -175,7 +179,7 @@ const obstacles = prepared<Submission>(
 );
 
 /** The verbs on feedback tokens and feedback records. */
-export function feedbackVerbs(driver: Database): FeedbackStorage {
+function feedbackVerbs(driver: Database): FeedbackStorage {
   return {
     async createFeedbackTokens({ deployment, filter }, tokens) {
       if (tokens.length === 0) return true;
@@ -243,7 +247,7 @@ export function feedbackVerbs(driver: Database): FeedbackStorage {
 
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
       const reached = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
-      const update = db
+      const update = rowsDb
         .updateTable("feedback")
         .set({ ...toChanges(patch), modified_at: now })
         .where("id", "=", id)
@@ -321,9 +325,9 @@ const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
 /** The records that a query asks for. */
-function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+function candidates(query: FeedbackQuery): SelectQueryBuilder<Rows, "feedback", object> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
-  const all = db.selectFrom("feedback");
+  const all = rowsDb.selectFrom("feedback");
   const [only = ""] = workspace_ids;
   // With run ids the statement must use their index. Within one workspace, that index has the right order.
   const workspace = run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
@@ -364,30 +368,19 @@ function toChanges(patch: FeedbackPatch): Partial<Stored> {
   };
 }
 
+const JSON_COLUMNS = ["score", "value", "correction", "source_metadata", "extra"] as const;
+
 function toStored(feedback: FeedbackRow): Stored {
-  return {
-    ...feedback,
-    score: toText(feedback.score),
-    value: toText(feedback.value),
-    correction: toText(feedback.correction),
-    source_metadata: toText(feedback.source_metadata),
-    extra: toText(feedback.extra),
-  };
+  return { ...feedback, ...Object.fromEntries(JSON_COLUMNS.map((name) => [name, toText(feedback[name])])) } as Stored;
 }
 
 function toFeedback(row: SqlRow): FeedbackRow {
   const stored = row as unknown as Stored;
-  return {
-    ...stored,
-    score: fromText<number | boolean>(stored.score),
-    value: fromText<Json>(stored.value),
-    correction: fromText<Json>(stored.correction),
-    source_metadata: fromText<JsonObject>(stored.source_metadata),
-    extra: fromText<JsonObject>(stored.extra),
-  };
+  const values = JSON_COLUMNS.map((name) => [name, fromText(stored[name])]);
+  return { ...stored, ...Object.fromEntries(values) } as FeedbackRow;
 }
 
-type Tokens = Tables["feedback_tokens"];
+type Tokens = Rows["feedback_tokens"];
 
 function toToken(row: SqlRow): FeedbackTokenRow {
   const { deployment: _, life_ms: _life, submissions: _submissions, ...stored } = row as unknown as Tokens;

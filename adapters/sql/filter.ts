@@ -3,13 +3,10 @@ import { type RawBuilder, sql } from "kysely";
 import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, type Query, rowByRow } from "./dialect.ts";
-import type { SqlValue } from "./driver.ts";
-import { prepared, type Statement } from "./statement.ts";
+import { type Args, prepared, type Statement } from "./statement.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = string | null;
-
-type Args = Readonly<Record<string, SqlValue>>;
 
 /** The parameter of a scope's filter. */
 export function boundOf(filter: Filter | undefined): Bound {

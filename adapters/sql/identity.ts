@@ -14,7 +14,7 @@ import {
 import { deploymentVerbs } from "./deployments.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, readAll } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 

@@ -19,7 +19,7 @@ import { permits } from "../../lib/storage/visibility.ts";
 import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type ItemKey = { path: string; key: string };

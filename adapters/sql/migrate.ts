@@ -3,7 +3,8 @@ import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
 import { databaseName, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { createTable, schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
+import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
+import { createTable } from "./schema/tables.ts";
 import { type Database, plain, prepared, type Statement, statement } from "./statement.ts";
 
 /** One row per schema version that was reached. */

@@ -5,10 +5,10 @@ import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
-import { deliveryVerbs, endClaims } from "./deliveries.ts";
+import { endClaims } from "./deliveries.ts";
 import { isFull, isUnstorable } from "./dialect.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
-import { feedbackVerbs } from "./feedback.ts";
+import { featureVerbs } from "./features.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
@@ -19,7 +19,6 @@ import { runVerbs } from "./runs/mod.ts";
 import { type Database, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
-import { usageVerbs } from "./usage.ts";
 import { WriteHealth } from "./write-health.ts";
 
 export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
@@ -67,9 +66,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...eventVerbs(pipe),
     ...checkpointVerbs(pipe),
     ...openingVerbs(pipe),
-    ...usageVerbs(pipe),
-    ...feedbackVerbs(pipe),
-    ...deliveryVerbs(pipe, executes),
+    ...featureVerbs(pipe, executes),
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),

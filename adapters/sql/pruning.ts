@@ -1,11 +1,13 @@
 /** Pruning: deletes threads, or all their checkpoints except the newest state. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
+import type { Filter } from "../../lib/storage/visibility.ts";
 import { each, holds, membersOf, parentsIn, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { andPermitted, type Bound, scoped } from "./filter.ts";
+import { whenDeleted } from "./features.ts";
+import { andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { leftLabels } from "./labels.ts";
-import { type Database, ofThread, type Statement } from "./statement.ts";
+import { type Database, ofThread, prepared, type Statement, send } from "./statement.ts";
 import { busy } from "./threads.ts";
 import { keepTurns } from "./turns.ts";
 
@@ -28,38 +30,31 @@ const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknow
     and threads.thread_id = named.value and hidden = 0 and not ${busy} and ${condition(p)}
     ${andPermitted(sql`threads.metadata`, bound)}`;
 
-type Step = ReturnType<typeof scoped<Named>>;
-
-/** Statements that prune. The last one, or the one `after` places before it, returns the pruned threads. */
-interface Pruning {
-  readonly statements: readonly Step[];
-  readonly after: number;
-}
+/** Statements that prune; `pruned` returns the threads. */
+type Pruning = (args: Named, filter: Filter | undefined) => { statements: Statement[]; pruned: Statement };
 
 const deletion = (condition: Condition): Pruning => {
   const ids = (p: Named, bound: Bound): RawBuilder<unknown> =>
     sql`(select threads.thread_id from ${chosen(condition, p, bound)})`;
-  return {
-    after: 1,
-    statements: [
-      scoped<Named>(
-        (p, bound) =>
-          sql`delete from feedback_tokens where run_id in (select run_id from runs
-          where deployment = ${p.deployment} and thread_id in ${ids(p, bound)})`,
-      ),
-      scoped<Named>((p, bound) =>
-        keepTurns(sql`threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}`),
-      ),
-      scoped<Named>(
-        (p, bound) =>
-          sql`delete from threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}
-          returning thread_id`,
-      ),
-      scoped<Named>(
-        (p) =>
-          sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${each(p.thread_ids)}`,
-      ),
-    ],
+  const ofFeatures = filterable<Named, Statement[]>((bound) =>
+    whenDeleted(
+      (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in ${ids(p, bound(p))}`,
+    ),
+  );
+  const keep = scoped<Named>((p, bound) =>
+    keepTurns(sql`threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}`),
+  );
+  const remove = scoped<Named>(
+    (p, bound) =>
+      sql`delete from threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)} returning thread_id`,
+  );
+  const unlabel = prepared<Named>(
+    (p) =>
+      sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${each(p.thread_ids)}`,
+  );
+  return (args, filter) => {
+    const pruned = remove(args, filter);
+    return { statements: [...ofFeatures(args, filter), keep(args, filter), pruned, unlabel(args)], pruned };
   };
 };
 
@@ -151,27 +146,25 @@ const keeping = (condition: Condition): Pruning => {
   const pruned = (p: Named, bound: Bound): RawBuilder<unknown> => chosen(condition, p, bound);
   const ofPruned = (p: Named, bound: Bound): RawBuilder<unknown> =>
     sql`deployment = ${scalar(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
-  return {
-    after: 0,
-    statements: [
-      // `except` instead of `not in`: SQLite would read the whole list of several columns for each row that it does not contain.
-      scoped<Named>(
-        (p, bound) =>
-          sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
+  const steps = [
+    // `except` instead of `not in`: SQLite would read the whole list of several columns for each row that it does not contain.
+    scoped<Named>(
+      (p, bound) =>
+        sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
           and (thread_id, ns, checkpoint_id) in (select c.thread_id, c.ns, c.checkpoint_id
             from pruned cross join checkpoints c
             where c.deployment = ${scalar(p.deployment)} and c.thread_id = pruned.thread_id
             except select thread_id, ns, checkpoint_id from stays)`,
-      ),
-      scoped<Named>(
-        (p, bound) =>
-          sql`delete from checkpoint_writes where ${ofPruned(p, bound)} and not exists (select 1 from checkpoints c
+    ),
+    scoped<Named>(
+      (p, bound) =>
+        sql`delete from checkpoint_writes where ${ofPruned(p, bound)} and not exists (select 1 from checkpoints c
           where c.deployment = checkpoint_writes.deployment and c.thread_id = checkpoint_writes.thread_id
             and c.ns = checkpoint_writes.ns and c.checkpoint_id = checkpoint_writes.checkpoint_id)`,
-      ),
-      scoped<Named>(
-        (p, bound) =>
-          sql`with recursive needed (thread_id, ns, channel, version) as (
+    ),
+    scoped<Named>(
+      (p, bound) =>
+        sql`with recursive needed (thread_id, ns, channel, version) as (
             select c.thread_id, c.ns, entry.key, entry.value from checkpoints c cross join ${membersOf(sql`c.versions`)} entry
             where c.deployment = ${scalar(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
@@ -182,20 +175,23 @@ const keeping = (condition: Condition): Pruning => {
           delete from channel_values where deployment = ${p.deployment}
             and (thread_id, ns, channel, version) in (select thread_id, ns, channel, version from channel_values
               where ${ofPruned(p, bound)} except select thread_id, ns, channel, version from needed)`,
-      ),
-      scoped<Named>(
-        (p, bound) =>
-          sql`update checkpoints set parent_id = null where ${ofPruned(p, bound)} and parent_id is not null
+    ),
+    scoped<Named>(
+      (p, bound) =>
+        sql`update checkpoints set parent_id = null where ${ofPruned(p, bound)} and parent_id is not null
           and not exists (select 1 from checkpoints c where c.deployment = checkpoints.deployment
             and c.thread_id = checkpoints.thread_id and c.ns = checkpoints.ns
             and c.checkpoint_id = checkpoints.parent_id)`,
-      ),
-      scoped<Named>(
-        (p, bound) =>
-          sql`update threads set pruned_at = ${p.now} where deployment = ${scalar(p.deployment)}
+    ),
+    scoped<Named>(
+      (p, bound) =>
+        sql`update threads set pruned_at = ${p.now} where deployment = ${scalar(p.deployment)}
           and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`,
-      ),
-    ],
+    ),
+  ];
+  return (args, filter) => {
+    const statements = steps.map((step) => step(args, filter));
+    return { statements, pruned: statements.at(-1) as Statement };
   };
 };
 
@@ -224,30 +220,22 @@ export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads
   return {
     async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
       if (thread_ids.length === 0) return [];
-      const { statements, after } = named[strategy];
       const args = { deployment, thread_ids: JSON.stringify([...new Set(thread_ids)]), now };
-      const results = await driver.batch(
-        statements.map((statement) => statement(args, filter)),
-        locksOf(deployment, thread_ids),
-      );
-      return idsOf(results[results.length - 1 - after]);
+      const { statements, pruned } = named[strategy](args, filter);
+      return idsOf((await send(driver, statements, locksOf(deployment, thread_ids)))(pruned));
     },
 
     async expireThreads({ deployment, filter }, now, limit) {
       const found = await driver.read(overdue({ deployment, now, limit }, filter));
-      const batch: Statement[] = [];
-      const answers: number[] = [];
-      for (const strategy of ["delete", "keep_latest"] as const) {
+      const prunings = (["delete", "keep_latest"] as const).flatMap((strategy) => {
         const thread_ids = idsOf(found.filter((row) => row.ttl_strategy === strategy));
-        if (thread_ids.length === 0) continue;
-        const { statements, after } = over[strategy];
         const args = { deployment, thread_ids: JSON.stringify(thread_ids), now };
-        batch.push(...statements.map((statement) => statement(args, filter)));
-        answers.push(batch.length - 1 - after);
-      }
-      if (batch.length === 0) return [];
-      const results = await driver.batch(batch, locksOf(deployment, idsOf(found)));
-      return answers.flatMap((at) => idsOf(results[at]));
+        return thread_ids.length > 0 ? [over[strategy](args, filter)] : [];
+      });
+      if (prunings.length === 0) return [];
+      const statements = prunings.flatMap((pruning) => pruning.statements);
+      const rowsOf = await send(driver, statements, locksOf(deployment, idsOf(found)));
+      return prunings.flatMap(({ pruned }) => idsOf(rowsOf(pruned)));
     },
   };
 }

@@ -15,7 +15,20 @@ export interface Database extends Pick<SqlDriver, "dialect" | "acquireWorkerLock
   now?(): Promise<number>;
 }
 
-type Args = Readonly<Record<string, SqlValue>>;
+/** The rows that a statement of a batch returned. */
+export type RowsOf = (statement: Statement) => SqlRow[];
+
+/** Sends a batch and finds the rows of each of its statements, whatever else is in it. */
+export async function send(
+  driver: Database,
+  statements: readonly Statement[],
+  lock_keys?: readonly string[],
+): Promise<RowsOf> {
+  const results = await driver.batch(statements, lock_keys);
+  return (statement) => results[statements.indexOf(statement)] ?? [];
+}
+
+export type Args = Readonly<Record<string, SqlValue>>;
 
 class Placeholder {
   readonly name: string;

@@ -7,23 +7,21 @@ import type {
   ThreadQuery,
   ThreadRow,
   ThreadStorage,
-  ThreadTtl,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { fromText } from "./columns.ts";
+import { assigned, fromText, namesOf, valuesOf } from "./columns.ts";
 import { each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { dropTokens } from "./feedback.ts";
+import { OF_THREAD, whenDeleted } from "./features.ts";
 import { andOfPermitted, andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { type Database, ofThread, prepared, readOne, type Statement } from "./statement.ts";
+import { type Args, type Database, ofThread, prepared, readOne, type Statement, send } from "./statement.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
 
 type Key = { deployment: string; thread_id: string };
-export type Ttl = Pick<Tables["threads"], "ttl_strategy" | "ttl_ms">;
 
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
@@ -39,12 +37,12 @@ const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.s
 type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_count";
 
 // The revision is not 1: a thread that was deleted and created again must have another one than the old one.
-const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>(
+const insertThread = prepared<Key & Args & Pick<Tables["threads"], Columns> & { now: number }>(
   (p) =>
     sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-      status, head, interrupts, hidden, revision, run_count, turn, ttl_strategy, ttl_ms)
+      status, head, interrupts, hidden, revision, run_count, turn, ${namesOf(OF_THREAD.names)})
     values (${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
-      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${firstTurn(p)}, ${p.ttl_strategy}, ${p.ttl_ms})
+      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${firstTurn(p)}, ${valuesOf(OF_THREAD.names, p)})
     on conflict do nothing returning *`,
 );
 
@@ -56,10 +54,9 @@ const getThread = scoped<Key>(
     where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
 );
 
-const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>(
+const updateMetadata = prepared<Key & Args & { metadata: string; seen_revision: number; now: number }>(
   (p) =>
-    sql`update threads set metadata = ${p.metadata}, ttl_strategy = ${p.ttl_strategy}, ttl_ms = ${p.ttl_ms},
-      updated_at = ${p.now}, revision = revision + 1
+    sql`update threads set metadata = ${p.metadata}, ${assigned(OF_THREAD.names, p)}, updated_at = ${p.now}, revision = revision + 1
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.seen_revision}
     returning *, ${running} as running, ${waiting} as waiting`,
 );
@@ -76,8 +73,8 @@ const deleteThread = scoped<Key>(
     ${andPermitted(itsMetadata, bound)} returning thread_id`,
 );
 
-const dropItsTokens = filterable<Key, Statement>((bound) =>
-  dropTokens(
+const beforeDeletion = filterable<Key, Statement[]>((bound) =>
+  whenDeleted(
     (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}
       ${andOfPermitted("runs", bound(p))}`,
   ),
@@ -97,8 +94,8 @@ const ofAssistant = (p: Named, bound: Bound): RawBuilder<unknown> =>
     and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
     ${andPermitted(itsMetadata, bound)}`;
 
-const dropLabelled = filterable<Named, Statement>((bound) =>
-  dropTokens(
+const beforeLabelled = filterable<Named, Statement[]>((bound) =>
+  whenDeleted(
     (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in
       (select thread_id from ${ofAssistant(p, bound(p))})`,
   ),
@@ -119,7 +116,7 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
   const text = JSON.stringify({ assistant_id }).slice(1, -1);
   const labelled = { deployment, path_hash, value_hash, text, assistant_id };
   return [
-    dropLabelled(labelled, filter),
+    ...beforeLabelled(labelled, filter),
     keepLabelled(labelled, filter),
     deleteLabelled(labelled, filter),
     deleteLabelsLeft({ deployment, path_hash, value_hash }),
@@ -143,7 +140,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
         graph_id: thread.state?.graph_id ?? null,
         head: thread.state?.head ?? null,
         run_count: thread.state ? MARKED : 0,
-        ...ttlColumns(thread.ttl ?? null),
+        ...OF_THREAD.values(thread),
         now,
       });
       const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
@@ -179,7 +176,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
         if (!seen) return null;
         const { metadata, ttl = seen.ttl } = next(seen);
         const text = JSON.stringify(metadata);
-        const terms = { ...ttlColumns(ttl), seen_revision: seen.revision, now };
+        const terms = { ...OF_THREAD.values({ ...seen, ttl }), seen_revision: seen.revision, now };
         const [updated] = await driver.batch(
           [
             updateMetadata({ deployment, thread_id, metadata: text, ...terms }),
@@ -193,20 +190,21 @@ export function threadVerbs(driver: Database): ThreadStorage {
 
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
-      const drop = [dropItsTokens(key, filter), keepItsTurn(key, filter), deleteThread(key, filter)];
-      const [, , deleted] = await driver.batch(
-        [...drop, dropLabels("thread", deployment, thread_id)],
+      const deleted = deleteThread(key, filter);
+      const rowsOf = await send(
+        driver,
+        [
+          ...beforeDeletion(key, filter),
+          keepItsTurn(key, filter),
+          deleted,
+          dropLabels("thread", deployment, thread_id),
+        ],
         [ofThread(deployment, thread_id)],
       );
-      return deleted?.length === 1;
+      return rowsOf(deleted).length === 1;
     },
   };
 }
-
-export const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
-  ttl_strategy: ttl?.strategy ?? null,
-  ttl_ms: ttl?.ttl_ms ?? null,
-});
 
 function sought({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Sought {
   const where: RawBuilder<unknown>[] = [];

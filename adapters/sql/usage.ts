@@ -3,9 +3,11 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { TraceRow, TraceTerms, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import type { TraceRow, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import { type LeaseFence, whileLeased } from "./checkpoints.ts";
 import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
+import type { Feature } from "./feature.ts";
 import { type Database, prepared, readOne, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
@@ -22,6 +24,54 @@ const sealedBefore = sql<number | null>`(select sealed_before from usage_seals w
 
 const ADD_UP = sql`on conflict (workspace_id, hour, project_id, user_id, api_key)
   do update set traces = usage_hourly.traces + excluded.traces`;
+
+// -------------------------------------------------------------------- tables
+
+/** Their rows outlive the runs that they refer to. */
+export const usageTables = {
+  /** A run whose execution has started. */
+  traces: {
+    columns: {
+      trace_id: "text not null primary key",
+      deployment: "text not null",
+      thread_id: "text",
+      workspace_id: "text not null",
+      project_id: "text not null",
+      user_id: "text",
+      /** The short form of the API key. */
+      api_key: "text",
+      started_at: "bigint not null",
+      counted: "integer not null check (counted in (0, 1))",
+      tokens_in: "bigint not null default 0",
+      tokens_out: "bigint not null default 0",
+      cost_usd: "double precision not null default 0",
+    },
+    indexes: [
+      "index traces_billed on traces (workspace_id, started_at) where counted = 1",
+      "index traces_started on traces (started_at) where counted = 1",
+    ],
+  },
+
+  /** Counted traces of one closed hour. A missing user or key is ''. */
+  usage_hourly: {
+    columns: {
+      workspace_id: "text not null",
+      /** Start of the hour. */
+      hour: "bigint not null",
+      project_id: "text not null",
+      user_id: "text not null",
+      api_key: "text not null",
+      traces: "bigint not null check (traces > 0)",
+    },
+    constraints: ["primary key (workspace_id, hour, project_id, user_id, api_key)"],
+    clustered: true,
+  },
+
+  /** One row: hours that start before `sealed_before` are summed in usage_hourly. */
+  usage_seals: {
+    columns: { name: "text not null primary key", sealed_before: "bigint not null" },
+  },
+} as const;
 
 // ------------------------------------------------------------------- writing
 
@@ -49,29 +99,33 @@ const insertClaimed = prepared<Claimed>(
     from runs r where ${firstAttempt(p)} on conflict do nothing`,
 );
 
-/**
- * Statements that store the trace of a run that the same batch has claimed with this token. No effect unless that is its first
- * attempt and it has no trace yet.
- */
-export function traceClaimed(deployment: string, token: string, trace: TraceTerms): Statement[] {
-  const { workspace_id, project_id, counted } = trace;
-  const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
-  return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
-}
-
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
 
 /** Adds the usage that an executor has reported to the run's trace, where `when` is true. No effect without a trace. */
-export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => Statement {
-  return prepared<Of>(
+const traceReported = <Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): ((of: Of) => Statement) =>
+  prepared<Of>(
     (p) =>
       sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
         cost_usd = cost_usd + ${p.cost_usd}
       where trace_id = ${p.run_id} and ${when(p)}`,
   );
-}
 
 const addReported = traceReported<Reported>(() => sql`true`);
+const reportLeased = traceReported<Reported & LeaseFence>(whileLeased);
+
+export const usage: Feature<keyof typeof usageTables> = {
+  name: "usage",
+  tables: usageTables,
+  /** The trace of a first attempt. No effect if the run has one already. */
+  claimed(deployment, { token, trace }) {
+    if (!trace) return [];
+    const { workspace_id, project_id, counted } = trace;
+    const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
+    return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
+  },
+  finished: (fence, { usage: reported }) => (reported ? [reportLeased({ ...fence, ...reported })] : []),
+  verbs: usageVerbs,
+};
 
 // ------------------------------------------------------------------- sealing
 
@@ -189,7 +243,7 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
 const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces where trace_id = ${p.trace_id}`);
 
 /** The verbs on traces and usage counts. */
-export function usageVerbs(driver: Database): UsageStorage {
+function usageVerbs(driver: Database): UsageStorage {
   return {
     getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {

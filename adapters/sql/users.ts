@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import type { Tables } from "./schema/mod.ts";
+import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, readAll, readOne } from "./statement.ts";
 
 type Id = { id: string };

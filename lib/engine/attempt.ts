@@ -340,7 +340,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
         : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
     },
     end_frame: progress.nextId() + tailLength(tail),
-    has_side_effects: run.feedback.length > 0 || run.webhook !== null,
+    features: [...(run.feedback.length > 0 ? ["feedback"] : []), ...(run.webhook ? ["webhooks"] : [])],
     ...(run.webhook && !stateless ? { values: webhookValues(last?.values) } : {}),
     ...(usage ? { usage } : {}),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),

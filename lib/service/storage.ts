@@ -169,8 +169,7 @@ export function startRetentionJobs(given: RetentionJobsOptions): readonly Retent
         stateless_before: now - retention.stateless_ms,
         frames_before: now - retention.frames_ms,
         keys_before: now - retention.idempotency_ms,
-        tokens_before: now - retention.tokens_ms,
-        deliveries_before: now - retention.deliveries_ms,
+        features: { feedback: now - retention.tokens_ms, webhooks: now - retention.deliveries_ms },
         limit: MOST_ROWS,
         now,
       });

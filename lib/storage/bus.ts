@@ -181,7 +181,7 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (!outcome) return outcome;
       publish("run", lease.run_id, "elsewhere");
       publish("thread", lease.thread_id);
-      if (finish.has_side_effects ?? true) publish("deliveries", scope.deployment, "elsewhere");
+      if (finish.features?.includes("webhooks") ?? true) publish("deliveries", scope.deployment, "elsewhere");
       // Who looked for the next run and found none has looked for all. Who took another thread's leaves this one to the others.
       const left = finish.next ? outcome.next !== null && outcome.next.lease.thread_id !== lease.thread_id : true;
       if (finish.waiting && left) publish("work", scope.deployment, "elsewhere");

@@ -25,6 +25,9 @@ export type * from "./runs.ts";
 export type * from "./threads.ts";
 export type * from "./usage.ts";
 
+/** The verbs of features. */
+export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage {}
+
 /** Everything that Greenroom stores. */
 export interface Storage
   extends AssistantStorage,
@@ -34,9 +37,7 @@ export interface Storage
     CheckpointStorage,
     CronStorage,
     ItemStorage,
-    UsageStorage,
-    FeedbackStorage,
-    DeliveryStorage,
+    FeatureStorage,
     EventStorage {
   /** What the database is, such as `sqlite` or `postgres`. */
   readonly kind?: string;

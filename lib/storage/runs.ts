@@ -191,8 +191,8 @@ export interface FinishRun {
   readonly end_frame: number;
   /** For the webhook of the run: the final state as JSON, null when it is omitted. */
   readonly values?: { readonly json: string | null; readonly omitted: boolean };
-  /** False for a run without tokens and webhook: skips their statements. Default true. */
-  readonly has_side_effects?: boolean;
+  /** The features that the run uses, by name: the others send no statements. Default: all send them. */
+  readonly features?: readonly string[];
   /** Tokens and cost that this attempt has reported: added to the run's trace. */
   readonly usage?: TraceUsage;
   /** The cron that created the run: its consecutive failures are counted. */
@@ -232,10 +232,8 @@ export interface SweepTerms {
   readonly frames_before: number;
   /** Idempotency keys made before. */
   readonly keys_before: number;
-  /** Feedback tokens that expired before. */
-  readonly tokens_before: number;
-  /** Webhook deliveries that have come to their end, made before. */
-  readonly deliveries_before: number;
+  /** Name of a feature → rows of it older than this. `feedback`: tokens that expired; `webhooks`: deliveries that ended. */
+  readonly features: Readonly<Record<string, number>>;
   /** How many runs are handled at most. */
   readonly limit: number;
   readonly now: number;

@@ -30,7 +30,7 @@ export interface NewThread {
   readonly metadata: JsonObject;
   readonly config: JsonObject;
   readonly stateless: boolean;
-  readonly ttl?: ThreadTtl;
+  readonly ttl?: ThreadTtl | null;
   readonly state?: NewState;
 }
 

@@ -2,13 +2,8 @@
 
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { migrate } from "../../adapters/sql/migrate.ts";
-import {
-  createTable,
-  type Schema,
-  type SchemaDialect,
-  type TableDefinition,
-  tables,
-} from "../../adapters/sql/schema/mod.ts";
+import { type Schema, tables } from "../../adapters/sql/schema/mod.ts";
+import { createTable, type SchemaDialect, type TableDefinition } from "../../adapters/sql/schema/tables.ts";
 
 const tags: TableDefinition = {
   columns: {

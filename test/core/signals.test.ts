@@ -179,7 +179,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("saveProgress", true, lease, { ...nothing, frames: {} }), ["run r"]);
     assert.deepEqual(await publishedBy("saveProgress", false, lease, { ...nothing, frames: {} }), []);
     assert.deepEqual(await publishedBy("saveProgress", true, lease, nothing), []);
-    const end = { has_side_effects: false };
+    const end = { features: [] };
     const over = ["run r", "thread t"];
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, end), over);
     assert.deepEqual(await publishedBy("finishRun", null, lease, { waiting: true }), []);
@@ -192,7 +192,7 @@ describe("a storage with a bus", () => {
 
   it("tells of a thread that was freed only where its next run may be left to others", async () => {
     const over = ["run r", "thread t"];
-    const waiting = { has_side_effects: false, waiting: true };
+    const waiting = { features: [], waiting: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
     const asked = { ...waiting, next: {} };
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);

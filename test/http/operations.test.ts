@@ -267,8 +267,7 @@ describe("what is no longer kept", () => {
       stateless_before: now - 2_000,
       frames_before: now - 3_000,
       keys_before: now - 86_400_000,
-      tokens_before: now - 4_000,
-      deliveries_before: now - 30 * 86_400_000,
+      features: { feedback: now - 4_000, webhooks: now - 30 * 86_400_000 },
       now,
     });
     assert.ok(limit && limit > 0);

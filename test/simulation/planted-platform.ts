@@ -93,8 +93,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a run that starts with its creation is not counted",
     file: "adapters/sql/runs/create-statements.ts",
-    find: "if (claim?.trace)",
-    replace: "if (claim?.trace && claim.token === thread_id)",
+    find: "(claim ? whenClaimed(",
+    replace: "(claim?.token === thread_id ? whenClaimed(",
   },
   {
     name: "full hours are counted by their sums and by their traces",
@@ -118,8 +118,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "the links of a run without a webhook never die",
     file: "lib/engine/attempt.ts",
-    find: "has_side_effects: run.feedback.length > 0 || run.webhook !== null,",
-    replace: "has_side_effects: run.webhook !== null,",
+    find: 'run.feedback.length > 0 ? ["feedback"] : []',
+    replace: 'run.webhook ? ["feedback"] : []',
   },
   {
     name: "the life of a link begins with its run",

@@ -266,7 +266,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/runs/end.ts",
-    find: "cast(1 as bigint) + case when feedback is null then 0 else 1 end",
+    find: "cast(1 as bigint) + ${endFrames}",
     replace: "cast(1 as bigint)",
   },
   {

@@ -156,7 +156,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.deleteThread(there, "t"), true);
       assert.equal(await storage.deleteAssistant(there, "a", { delete_threads: true }), true);
       const ages = { stateless_before: 1e15, frames_before: 1e15, keys_before: 1e15 };
-      const old = { ...ages, tokens_before: 1e15, deliveries_before: 1e15, limit: 10, now: 1e15 };
+      const old = { ...ages, features: { feedback: 1e15, webhooks: 1e15 }, limit: 10, now: 1e15 };
       assert.equal(await storage.sweep(there, old), 0);
 
       assert.equal((await storage.getThread(here, "t"))?.running, "r1");

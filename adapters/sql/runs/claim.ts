@@ -1,10 +1,10 @@
 /** Claims: which run is next, and the statements that lease it. */
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
+import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
 import { each, isAmong, numberIn, rowByRow, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
-import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
-import { traceClaimed } from "../usage.ts";
+import { whenClaimed } from "../features.ts";
+import { type Database, ofThread, prepared, type RowsOf, type Statement, send } from "../statement.ts";
 import { storedFrames } from "./end.ts";
 import { claimNote, toClaim } from "./row.ts";
 
@@ -173,15 +173,26 @@ function claimArgs(deployment: string, request: ClaimRequest): ClaimArgs {
   };
 }
 
-/** The statements of a claim: lease, slot, and the trace of a first attempt. The first two return the claimed rows. */
-function claimStatements(args: ClaimArgs, request: ClaimRequest, lease: Statement): Statement[] {
-  const { deployment, token } = args;
-  const trace = request.trace ? traceClaimed(deployment, token, request.trace) : [];
-  return [lease, takeSlot(args), ...trace];
+/** Statements that claim a run. */
+export interface ClaimStatements {
+  readonly statements: readonly Statement[];
+  /** Reads what they returned; null when they claimed no run. */
+  claimed(rowsOf: RowsOf): ClaimedRun | null;
 }
 
-/** The statements that claim the next run when the same batch has ended this one. The first two return the claimed rows. */
-export function claimAfter(deployment: string, request: ClaimRequest, ended: Ended): Statement[] {
+function claimStatements(args: ClaimArgs, request: ClaimRequest, lease: Statement): ClaimStatements {
+  const slot = takeSlot(args);
+  return {
+    statements: [lease, slot, ...whenClaimed(args.deployment, request)],
+    claimed(rowsOf) {
+      const [leased] = rowsOf(lease);
+      return leased ? toClaim(leased, rowsOf(slot)[0] as SqlRow) : null;
+    },
+  };
+}
+
+/** The statements that claim the next run when the same batch has ended this one. */
+export function claimAfter(deployment: string, request: ClaimRequest, ended: Ended): ClaimStatements {
   const args = claimArgs(deployment, request);
   return claimStatements(args, request, leaseAfter({ ...args, ...ended }));
 }
@@ -206,9 +217,8 @@ export async function claimRun(driver: Database, deployment: string, request: Cl
     const chosen = next[(Number.parseInt(token.slice(-4), 16) || 0) % next.length];
     if (!chosen) return { kind: seen.length > 0 ? "blocked" : "none" };
     const thread_id = threadOf(chosen);
-    const statements = claimStatements(args, request, leaseNext({ ...args, thread_id }));
-    const [leased, slot] = await driver.batch(statements, [ofThread(deployment, thread_id)]);
-    const claimed = leased?.[0] ? toClaim(leased[0], slot?.[0] as SqlRow) : null;
+    const claim = claimStatements(args, request, leaseNext({ ...args, thread_id }));
+    const claimed = claim.claimed(await send(driver, claim.statements, [ofThread(deployment, thread_id)]));
     if (claimed) return { kind: "claimed", claimed };
     tries++;
   }

@@ -1,15 +1,14 @@
 /** The statements that create a run. */
 import { type RawBuilder, sql } from "kysely";
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
-import { toText } from "../columns.ts";
+import { namesOf, toText, valuesOf } from "../columns.ts";
 import { scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
-import { mintTokens } from "../feedback.ts";
+import { OF_RUN, OF_THREAD, whenClaimed, whenCreated } from "../features.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
-import { ofKey, ofThread, prepared, type Statement } from "../statement.ts";
-import { busy, type Ttl, ttlColumns } from "../threads.ts";
+import { type Args, ofKey, ofThread, prepared, type RowsOf, type Statement } from "../statement.ts";
+import { busy } from "../threads.ts";
 import { firstTurn } from "../turns.ts";
-import { traceClaimed } from "../usage.ts";
 import { isDue } from "./claim.ts";
 import { claimNote, toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
@@ -67,17 +66,17 @@ export const pendingRuns = (deployment: unknown): RawBuilder<number> =>
 const fitsIn = (p: RunArgs, pending: RawBuilder<number>): RawBuilder<unknown> =>
   sql`(${p.pending} is null or ${pending} < ${p.pending})`;
 
-type Columns = Ttl & { metadata: string; config: string; hidden: number };
+type Columns = Args & { metadata: string; config: string; hidden: number };
 
 /** Creates the run's thread, with the run counted and the slot taken for a claim. No effect when the thread exists. */
 const insertThread = (allow: Allowed): ((args: RunArgs & Columns) => Statement) =>
   prepared<RunArgs & Columns>(
     (p) =>
       sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, turn, ttl_strategy, ttl_ms)
+        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, turn, ${namesOf(OF_THREAD.names)})
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
-        ${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
+        ${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end, ${valuesOf(OF_THREAD.names, p)}
       where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(scalar(p.deployment)))}
       on conflict do nothing returning *`,
   );
@@ -151,7 +150,7 @@ const inTick: Allowed = (p, deployment) => sql`${allowed(p, deployment)} and ${i
 
 const ofTick: First = { insertThread: insertThread(inTick), takes: takes(inTick) };
 
-type Evicting = { deployment: string; thread_id: string; run_id: string; now: number };
+type Evicting = { deployment: string; thread_id: string; run_id: string; cancel_reason: null; now: number };
 
 /** The active runs of the thread that the first statement took for this run. */
 const evicted: Stopping<Evicting> = (p, status) =>
@@ -160,7 +159,7 @@ const evicted: Stopping<Evicting> = (p, status) =>
       and w.thread_id = ${scalar(p.thread_id)} and w.last_run = ${scalar(p.run_id)})
     and not exists (select 1 from runs where run_id = ${scalar(p.run_id)})`;
 
-const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
+const evictions: Partial<Record<MultitaskStrategy, (args: Evicting) => Stop>> = {
   interrupt: interruption(evicted),
   rollback: removal(evicted),
 };
@@ -180,10 +179,7 @@ const columnsOf = (deployment: string, { run, idempotency }: CreateRun) => ({
   keyed: idempotency ? 1 : 0,
   user_id: run.user_id ?? null,
   api_key: run.api_key ?? null,
-  feedback: toText(run.feedback?.tokens),
-  webhook: run.webhook?.url ?? null,
-  webhook_host: run.webhook?.host ?? null,
-  webhook_depth: run.webhook?.depth ?? 0,
+  ...OF_RUN.values(run),
   auth_user: toText(run.auth_user),
   cron_id: run.cron_id ?? null,
   created_at: run.created_at,
@@ -198,14 +194,13 @@ const insertRun = prepared<ReturnType<typeof columnsOf> & Claiming>((p) => {
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
   return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, counts_as_attempt, turn, due_at, lease_token, lease_until, cancelled, saved, framed,
-      keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
-      auth_user, cron_id, claim_log)
+      keyed, created_at, updated_at, started_at, user_id, api_key, ${namesOf(OF_RUN.names)}, auth_user, cron_id, claim_log)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
       ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(sql`turn`, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
-      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
-      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}, ${claimed(sql`${p.note}`, none)}
+      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key},
+      ${valuesOf(OF_RUN.names, p)}, ${p.auth_user}, ${p.cron_id}, ${claimed(sql`${p.note}`, none)}
     from (select *, slot_token = ${p.token} as has_slot from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
     returning seq, status, attempt, claims, turn, started_at, lease_token`;
@@ -225,7 +220,7 @@ export interface CreateStatements {
   readonly statements: readonly Statement[];
   readonly lock_keys: readonly string[];
   /** Reads their results; null when the run was not created. */
-  created(results: readonly SqlRow[][]): CreatedRun | null;
+  created(rowsOf: RowsOf): CreatedRun | null;
 }
 
 /**
@@ -260,48 +255,45 @@ export function createStatements(
     now,
     ...(tick ?? NO_TICK),
   };
-  const statements: Statement[] = [];
-  let eviction: Stop<Evicting> | undefined;
+  let taken: Statement;
+  let labels: Statement[] = [];
+  let eviction: Stop | undefined;
   if (seen.thread_revision === null) {
     const thread = request.create_thread;
     if (!thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
-    const { metadata, config, stateless, ttl = null } = thread;
+    const { metadata, config, stateless } = thread;
     const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: stateless ? 1 : 0 };
-    statements.push(first.insertThread({ ...args, ...columns, ...ttlColumns(ttl) }));
-    if (!stateless) statements.push(...addLabels("thread", deployment, thread_id, metadata));
+    taken = first.insertThread({ ...args, ...columns, ...OF_THREAD.values(thread) });
+    if (!stateless) labels = addLabels("thread", deployment, thread_id, metadata);
   } else {
     const update = request.update_thread;
     const metadata = update ? JSON.stringify(update.metadata) : null;
     const config = update ? JSON.stringify(update.config) : null;
     const { thread_revision } = seen;
-    statements.push(
-      first.takes[multitask_strategy]({ ...args, thread_revision, changes: update ? 1 : 0, metadata, config }),
-    );
-    if (update) statements.push(...replaceLabels("thread", deployment, thread_id, update.metadata));
-    eviction = evictions[multitask_strategy];
+    taken = first.takes[multitask_strategy]({ ...args, thread_revision, changes: update ? 1 : 0, metadata, config });
+    if (update) labels = replaceLabels("thread", deployment, thread_id, update.metadata);
+    eviction = evictions[multitask_strategy]?.({ deployment, thread_id, run_id, cancel_reason: null, now });
   }
-  const evictedAt = statements.length;
-  if (eviction) statements.push(...eviction.statements({ deployment, thread_id, run_id, now }));
-  const insertedAt = statements.length;
   const columns = columnsOf(deployment, request);
-  statements.push(insertRun({ ...columns, token, note: claimNote(claim?.worker, now), now }));
-  if (run.feedback) {
-    const { tokens, ...terms } = run.feedback;
-    statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));
-  }
-  if (claim?.trace) statements.push(...traceClaimed(deployment, claim.token, claim.trace));
-  if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
-
+  const insert = insertRun({ ...columns, token, note: claimNote(claim?.worker, now), now });
   return {
-    statements,
+    statements: [
+      taken,
+      ...labels,
+      ...(eviction?.statements ?? []),
+      insert,
+      ...whenCreated(deployment, request),
+      ...(claim ? whenClaimed(deployment, claim) : []),
+      ...(idempotency ? [insertKey({ deployment, ...idempotency, run_id, now })] : []),
+    ],
     lock_keys: [
       ofThread(deployment, thread_id),
       ...(idempotency ? [ofKey(deployment, idempotency)] : []),
       // Near the limit, creates count one after the other.
       ...(pending === null ? [] : [`pending ${deployment}`]),
     ],
-    created(results) {
-      const inserted = results[insertedAt]?.[0];
+    created(rowsOf) {
+      const [inserted] = rowsOf(insert);
       if (!inserted) return null;
       const unset = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
       const created = {
@@ -315,8 +307,8 @@ export function createStatements(
       };
       return {
         run: toRun(created),
-        claimed: toClaim(created, results[0]?.[0] as SqlRow),
-        stopped: eviction?.stopped(results.slice(evictedAt)) ?? [],
+        claimed: toClaim(created, rowsOf(taken)[0] as SqlRow),
+        stopped: eviction?.stopped(rowsOf) ?? [],
       };
     },
   };

@@ -1,8 +1,8 @@
 /** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
 import { sql } from "kysely";
-import type { CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
+import type { CreatedRun, CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
 import { each, scalar } from "../dialect.ts";
-import { type Database, prepared, type Statement } from "../statement.ts";
+import { type Database, prepared, send } from "../statement.ts";
 import { busy } from "../threads.ts";
 import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
 import { toRun } from "./row.ts";
@@ -38,7 +38,7 @@ export async function createRun(
   pending: number | null,
 ): Promise<CreateRunOutcome> {
   const { statements, lock_keys, created } = createStatements(deployment, request, pending);
-  const run = created(await driver.batch(statements, lock_keys));
+  const run = created(await send(driver, statements, lock_keys));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
@@ -59,26 +59,15 @@ export async function createRuns(
   requests: readonly CreateRun[],
   pending: number | null,
 ): Promise<CreateRunsOutcome> {
-  const statements: Statement[] = [];
-  const all: string[] = [];
+  const creates = requests.map((request) => createStatements(deployment, request, pending));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
-  // A microtask later, when each request has added its statements.
-  const whole = Promise.resolve().then(() =>
-    driver.batch([...statements, allMade({ run_ids, count: requests.length })], all),
-  );
-  const joined: Database = {
-    ...driver,
-    async batch(added, lock_keys = []) {
-      const from = statements.length;
-      statements.push(...added);
-      all.push(...lock_keys);
-      return (await whole).slice(from, from + added.length);
-    },
-  };
-  const made = requests.map((request) => createRun(joined, deployment, request, pending));
   try {
-    const [, ...created] = await Promise.all([whole, ...made]);
-    return { kind: "created", created: created as Extract<CreateRunOutcome, { kind: "created" }>[] };
+    const rowsOf = await send(
+      driver,
+      [...creates.flatMap(({ statements }) => statements), allMade({ run_ids, count: requests.length })],
+      creates.flatMap(({ lock_keys }) => lock_keys),
+    );
+    return { kind: "created", created: creates.map(({ created }) => created(rowsOf) as CreatedRun) };
   } catch (error) {
     if (!isRefused(error)) throw error;
   }

@@ -1,12 +1,12 @@
 /** Ending runs: the statements that every path uses which makes a run terminal. */
 import { type RawBuilder, sql } from "kysely";
-import { type DeliveredEnd, outbox } from "../deliveries.ts";
-import { expireTokens } from "../feedback.ts";
+import type { FinishRun } from "../../../lib/storage/mod.ts";
+import type { RunEnd } from "../feature.ts";
+import { endFrames, whenEnded } from "../features.ts";
 import { prepared, type Statement } from "../statement.ts";
 
 /** How runs end, and what they leave on their threads. */
-export type End = DeliveredEnd & {
-  deployment: string;
+export type End = RunEnd & {
   /** The error with its stack, for the run's row. */
   run_error: string | null;
   result: string | null;
@@ -33,14 +33,16 @@ export interface RunConditions<Of> {
 }
 
 /**
- * The statements that end runs: threads, slots, tokens, webhooks and runs change in one batch. The runs change last, because the
- * conditions of the other statements read them; the last statement returns the runs that ended. `has_side_effects` false: none of the
- * runs has tokens or a webhook.
+ * The statements that end runs: threads, slots, rows of features and runs change in one batch. The runs change last, because the
+ * conditions of the other statements read them; `ended` returns the runs that ended.
  */
 export function endRuns<Of extends End>({
   runs,
   threads,
-}: RunConditions<Of>): (end: Of, has_side_effects?: boolean) => Statement[] {
+}: RunConditions<Of>): (
+  end: Of,
+  finish?: FinishRun,
+) => { readonly statements: Statement[]; readonly ended: Statement } {
   const updateThreads = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now},
@@ -55,15 +57,13 @@ export function endRuns<Of extends End>({
   const closeRuns = prepared<Of>(
     (p) =>
       sql`update runs set status = ${p.status}, error = ${p.run_error}, result = ${p.result}, ended_at = ${p.now},
-        end_frame = coalesce(${p.end_frame}, cast(1 as bigint) + case when feedback is null then 0 else 1 end),
+        end_frame = coalesce(${p.end_frame}, cast(1 as bigint) + ${endFrames}),
         updated_at = ${p.now}, lease_token = null, lease_until = null
       where ${runs(p)} returning run_id, thread_id, end_frame`,
   );
-  const expire = expireTokens<Of>((p) => sql`select run_id from runs where ${runs(p)} and feedback is not null`);
-  const addDeliveries = outbox<Of>(runs);
-  return (end, has_side_effects = true) => [
-    updateThreads(end),
-    ...(has_side_effects ? [expire(end), addDeliveries(end)] : []),
-    closeRuns(end),
-  ];
+  const ofFeatures = whenEnded(runs);
+  return (end, finish) => {
+    const ended = closeRuns(end);
+    return { statements: [updateThreads(end), ...ofFeatures(end, finish), ended], ended };
+  };
 }

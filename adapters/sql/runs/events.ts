@@ -11,7 +11,7 @@ import {
 import { type LeaseFence, whileLeased } from "../checkpoints.ts";
 import { scalar } from "../dialect.ts";
 import { andOfPermitted, andPermitted, scoped } from "../filter.ts";
-import type { Tables } from "../schema/mod.ts";
+import type { Tables } from "../schema/tables.ts";
 import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
 
 /** A row is closed once it is this long, so that what is read or deleted at once stays small. */

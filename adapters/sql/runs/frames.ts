@@ -3,7 +3,7 @@ import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storag
 import { type LeaseFence, whileLeased } from "../checkpoints.ts";
 import { scalar } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
-import type { Tables } from "../schema/mod.ts";
+import type { Tables } from "../schema/tables.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
 
 /** A row of frames is closed once it is this long, so that what is read or deleted at once stays small. */

@@ -1,18 +1,17 @@
 /** The verbs of a lease's holder: renew, save, finish, requeue, release. */
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
+import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
-import type { SqlRow } from "../driver.ts";
+import { whenFinished } from "../features.ts";
 import { valueLabels } from "../labels.ts";
-import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
-import { traceReported } from "../usage.ts";
+import { type Database, ofThread, prepared, type Statement, send } from "../statement.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
-import { storedError, toClaim } from "./row.ts";
+import { storedError } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 /** Extends the slot, never shortens it: renewals may arrive out of order. */
@@ -69,10 +68,6 @@ const endLeased = endRuns<LeaseFence & End>({
     and exists (select 1 from runs where ${isLeasedRun(p)})`,
 });
 
-const reportLeased = traceReported<LeaseFence & TraceUsage & { run_id: string }>(
-  (p) => sql`exists (select 1 from runs where ${holdsLease(p)})`,
-);
-
 /** Counts consecutive failures of the run's cron. */
 const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
   (p) =>
@@ -87,54 +82,51 @@ async function finishRun(
   lease: Lease,
   finish: FinishRun,
 ): Promise<FinishOutcome> {
-  const { thread, progress, claims, status, end_frame, now } = finish;
+  const { thread, progress, claims, status, end_frame, cron_id, now } = finish;
   const fence = { deployment, ...lease };
-  const { usage, cron_id } = finish;
   const failed = status === "success" ? 0 : 1;
+  const end = endLeased(
+    {
+      ...fence,
+      status,
+      error: toText(finish.error),
+      run_error: storedError(finish.error, finish.stack),
+      result: toText(finish.result),
+      end_frame,
+      head: thread.head,
+      resting_status: thread.status,
+      interrupts: JSON.stringify(thread.interrupts),
+      thread_error: toText(thread.error),
+      now,
+    },
+    finish,
+  );
+  const asEnded = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
+  const witness = hasEnded(asEnded);
+  // On Postgres a batch names its locks before it runs, and the next run's thread is not known yet: claim in a second batch.
+  const separateClaim = driver.dialect === "postgres" ? finish.next : undefined;
+  const claim = finish.next && !separateClaim ? claimAfter(deployment, finish.next, asEnded) : undefined;
   const statements = [
     // A stopped run is neither a success nor a failure of its cron.
     ...(cron_id !== undefined && status !== "interrupted" ? [countFailure({ ...fence, cron_id, failed })] : []),
-    ...(usage ? [reportLeased({ ...fence, ...usage })] : []),
+    ...whenFinished(fence, finish),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
     ...putEvents(fence, progress.events),
-    ...endLeased(
-      {
-        ...fence,
-        status,
-        error: toText(finish.error),
-        run_error: storedError(finish.error, finish.stack),
-        result: toText(finish.result),
-        end_frame,
-        head: thread.head,
-        resting_status: thread.status,
-        interrupts: JSON.stringify(thread.interrupts),
-        thread_error: toText(thread.error),
-        values: finish.values?.json ?? null,
-        values_omitted: finish.values?.omitted ? 1 : 0,
-        now,
-      },
-      finish.has_side_effects,
-    ),
+    ...end.statements,
+    ...(separateClaim ? [witness] : (claim?.statements ?? [])),
+    // After the statement that moves the head: labels depend on it.
+    ...(thread.head !== null && thread.scalars !== undefined
+      ? valueLabels(deployment, lease.thread_id, thread.head, thread.scalars)
+      : []),
   ];
-  const last = statements.length - 1;
-  const lock_keys = locksOf(deployment, lease);
-  // On Postgres a batch names its locks before it runs, and the next run's thread is not known yet: claim in a second batch.
-  const separateClaim = driver.dialect === "postgres" ? finish.next : undefined;
-  const ended = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
-  if (separateClaim) statements.push(hasEnded(ended));
-  else if (finish.next) statements.push(...claimAfter(deployment, finish.next, ended));
-  // After the statement that moves the head: labels depend on it.
-  if (thread.head !== null && thread.scalars !== undefined) {
-    statements.push(...valueLabels(deployment, lease.thread_id, thread.head, thread.scalars));
-  }
-  const results = await driver.batch(statements, lock_keys);
-  const found = results[last + 1]?.[0];
-  let claimed: NonNullable<FinishOutcome> = { next: null };
-  if (separateClaim && found) claimed = await claimSeparately(driver, deployment, separateClaim);
-  else if (finish.next && found) claimed = { next: toClaim(found, results[last + 2]?.[0] as SqlRow) };
+  const rowsOf = await send(driver, statements, locksOf(deployment, lease));
+  const claimed =
+    separateClaim && rowsOf(witness).length > 0
+      ? await claimSeparately(driver, deployment, separateClaim)
+      : { next: claim?.claimed(rowsOf) ?? null };
   // A repeated call whose first one took effect ends nothing, but still claims.
-  return results[last]?.length || claimed.next ? claimed : null;
+  return rowsOf(end.ended).length > 0 || claimed.next ? claimed : null;
 }
 
 /** Claims after the end was committed; a failure here does not undo the end. */

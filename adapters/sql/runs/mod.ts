@@ -2,9 +2,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { db, scalar } from "../dialect.ts";
-import { dropTokens } from "../feedback.ts";
+import { whenDeleted } from "../features.ts";
 import { andOfPermitted, type Bound, boundOf, filterable, scoped } from "../filter.ts";
-import { type Database, ofThread, prepared, readAll, readOne, type Statement, statement } from "../statement.ts";
+import { type Database, ofThread, prepared, readAll, readOne, type Statement, send, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { dropEvents, stoppedEvents } from "./events.ts";
@@ -36,8 +36,8 @@ const endPending = filterable<Deletion, Statement[]>((bound) =>
   stoppedEvents((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`, true),
 );
 
-const dropItsTokens = filterable<RunKey, Statement>((bound) =>
-  dropTokens((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
+const beforeDeletion = filterable<RunKey, Statement[]>((bound) =>
+  whenDeleted((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
 const deleteRun = scoped<RunKey>(
@@ -115,19 +115,20 @@ export function runVerbs(driver: Database): RunStorage {
 
     async deleteRun({ deployment, filter }, thread_id, run_id, now) {
       const key = { deployment, thread_id, run_id, now };
-      const before = [
-        runExists(key, filter),
+      const [exists, deleted] = [runExists(key, filter), deleteRun(key, filter)];
+      const statements = [
+        exists,
         ...clearPending(key, filter),
         ...endPending(key, filter),
         markThread(key, filter),
-        dropItsTokens(key, filter),
+        ...beforeDeletion(key, filter),
+        deleted,
+        ...dropEvents(key),
+        dropLeftThreads({ deployment, now: 0 }),
       ];
-      const results = await driver.batch(
-        [...before, deleteRun(key, filter), ...dropEvents(key), dropLeftThreads({ deployment, now: 0 })],
-        [ofThread(deployment, thread_id)],
-      );
-      if (results[before.length]?.[0]) return "deleted";
-      return results[0]?.[0] ? "running" : "not_found";
+      const rowsOf = await send(driver, statements, [ofThread(deployment, thread_id)]);
+      if (rowsOf(deleted).length > 0) return "deleted";
+      return rowsOf(exists).length > 0 ? "running" : "not_found";
     },
 
     listRunsAfter: ({ deployment, filter }, thread_id, seq, limit) =>

@@ -10,7 +10,7 @@ import type {
 } from "../../../lib/storage/mod.ts";
 import { fromText, toText } from "../columns.ts";
 import type { SqlRow } from "../driver.ts";
-import type { Tables } from "../schema/mod.ts";
+import type { Tables } from "../schema/tables.ts";
 import { toThread } from "../threads.ts";
 
 /** The error of a run with its stack, which leaves the database by `RunRow.stack` alone. */

@@ -7,8 +7,9 @@ import { namesOf } from "../columns.ts";
 import { each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { andOfPermitted, andPermitted, below, boundOf } from "../filter.ts";
-import type { Tables } from "../schema/mod.ts";
+import type { RowsOf, Tables } from "../schema/tables.ts";
 import { type Database, readAll, type Statement, statement } from "../statement.ts";
+import type { usageTables } from "../usage.ts";
 import { claimLog, HEAD_COLUMNS, toRunHead } from "./row.ts";
 
 const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
@@ -142,7 +143,7 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
 }
 
 function toListed(row: SqlRow): ListedRun {
-  const stored = row as unknown as Tables["runs"] & Tables["traces"] & { trace_id: string | null };
+  const stored = row as unknown as Tables["runs"] & RowsOf<typeof usageTables>["traces"] & { trace_id: string | null };
   const { tokens_in, tokens_out, cost_usd } = stored;
   return {
     run: toRunHead(row),

@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { each, holds, rowsOf, scalar } from "../dialect.ts";
+import { SWEPT } from "../features.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
 import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
@@ -36,17 +37,17 @@ const oldStateless = oldest(
   "ended_at",
 );
 const oldKeys = oldest(sql`route, key, run_id from idempotency_keys`, sql`true`, "created_at");
-const oldTokens = oldest(sql`token_id from feedback_tokens`, sql`true`, "expires_at");
-const oldDeliveries = oldest(sql`delivery_id from webhook_deliveries`, sql`state <> 'pending'`, "created_at");
 
-const deleteTokens = prepared<{ ids: string }>(
-  (p) => sql`delete from feedback_tokens where token_id in ${each(p.ids)} returning token_id`,
-);
-
-const deleteDeliveries = prepared<{ ids: string }>(
-  (p) =>
-    sql`delete from webhook_deliveries where delivery_id in ${each(p.ids)} and state <> 'pending' returning delivery_id`,
-);
+const ofFeatures = SWEPT.map(({ name, table, key, time, condition = sql`true` }) => ({
+  name,
+  key,
+  old: oldest(sql`${sql.ref(key)} from ${sql.table(table)}`, condition, time),
+  remove: prepared<{ ids: string }>(
+    (p) =>
+      sql`delete from ${sql.table(table)} where ${sql.ref(key)} in ${each(p.ids)} and ${condition}
+      returning ${sql.ref(key)}`,
+  ),
+}));
 
 const leftThreads = prepared<{ deployment: string; now: number }>(
   (p) => sql`select thread_id from ${leftBehind(p)} limit 1`,
@@ -86,18 +87,22 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
 /** See `Storage.sweep`. */
 export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
   const { limit, now } = terms;
+  const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
-  const [old, stateless, temporary, keys, left, tokens, deliveries, events] = await Promise.all([
+  const featureRows = ofFeatures.map(async ({ name, key, old, remove }): Promise<Statement[]> => {
+    const before = terms.features[name];
+    const rows = before === undefined ? [] : await driver.read(old({ deployment, before, limit }));
+    return rows.length > 0 ? [remove({ ids: list(rows.map((row) => row[key])) })] : [];
+  });
+  const [old, stateless, temporary, keys, left, removals, events] = await Promise.all([
     driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
     driver.read(passed({ deployment, before: terms.stateless_before, limit })),
     driver.read(oldStateless({ deployment, before: terms.stateless_before, limit })),
     driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
     driver.read(leftThreads({ deployment, now })),
-    driver.read(oldTokens({ deployment, before: terms.tokens_before, limit })),
-    driver.read(oldDeliveries({ deployment, before: terms.deliveries_before, limit })),
+    Promise.all(featureRows),
     driver.read(hasOldEvents({ deployment, before: terms.frames_before })),
   ]);
-  const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
   const statements: Statement[] = [];
   if (old.length + stateless.length > 0) {
     const run_ids = list([...new Set([...old, ...stateless].map((row) => row.run_id))]);
@@ -115,8 +120,7 @@ export async function sweep(driver: Database, deployment: string, terms: SweepTe
       deleteThreads({ deployment, thread_ids: list(temporary.map((row) => row.thread_id)) }),
     );
   }
-  if (tokens.length > 0) statements.push(deleteTokens({ ids: list(tokens.map((row) => row.token_id)) }));
-  if (deliveries.length > 0) statements.push(deleteDeliveries({ ids: list(deliveries.map((row) => row.delivery_id)) }));
+  statements.push(...removals.flat());
   if (events.length > 0) statements.push(dropOldEvents({ deployment, before: terms.frames_before, limit: CHUNKS }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;

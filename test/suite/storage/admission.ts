@@ -105,7 +105,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     test("is forgotten after its time", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const ages = { stateless_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
       const terms = { ...ages, limit: 10, now: 9000 };
       await created(storage, assistant, "t", "r1", { idempotency });
       assert.equal(await storage.sweep(here, { ...terms, keys_before: 1100 }), 0);

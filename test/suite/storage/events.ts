@@ -268,8 +268,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const ages = {
         stateless_before: 0,
         keys_before: 0,
-        tokens_before: 0,
-        deliveries_before: 0,
+        features: { feedback: 0, webhooks: 0 },
         limit: 10,
         now: 9000,
       };

@@ -174,8 +174,8 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { feedback } });
       await storage.finishRun(here, lease, finish());
-      const ages = { stateless_before: 9000, frames_before: 9000, keys_before: 9000, deliveries_before: 0 };
-      await storage.sweep(here, { ...ages, tokens_before: 0, limit: 10, now: 9000 });
+      const ages = { stateless_before: 9000, frames_before: 9000, keys_before: 9000 };
+      await storage.sweep(here, { ...ages, features: { feedback: 0, webhooks: 0 }, limit: 10, now: 9000 });
       assert.equal(await storage.getRun(here, "r1"), null);
       assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500");
     });
@@ -227,7 +227,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     test("are possible again under a key that is forgotten", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1", { expires_at: 1e9 })]);
       assert.equal((await submit(storage, "t1", "f1", { key: "k", now: 2000 })).kind, "recorded");
-      const ages = { stateless_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
       await storage.sweep(here, { ...ages, keys_before: 2001, limit: 10, now: 9000 });
       assert.equal((await submit(storage, "t1", "f2", { key: "k", now: 9000 })).kind, "recorded");
     });

@@ -113,7 +113,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("sweep", () => {
-    const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+    const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, features: { feedback: 0, webhooks: 0 } };
     const nothing: SweepTerms = { ...ages, limit: 10, now: 9000 };
 
     test("deletes temporary runs and their hidden threads when their time is over", async (storage) => {

@@ -326,7 +326,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
       await stateless(storage, assistant, "r3");
       await storage.stopRuns(here, { thread_id: "thread-r3", run_ids: ["r3"] }, "rollback", 2000);
-      const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, features: { feedback: 0, webhooks: 0 } };
       const terms = { ...ages, limit: 10 };
       assert.equal(await storage.sweep(here, { ...terms, now: 4999 }), 0);
       assert.equal(await there("r3"), true);

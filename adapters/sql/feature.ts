@@ -1,0 +1,50 @@
+/** What a feature adds to the tables and to the batches of a run's life. features.ts lists the features. */
+import type { RawBuilder } from "kysely";
+import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread } from "../../lib/storage/mod.ts";
+import type { LeaseFence } from "./checkpoints.ts";
+import type { SqlValue } from "./driver.ts";
+import type { TableDefinition } from "./schema/tables.ts";
+import type { Args, Database, Statement } from "./statement.ts";
+
+/** Which runs of a batch: a subquery of their ids, or a condition on rows of `runs`. */
+export type Runs<Of> = (p: Of) => RawBuilder<unknown>;
+
+/** Column name → its value in a new row. */
+export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;
+
+/** How runs end, for the statements of features. `error` is JSON. */
+export type RunEnd = { deployment: string; status: string; error: string | null; now: number };
+
+/** Every member is optional. The statements of a run that does not use the feature must be none, or must not be sent. */
+export interface Feature<Table extends string = string> {
+  /** As the list of lib's features names it. */
+  readonly name: string;
+  readonly tables?: Readonly<{ [Name in Table]?: TableDefinition }>;
+  /** Columns of `runs` and `threads` that belong to the feature. */
+  readonly runColumns?: Columns<NewRun>;
+  readonly threadColumns?: Columns<NewThread>;
+  /** Goes after the row of a new run. Must have no effect if the run was not created. */
+  created?(deployment: string, request: CreateRun): readonly Statement[];
+  /** Goes after the claim of a run, also in the batch that creates it. Must have no effect unless the run has this lease. */
+  claimed?(deployment: string, claim: ClaimTerms): readonly Statement[];
+  /** Goes into the batch that ends an attempt, while the run is `running`. Must have no effect without the lease. */
+  finished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
+  /**
+   * Goes into every batch that ends runs, before their status changes; `runs` is a condition on rows of `runs`. Not sent for an
+   * attempt whose `FinishRun.features` lacks the feature. `finish` is absent for runs that never started.
+   */
+  ended?<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement;
+  /** A condition on rows of `runs`: the log of the run has a frame of this feature right before its end. */
+  readonly end_frame?: RawBuilder<unknown>;
+  /** Goes before every deletion of runs, but for that of retention; `which` selects their ids. */
+  deleted?<Of extends Args>(which: Runs<Of>): (args: Of) => Statement;
+  /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
+  readonly swept?: {
+    readonly table: Table;
+    readonly key: string;
+    readonly time: string;
+    readonly condition?: RawBuilder<unknown>;
+  };
+  /** The verbs of the feature. `executes`: this process holds the worker lock, if the database has one. */
+  verbs?(driver: Database, executes: () => boolean): object;
+}

@@ -1,0 +1,84 @@
+/** The tables of the core, how tables are written, and the row types derived from them. */
+import { agentTables } from "./agents.ts";
+import { cronTables } from "./crons.ts";
+import { identityTables } from "./identity.ts";
+
+/** One table, written for both databases. JSON is text, a time is milliseconds since 1970, a boolean is 0 or 1. */
+export interface TableDefinition {
+  /** Column name → definition, which starts with the column's type. */
+  readonly columns: Readonly<Record<string, string>>;
+  /** Constraints on the table as a whole. */
+  readonly constraints?: readonly string[];
+  /** Index statements without their `create`. */
+  readonly indexes?: readonly string[];
+  /** Stored in the order of its primary key, where the database can (SQLite's `without rowid`). */
+  readonly clustered?: boolean;
+}
+
+type Definitions = Readonly<Record<string, TableDefinition>>;
+
+type CoreDefinitions = typeof agentTables & typeof identityTables & typeof cronTables;
+
+/** The tables that belong to no feature, each after those that it refers to. */
+export const coreTables: CoreDefinitions = { ...agentTables, ...identityTables, ...cronTables };
+
+const POSTGRES_TYPES = {
+  // Texts are ordered by their bytes, as in SQLite.
+  text: 'text collate "C"',
+  bigint: "bigint",
+  integer: "integer",
+  "double precision": "double precision",
+  blob: "bytea",
+} as const;
+
+type ColumnType = keyof typeof POSTGRES_TYPES;
+
+type ValueOf<Definition> = Definition extends `text${string}`
+  ? string
+  : Definition extends `blob${string}`
+    ? Uint8Array
+    : number;
+
+type Column<Definition> = Definition extends `${ColumnType} not null${string}`
+  ? ValueOf<Definition>
+  : ValueOf<Definition> | null;
+
+/** Table name → type of its rows. */
+export type RowsOf<Tables extends Definitions> = {
+  [Table in keyof Tables]: {
+    -readonly [Name in keyof Tables[Table]["columns"]]: Column<Tables[Table]["columns"][Name]>;
+  };
+};
+
+/** The rows of the core's tables. */
+export type Tables = RowsOf<CoreDefinitions>;
+
+/** The columns of a checkpoint, write or channel value that hold its payload: text or bytes, the other one is null. */
+export type PayloadColumns = Pick<Tables["checkpoints"], "type" | "data" | "bytes">;
+
+export type SchemaDialect = "sqlite" | "postgres";
+
+const typeOf = (definition: string): ColumnType =>
+  (Object.keys(POSTGRES_TYPES) as ColumnType[]).find((type) => definition.startsWith(type)) as ColumnType;
+
+/** The statements that make a table and its indexes. */
+export function createTable(name: string, table: TableDefinition, dialect: SchemaDialect): readonly string[] {
+  const columns = Object.entries(table.columns).map(([column, definition]) => {
+    if (dialect === "sqlite") return `${column} ${definition}`;
+    const type = typeOf(definition);
+    return `${column} ${POSTGRES_TYPES[type]}${definition.slice(type.length)}`;
+  });
+  const { constraints = [], indexes = [] } = table;
+  const body = [...columns, ...constraints].join(", ");
+  const clustered = table.clustered && dialect === "sqlite" ? " without rowid" : "";
+  return [`create table ${name} (${body})${clustered}`, ...indexes.map((index) => `create ${index}`)];
+}
+
+/** Adds column name → type of the arguments that are compared with the column or stored in it. */
+export function addArgumentTypes(types: Map<string, string>, tables: Definitions): void {
+  for (const [name, definition] of Object.values(tables).flatMap(({ columns }) => Object.entries(columns))) {
+    const type = typeOf(definition);
+    // A name that is a text in one table and a number in another needs arguments of other names.
+    if (types.get(name) !== "text") types.set(name, type === "integer" ? "bigint" : type === "blob" ? "bytea" : type);
+  }
+}
