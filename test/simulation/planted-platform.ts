@@ -19,11 +19,11 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "who is to be told of an end is written down by itself",
     file: "adapters/sql/runs/lease.ts",
-    find: "  const results = await driver.batch(statements, lock_keys);\n",
+    find: "  const rowsOf = await send(driver, statements, locksOf(deployment, lease));\n",
     replace: `  const at = statements.findIndex((one) => one.for(driver.dialect).sql.includes("into webhook_deliveries"));
   const nothing = { for: () => ({ sql: "select 1", args: [] }) };
-  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), lock_keys);
-  const results = await driver.batch(statements, lock_keys);\n`,
+  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), locksOf(deployment, lease));
+  const rowsOf = await send(driver, statements, locksOf(deployment, lease));\n`,
   },
   {
     name: "a run that ends without having started is not told",

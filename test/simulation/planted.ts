@@ -21,13 +21,11 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a rolled-back run's slot is freed with its rows",
     file: "adapters/sql/runs/create-statements.ts",
-    find: "  return {\n    statements,\n    lock_keys: [\n",
-    replace: `  if (eviction) {
-    const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
-      and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`;
-    statements.push({ for: () => ({ sql, args: [thread_id] }) });
-  }
-  return {\n    statements,\n    lock_keys: [\n`,
+    find: "\n    ],\n    lock_keys: [\n",
+    replace: `
+      ...(eviction ? [{ for: () => ({ sql: \`update threads set slot_token = null, slot_until = null where thread_id = ?
+      and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`, args: [thread_id] }) }] : []),
+    ],\n    lock_keys: [\n`,
   },
   {
     name: "saving asks for no token",
@@ -135,8 +133,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the idempotency key is not kept",
     file: "adapters/sql/runs/create-statements.ts",
-    find: "if (idempotency) statements.push(insertKey(",
-    replace: "if (idempotency && run_id === thread_id) statements.push(insertKey(",
+    find: "...(idempotency ? [insertKey(",
+    replace: "...(idempotency && run_id === thread_id ? [insertKey(",
   },
   {
     name: "the idempotency key goes with its run",
