@@ -107,16 +107,16 @@ export function isOutage(error: unknown): boolean {
   return error instanceof ServiceError && (error.code === "storage_unavailable" || error.code === "outcome_unknown");
 }
 
-/** One problem of a platform API request. */
+/** One problem of a request. */
 export interface InputIssue {
-  /** The place of the problem: `body` or `query`, then member names and list indexes. */
+  /** The place of the problem: member names and list indexes; in requests to the platform API `body` or `query` before them. */
   readonly loc: readonly (string | number)[];
   readonly msg: string;
   /** A code such as `missing`, `value_error`, `uuid_parsing`, `datetime_parsing`. */
   readonly type: string;
 }
 
-/** A platform API request with invalid input. The response lists the issues. */
+/** A request with invalid input. */
 export class InputError extends ServiceError {
   readonly issues: readonly InputIssue[];
   constructor(issues: readonly InputIssue[]) {
@@ -125,6 +125,10 @@ export class InputError extends ServiceError {
     this.issues = issues;
   }
 }
+
+/** The error of a field, or of an option of a call. */
+export const invalidField = (field: string, msg: string): InputError =>
+  new InputError([{ loc: [field], msg, type: "value_error" }]);
 
 /** An invalid configuration. `problems` lists every problem found; each names its key and the remedy. */
 export class ConfigError extends Error {

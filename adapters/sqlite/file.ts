@@ -123,7 +123,6 @@ export function unusable(path: string, cause: unknown): Error {
 }
 
 function remedy(problem: string): string {
-  if (/is there$/.test(problem)) return "Restore both from a backup; to start with an empty database, delete both.";
   if (/not a database|malformed|disk image/.test(problem)) {
     return "The file is damaged or belongs to another program: restore it from a backup, or choose another path.";
   }

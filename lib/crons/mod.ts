@@ -1,6 +1,6 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
@@ -259,8 +259,8 @@ function endOf(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
   const moment = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
-  if (moment === null) throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
-  if (moment <= now) throw new ServiceError("invalid", "end_time: must be in the future");
+  if (moment === null) throw invalidField("end_time", "must be an ISO 8601 time");
+  if (moment <= now) throw invalidField("end_time", "must be in the future");
   return moment;
 }
 

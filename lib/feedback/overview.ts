@@ -1,5 +1,5 @@
 /** Feedback of all runs: scores over time, and the links that accept it. */
-import { ServiceError } from "../errors.ts";
+import { invalidField, ServiceError } from "../errors.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
@@ -71,9 +71,9 @@ export function feedbackOverview(
       const { stride = "day", key } = query;
       const [start, end] = [timeOf("start", query.start), timeOf("end", query.end)];
       const stride_ms = STRIDES[stride];
-      if (end <= start) throw new ServiceError("invalid", "end: must be after start");
+      if (end <= start) throw invalidField("end", "must be after start");
       if (end - start > MOST_BUCKETS * stride_ms) {
-        throw new ServiceError("invalid", `end: must be at most ${MOST_BUCKETS} ${stride}s after start`);
+        throw invalidField("end", `must be at most ${MOST_BUCKETS} ${stride}s after start`);
       }
       const rows = await storage.feedbackBuckets({
         workspace_ids,

@@ -171,16 +171,11 @@ async function settle(
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
     }
     // The host's own authentication chose the status, text and headers.
-    const with_message = route?.error_message === true;
     if (error instanceof AuthRefusal) {
       const { message, reason: code } = error;
-      return json({ detail: message, ...(with_message ? { message } : {}), code }, error.headers, error.status);
+      return json({ detail: message, ...(route?.error_message ? { message } : {}), code }, error.headers, error.status);
     }
-    return failureResponse(error, request, {
-      keyed: route?.idempotency_key === true,
-      with_message,
-      headers: route?.public_headers?.all ?? {},
-    });
+    return failureResponse(error, request, route?.public_headers?.all ?? {}, route);
   });
   if (request.method !== "HEAD" || response.status === 101) return response;
   await response.body?.cancel();

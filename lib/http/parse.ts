@@ -1,6 +1,6 @@
 /** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
 import * as v from "valibot";
-import { ServiceError } from "../errors.ts";
+import { InputError, ServiceError } from "../errors.ts";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
@@ -32,7 +32,7 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
   }
   return body.map((item, i) => {
     if (!isObject(item)) throw new ServiceError("invalid", `${i}: must be an object`);
-    return check(schema, item, `${i}.`);
+    return check(schema, item, [i]);
   });
 }
 
@@ -90,7 +90,7 @@ export function readSegment(value: string | undefined, field: string): string {
 /** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
 export const readFields = <Output>(sent: object, schema: Fields<Output>): Output => check(schema, sent as JsonObject);
 
-function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Output {
+function check<Output>(schema: Fields<Output>, sent: JsonObject, place: readonly number[] = []): Output {
   const given: JsonObject = {};
   for (const key of Object.keys(schema.entries)) {
     const value = sent[key];
@@ -100,12 +100,13 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
   if (result.success) {
     const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
     if (beyond === undefined) return result.output;
-    throw new ServiceError("invalid", `${place}${beyond}: ${BEYOND}`);
+    throw new InputError([{ loc: [...place, beyond], msg: BEYOND, type: "value_error" }]);
   }
   const issue = result.issues[0];
-  const { loc, msg } = findingOf(issue);
+  const { loc, msg } = findingOf(issue, place);
   const missing = issue.path?.at(-1)?.value === undefined;
-  throw new ServiceError("invalid", `${place}${loc.join(".") || "body"}: ${missing ? "is required" : msg}`);
+  const found = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
+  throw new InputError([{ loc: issue.path ? loc : [...place, "body"], ...found }]);
 }
 
 /** The error text of a value that is not `isFiniteJson`. */

@@ -1,6 +1,6 @@
 /** Responses: JSON, errors, pagination headers. */
 import type { PageOf } from "../assistants/mod.ts";
-import { InputError, isOutage, ServiceError, STATUS } from "../errors.ts";
+import { InputError, type InputIssue, isOutage, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { isObject } from "../json.ts";
 
@@ -54,37 +54,51 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
   return { ...named, ...selected([state], select)[0] };
 }
 
-/** The answer to an error. Clients see only the text and reason of a ServiceError; `with_message`: in `message` too. */
-export function errorResponse(error: unknown, headers: HeaderValues = {}, with_message = false): Response {
-  const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
-  const detail = known instanceof InputError ? known.issues : known.message;
-  const body = { detail, ...(with_message ? { message: known.message } : {}), code: known.reason };
-  return json(body, headers, STATUS[known.code]);
+/** How a route answers errors. */
+export interface ErrorForm {
+  /** How 422 lists what is wrong: each at the place where it was found, or at its field of the query. Absent: as one text. */
+  readonly issues?: "found" | "query";
+  /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
+  readonly error_message?: boolean;
 }
+
+/** The answer to an error. Clients see only the text, issues and reason of a ServiceError. */
+export function errorResponse(
+  error: unknown,
+  headers: HeaderValues = {},
+  { issues, error_message }: ErrorForm = {},
+): Response {
+  const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
+  const { message, reason: code } = known;
+  const detail = known instanceof InputError && issues ? known.issues.map((issue) => placed(issue, issues)) : message;
+  return json({ detail, ...(error_message ? { message } : {}), code }, headers, STATUS[known.code]);
+}
+
+const placed = ({ loc, ...issue }: InputIssue, issues: "found" | "query"): InputIssue => ({
+  loc: issues === "query" ? ["query", ...loc.slice(0, 1)] : loc,
+  ...issue,
+});
 
 /** Methods for which a repeated request has no second effect. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 const SOON: HeaderValues = { "retry-after": "1" };
 
 /**
- * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`. `keyed`:
- * the route knows a repeated request by its Idempotency-Key.
+ * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`:
+ * `idempotency_key` says that the route knows a repeated request by its key.
  */
 export function failureResponse(
   error: unknown,
   request: Request,
-  {
-    keyed,
-    headers,
-    with_message,
-  }: { readonly keyed: boolean; readonly headers: HeaderValues; readonly with_message: boolean },
+  headers: HeaderValues,
+  { idempotency_key = false, ...form }: ErrorForm & { readonly idempotency_key?: boolean } = {},
 ): Response {
-  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, with_message);
+  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, form);
   const has_key = request.headers.has("idempotency-key");
   const unknown = error.code === "outcome_unknown";
-  if (!IDEMPOTENT.has(request.method) && !(has_key && (keyed || !unknown))) {
-    return errorResponse(error, headers, with_message);
+  if (!IDEMPOTENT.has(request.method) && !(has_key && (idempotency_key || !unknown))) {
+    return errorResponse(error, headers, form);
   }
   const later = unknown ? new ServiceError("storage_unavailable", error.message) : error;
-  return errorResponse(later, { ...headers, ...SOON }, with_message);
+  return errorResponse(later, { ...headers, ...SOON }, form);
 }

@@ -10,7 +10,7 @@ import type { Caller } from "../storage/identity.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
-import type { HeaderValues } from "./respond.ts";
+import type { ErrorForm, HeaderValues } from "./respond.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 
@@ -27,7 +27,7 @@ export interface PublicHeaders {
 }
 
 /** Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from these. */
-export interface Route {
+export interface Route extends ErrorForm {
   readonly method: Method;
   /** `:name` stands for one segment, `:name+` for the rest of the path, `*` for anything. */
   readonly path: `/${string}`;
@@ -63,8 +63,6 @@ export interface Route {
   readonly answer_headers?: readonly string[];
   /** Statuses of errors, besides those that follow from access, body and query. */
   readonly errors?: readonly number[];
-  /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
-  readonly error_message?: boolean;
   /** Absent: not built yet, answers 501. */
   handle?(context: RequestContext): Response | Promise<Response>;
 }
@@ -85,7 +83,7 @@ type AddRoute = <Body = unknown, Query = unknown>(
 
 /** Makes the rows of one section. */
 export const routesOf =
-  (section: Pick<Route, "tag" | "group" | "access" | "error_message">): AddRoute =>
+  (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorForm>): AddRoute =>
   (method, path, row) => ({ ...section, method, path, ...row });
 
 /** What all bodies of one handler share; `open` counts them. */

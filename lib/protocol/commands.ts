@@ -189,7 +189,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     try {
       return { run: await runs.create(thread_id, request, { ...origin, records_all: true }), applied_through_seq };
     } catch (error) {
-      throw refusal(error, request);
+      throw refusal(error);
     }
   }
 
@@ -354,13 +354,15 @@ function readAnswers(params: JsonObject): JsonObject {
 const REFUSED: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_found", "conflict", "gone"]);
 
 /** What the client did wrong, as an error of its command. Other errors stay. */
-function refusal(error: unknown, { config }: RunCreate): unknown {
+function refusal(error: unknown): unknown {
   if (!(error instanceof ServiceError) || !REFUSED.has(error.code)) return error;
-  const from = config?.configurable?.checkpoint_id;
-  const unknownCheckpoint = error.code === "not_found" && typeof from === "string" && error.message.includes(from);
-  return new CommandError(unknownCheckpoint ? "no_such_checkpoint" : "invalid_argument", error.message, {
-    cause: error,
-  });
+  return new CommandError(
+    error.reason === "checkpoint_not_found" ? "no_such_checkpoint" : "invalid_argument",
+    error.message,
+    {
+      cause: error,
+    },
+  );
 }
 
 interface Node {

@@ -1,7 +1,7 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import { type Environment, loopTick } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -216,7 +216,7 @@ function searchOf(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
     if (typeof value === "object" && value !== null) {
-      throw new ServiceError("invalid", `metadata: ${key} must be a text, a number, a boolean or null`);
+      throw invalidField("metadata", `${key} must be a text, a number, a boolean or null`);
     }
   }
   const times = (["created_after", "created_before", "started_after", "started_before"] as const).flatMap((name) =>

@@ -1,5 +1,5 @@
 /** Pages of lists that continue at a cursor, and the times of their filters. */
-import { ServiceError } from "../errors.ts";
+import { type InputError, invalidField } from "../errors.ts";
 import { parseRfc3339 } from "../rfc3339.ts";
 
 /** The place of a row in a list that is sorted by its creation. */
@@ -21,13 +21,13 @@ export interface Cursor {
   readonly cursor?: string;
 }
 
-const NOT_OURS = "cursor: must be the `next` of the page before";
+const foreign = (): InputError => invalidField("cursor", "must be the `next` of the page before");
 
 /** Errors: invalid. */
 export function positionOf(cursor: string | undefined): { readonly after?: ListPosition } {
   if (cursor === undefined) return {};
   const [, time, id] = /^(-?\d{1,15})_([\w-]{1,64})$/.exec(cursor) ?? [];
-  if (time === undefined || id === undefined) throw new ServiceError("invalid", NOT_OURS);
+  if (time === undefined || id === undefined) throw foreign();
   return { after: { created_at: Number(time), id } };
 }
 
@@ -37,13 +37,13 @@ export const cursorOf = (position: ListPosition | null): string | null =>
 /** Errors: invalid. */
 export function offsetOf(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  if (!/^o\d{1,12}$/.test(cursor)) throw new ServiceError("invalid", NOT_OURS);
+  if (!/^o\d{1,12}$/.test(cursor)) throw foreign();
   return Number(cursor.slice(1));
 }
 
 /** A time in RFC 3339 as milliseconds. Errors: invalid. */
 export function timeOf(name: string, text: string): number {
   const time = parseRfc3339(text);
-  if (time === null) throw new ServiceError("invalid", `${name}: must be a date or time in RFC 3339`);
+  if (time === null) throw invalidField(name, "must be a date or time in RFC 3339");
   return time;
 }

@@ -73,8 +73,6 @@ const handRead = (route: Route): HandRead => HAND_READ[keyOf(route)] ?? {};
 const templateOf = ({ path }: Route): string => path.replace(/:(\w+)\+?/g, "{$1}");
 const namesIn = (path: string): string[] => [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 const isAccountPath = ({ path }: Route): boolean => path.startsWith("/api/v1/");
-/** Its errors name their places. */
-const locatesErrors = (route: Route): boolean => isAccountPath(route) || route.tag === "Operations";
 
 /** The description of the header. */
 const keyHeader = ({ public_headers }: Route): string =>
@@ -135,7 +133,7 @@ function responses(route: Route): JsonObject {
   if (accepted) success["202"] = { description: accepted };
   if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
   const failures = errorsOf(route).map((status) => {
-    const schema = ref(locatesErrors(route) && status === 422 ? "InputError" : "Error");
+    const schema = ref(route.issues && status === 422 ? "InputError" : "Error");
     return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
   });
   return { ...success, ...Object.fromEntries(failures) };

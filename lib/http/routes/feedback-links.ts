@@ -23,7 +23,7 @@ import { type HeaderValues, json } from "../respond.ts";
 import { type PublicHeaders, type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
 import { content, readAnyObject, readComment, readCorrection, visibilityOf } from "./feedback.ts";
 
-const route = routesOf({ tag: "Feedback", access: "account" });
+const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */
 const MAX_PUBLIC_BYTES: number = 256 * 1024;

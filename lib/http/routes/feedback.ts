@@ -22,7 +22,7 @@ import { BEYOND, isFiniteJson, MAX_DEPTH, UUID } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
 
-const route = routesOf({ tag: "Feedback", access: "account" });
+const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 const MAX_COMMENT = 20_000;
 const SOURCES = ["api", "model", "app", "auto_eval"];
 

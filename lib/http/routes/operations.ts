@@ -1,6 +1,6 @@
 /** The deployment as a whole, over all threads: requests and routes. The studio is made of them. */
 import * as v from "valibot";
-import { InputError, ServiceError } from "../../errors.ts";
+import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
 import type { Visibility } from "../../storage/visibility.ts";
@@ -97,10 +97,6 @@ const linkQuery = v.object({
   cursor,
 });
 
-/** Reads a query. Throws an InputError. */
-const readLocated = <Output>(query: parse.SentQuery, schema: parse.Fields<Output>): Promise<Output> =>
-  located(async () => parse.readQuery(query, schema));
-
 /** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
 function readKnownId(value: string | undefined, what: string): string {
   if (value === undefined || !parse.UUID.test(value)) {
@@ -109,32 +105,11 @@ function readKnownId(value: string | undefined, what: string): string {
   return value.toLowerCase();
 }
 
-/** Turns what a call says of a field of its query into an InputError with its place. */
-async function located<Answer>(call: () => Promise<Answer>): Promise<Answer> {
-  try {
-    return await call();
-  } catch (error) {
-    if (!(error instanceof ServiceError) || error.code !== "invalid" || error instanceof InputError) throw error;
-    const [, field, msg] = /^([a-z_]+)(?:\.\d+)?: (.+)$/s.exec(error.message) ?? [];
-    if (field === undefined || msg === undefined) throw error;
-    const type = msg === "is required" ? "missing" : "value_error";
-    throw new InputError([{ loc: ["query", field], msg, type }]);
-  }
-}
-
-const route = routesOf({ tag: "Operations", group: "operations" });
-const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account" });
+const route = routesOf({ tag: "Operations", group: "operations", issues: "query" });
+const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account", issues: "query" });
 
 const runId = ({ params }: RequestContext): string => readKnownId(params.run_id, "Run");
 const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_id, "Cron");
-
-/** A search as authorization leaves it. */
-async function searched<Query extends object>(
-  context: RequestContext<unknown, Query>,
-  schema: parse.Fields<Query>,
-): Promise<{ readonly value: Query; readonly visibility: Visibility }> {
-  return await context.authorize(await readLocated(context.parameters, schema));
-}
 
 /** The visibility of one run, cron or delivery. */
 const visibilityOf = async (context: RequestContext, value: object): Promise<Visibility> =>
@@ -172,8 +147,8 @@ const RUN_ROUTES: readonly Route[] = [
     query: runListQuery,
     answer: "RunListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, runListQuery);
-      return json(await located(() => context.service.runs.search(value, visibility)));
+      const { value, visibility } = await context.authorize(context.query());
+      return json(await context.service.runs.search(value, visibility));
     },
   }),
   route("get", "/greenroom/runs/stats", {
@@ -214,8 +189,8 @@ const THREAD_ROUTES: readonly Route[] = [
     query: threadListQuery,
     answer: "ThreadListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, threadListQuery);
-      return json(await located(() => context.service.threads.list(value, visibility)));
+      const { value, visibility } = await context.authorize(context.query());
+      return json(await context.service.threads.list(value, visibility));
     },
   }),
   route("get", "/greenroom/inbox", {
@@ -224,8 +199,8 @@ const THREAD_ROUTES: readonly Route[] = [
     query: inboxQuery,
     answer: "Inbox",
     async handle(context) {
-      const { value, visibility } = await searched(context, inboxQuery);
-      return json(await located(() => context.service.threads.inbox(value, visibility)));
+      const { value, visibility } = await context.authorize(context.query());
+      return json(await context.service.threads.inbox(value, visibility));
     },
   }),
 ];
@@ -237,8 +212,8 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     query: deliveryListQuery,
     answer: "DeliveryListing",
     async handle(context) {
-      const { value, visibility } = await searched(context, deliveryListQuery);
-      return json(await located(() => context.service.webhooks.list(value, visibility)));
+      const { value, visibility } = await context.authorize(context.query());
+      return json(await context.service.webhooks.list(value, visibility));
     },
   }),
   route("get", "/greenroom/webhooks/:run_id", {
@@ -272,8 +247,8 @@ const CRON_ROUTES: readonly Route[] = [
     query: schedulePreview,
     answer: "SchedulePreview",
     async handle(context) {
-      const preview = await readLocated(context.parameters, schedulePreview);
-      return json(await located(() => context.service.crons.preview(preview)));
+      const preview = context.query();
+      return json(await context.service.crons.preview(preview));
     },
   }),
   route("get", "/greenroom/crons/:cron_id", {
@@ -306,9 +281,9 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     answer: "ScoreSeries",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, scoreQuery);
+      const query = context.query();
       const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await located(() => context.service.feedback.scores(caller, query, visibility)));
+      return json(await context.service.feedback.scores(caller, query, visibility));
     },
   }),
   accountRoute("get", "/greenroom/feedback/links", {
@@ -318,9 +293,9 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     answer: "FeedbackLinks",
     async handle(context) {
       const caller = await context.caller();
-      const query = await readLocated(context.parameters, linkQuery);
+      const query = context.query();
       const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await located(() => context.service.feedback.links(caller, query, visibility)));
+      return json(await context.service.feedback.links(caller, query, visibility));
     },
   }),
   accountRoute("delete", "/greenroom/feedback/links/:id", {

@@ -94,8 +94,8 @@ export const WORKSPACES = 1000;
 /** The query of GET /api/v1/workspaces. Throws an InputError. */
 const readWorkspaceQuery = (params: URLSearchParams): Page => checked((report) => page(params, report, WORKSPACES));
 
-const route = routesOf({ tag: "Platform", access: "account" });
-const usageRoute = routesOf({ tag: "Usage", access: "account" });
+const route = routesOf({ tag: "Platform", access: "account", issues: "found" });
+const usageRoute = routesOf({ tag: "Usage", access: "account", issues: "found" });
 
 async function report(context: RequestContext): Promise<UsageReport> {
   const caller = await context.caller();

@@ -84,7 +84,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       if (context.request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
         const message = "Open a WebSocket here, or send a POST for server-sent events";
         const error = new ServiceError("upgrade_required", message);
-        return errorResponse(error, { upgrade: "websocket" }, true);
+        return errorResponse(error, { upgrade: "websocket" }, { error_message: true });
       }
       context.handler.checkUpgrade(context.request);
       const permission = await context.authorize({ thread_id }, "threads:read");
