@@ -21,7 +21,7 @@ import {
   type OpenCalls,
   STOPPING,
 } from "./service/nouns.ts";
-import { type Metrics, type ServerReport, type ServiceInfo, serverReport } from "./service/report.ts";
+import type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 import {
   createWriteProbe,
   type OpenStorage,
@@ -320,6 +320,7 @@ function createReports(
         requireOfOrganization(by, "organization:manage");
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
         const facts = { info, ready, metrics, healthy: healthy(), database_ok: reports.services().database.ok };
+        const { serverReport } = await import("./service/report.ts");
         return serverReport(options, storage, environment, facts);
       },
     }),

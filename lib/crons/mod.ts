@@ -6,17 +6,17 @@ import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
-import type { RunCreate, RunOrigin } from "../runs/request.ts";
+import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
+import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
 import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound } from "./firings.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules, type Schedules } from "./schedules.ts";
-import { type CronFirer, createFirer, NO_SKIPS, requestOf } from "./tick.ts";
+import { requestOf } from "./tick.ts";
 
 export type { SchedulePreview } from "./firings.ts";
-export type { CronCounters } from "./tick.ts";
 
 /** A cron as the API shows it; times are ISO 8601, UTC. */
 export interface Cron {
@@ -36,41 +36,6 @@ export interface Cron {
   readonly metadata: JsonObject;
   readonly enabled: boolean;
 }
-
-/** The run options of a cron. */
-export type CronRun = Pick<
-  RunCreate,
-  | "input"
-  | "config"
-  | "context"
-  | "webhook"
-  | "interrupt_before"
-  | "interrupt_after"
-  | "multitask_strategy"
-  | "durability"
-  | "checkpoint_during"
-  | "stream_mode"
-  | "stream_subgraphs"
-  | "stream_resumable"
-  | "feedback_keys"
->;
-
-/** The names of the run options. */
-export const CRON_RUN_OPTIONS: readonly (keyof CronRun)[] = [
-  "input",
-  "config",
-  "context",
-  "webhook",
-  "interrupt_before",
-  "interrupt_after",
-  "multitask_strategy",
-  "durability",
-  "checkpoint_during",
-  "stream_mode",
-  "stream_subgraphs",
-  "stream_resumable",
-  "feedback_keys",
-];
 
 interface CronTiming {
   /** A cron expression of five fields, or a nickname such as `@daily`. */
@@ -113,23 +78,19 @@ export interface Crons extends CronFirings {
   count(query?: CronQuery, visibility?: Visibility): Promise<number>;
 }
 
-export interface CronLoop extends Crons, Pick<CronFirer, "counters" | "stop"> {}
-
-interface CronOptions extends CronFiringOptions {
-  readonly runs: Pick<RunDirectory, "create" | "prepare" | "started">;
+export interface CronOptions extends CronFiringOptions {
+  readonly runs: Pick<RunDirectory, "create" | "prepare">;
   readonly assistants: AssistantDirectory;
-  /** False: this process fires no crons. */
-  readonly enabled: boolean;
-  readonly misfire_grace_ms: number;
+  /** A cron is due at this time. */
+  wakeAt(time: number): void;
 }
 
-export function createCrons(options: CronOptions): CronLoop {
-  const { storage, scope, environment, runs, assistants } = options;
-  const firer = options.enabled ? createFirer(options) : null;
+export function createCrons(options: CronOptions): Crons {
+  const { storage, scope, environment, runs, assistants, wakeAt } = options;
 
   /** Wakes the firer for the cron's next tick. */
   function announced(row: CronRow): Cron {
-    if (row.next_run_date !== null) firer?.wakeAt(row.next_run_date);
+    if (row.next_run_date !== null) wakeAt(row.next_run_date);
     return toCron(row);
   }
 
@@ -229,9 +190,6 @@ export function createCrons(options: CronOptions): CronLoop {
       const filter = await queryOf(query);
       return filter ? await storage.countCrons(withVisibility(scope, visibility), filter) : 0;
     },
-
-    counters: () => firer?.counters() ?? { fired: 0, skipped: NO_SKIPS },
-    stop: async () => firer?.stop(),
   };
 }
 

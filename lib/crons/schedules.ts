@@ -8,3 +8,6 @@ export function loadSchedules(): Promise<Schedules> {
   loading ??= import("./schedule.ts");
   return loading;
 }
+
+/** How long the outcomes of ticks are kept. Older missed ticks are not recorded. */
+export const KEPT_MS: number = 30 * 86_400_000;

@@ -1,5 +1,5 @@
-/** Polls for due crons and handles their ticks: fires the latest and records the others as skipped. Every serving process does so. */
-import { type Environment, loopTick, withTimeout } from "../environment.ts";
+/** Handles the due ticks of crons: fires the latest and records the others as skipped. Loaded with the first due cron. */
+import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import type { RunDirectory } from "../runs/mod.ts";
@@ -14,9 +14,9 @@ import type {
   SkipReason,
   Storage,
 } from "../storage/mod.ts";
-import { loadSchedules, type Schedules } from "./schedules.ts";
+import { KEPT_MS, loadSchedules, type Schedules } from "./schedules.ts";
 
-interface FireOptions {
+export interface FireOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -27,23 +27,10 @@ interface FireOptions {
   readonly max_failures: number | null;
 }
 
-/** The counters of a process that has skipped no tick. */
-export const NO_SKIPS: Readonly<Record<SkipReason, number>> = {
-  thread_busy: 0,
-  thread_full: 0,
-  deployment_full: 0,
-  missed: 0,
-  superseded: 0,
-  refused: 0,
-};
-
 /** Ticks of one cron per transaction. */
 const TICKS = 100;
 /** How often a tick is retried because the assistant or thread changed after it was read. */
 const TRIES = 10;
-/** How long the outcomes of ticks are kept. Older missed ticks are not recorded. */
-const KEPT_MS: number = 30 * 86_400_000;
-
 /** The decision about the due ticks of a cron. */
 interface Plan {
   /** The tick to fire; null when there is none. */
@@ -52,10 +39,25 @@ interface Plan {
   readonly next_run_date: number | null;
 }
 
-function createTickHandler(options: FireOptions, isStopping: () => boolean) {
+/** What the ticks of this process came to since its start. */
+export interface TickCounters {
+  fired: number;
+  readonly skipped: Record<SkipReason, number>;
+}
+
+export interface TickHandler {
+  /** Handles the due ticks of a cron. False when that failed: try again later. */
+  handle(cron: CronRow): Promise<boolean>;
+  /** Disables a cron with this many failed runs in a row. */
+  disable(cron: CronRow, failures: number): Promise<void>;
+}
+
+export function createTickHandler(
+  options: FireOptions,
+  counters: TickCounters,
+  isStopping: () => boolean,
+): TickHandler {
   const { storage, scope, environment, runs, misfire_grace_ms, max_failures } = options;
-  const skipped: Record<SkipReason, number> = { ...NO_SKIPS };
-  let fired = 0;
 
   /** Null when the run is refused for good. Rethrows errors that a retry can solve. */
   async function prepareRun(cron: CronRow): Promise<CreateRun | null> {
@@ -76,7 +78,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
   function record(cron_id: string, ticks: FireCron["skipped"]): void {
     for (const reason of new Set(ticks.map((tick) => tick.reason))) {
       const times = ticks.filter((tick) => tick.reason === reason).map(({ scheduled_at }) => scheduled_at);
-      skipped[reason] += times.length;
+      counters.skipped[reason] += times.length;
       const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
       const ticks_of = { reason, count: times.length, first, last };
       environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...ticks_of });
@@ -103,7 +105,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
       }
     }
     if (outcome.kind === "fired" && firing) {
-      fired++;
+      counters.fired++;
       runs.started(outcome.created, firing.run);
     }
     const refusal = outcome.kind === "refused" ? [{ scheduled_at: plan.fires as number, reason: outcome.reason }] : [];
@@ -111,7 +113,6 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
     return outcome.kind;
   }
 
-  /** Handles the due ticks of a cron. False when that failed: try again later. */
   async function handle(cron: CronRow): Promise<boolean> {
     let row: CronRow | null = cron;
     let conflicts = 0;
@@ -139,7 +140,6 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
     return false;
   }
 
-  /** Disables a cron with this many failed runs in a row. */
   async function disable({ cron_id }: CronRow, failures: number): Promise<void> {
     const next = (row: CronRow): CronContent => {
       if (!row.enabled || row.failures < failures) return row;
@@ -151,7 +151,7 @@ function createTickHandler(options: FireOptions, isStopping: () => boolean) {
     environment.log({ level: "warn", message: "cron disabled: its runs failed", cron_id, failures: row.failures });
   }
 
-  return { handle, disable, counters: () => ({ fired, skipped: { ...skipped } }) };
+  return { handle, disable };
 }
 
 /** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
@@ -196,112 +196,4 @@ export function requestOf(
 /** The run belongs to the user who created the cron, whose authorization was checked then. */
 export function originOf({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
   return { cron_id, user_id, ...(auth_user ? { user: auth_user as unknown as AuthUser } : {}) };
-}
-
-/** The ticks that this process has fired and skipped since its start. */
-export interface CronCounters {
-  readonly fired: number;
-  readonly skipped: Readonly<Record<SkipReason, number>>;
-}
-
-export interface CronFirer {
-  /** Call this when a cron is due at this time, so that it fires before the next poll. */
-  wakeAt(time: number): void;
-  counters(): CronCounters;
-  /** Stops polling. Resolves when writes under way are stored, after 10 seconds at the latest. */
-  stop(): Promise<void>;
-}
-
-const POLL_MS = 10_000;
-/** The first wait after a cron could not be fired. Each further wait is twice as long, up to the poll. */
-const RETRY_MS = 1_000;
-/** Crons per query. */
-const CRONS = 100;
-const SWEEP_EVERY_MS = 3_600_000;
-const SWEEP_ROWS = 500;
-/** How long `stop` waits for a database that does not answer. */
-const STOP_MS = 10_000;
-
-export function createFirer(options: FireOptions): CronFirer {
-  const { storage, scope, environment, max_failures } = options;
-  let stopping = false;
-  const ticks = createTickHandler(options, () => stopping);
-  let working: Promise<void> | null = null;
-  let cancel = (): void => {};
-  let timerAt = 0;
-  // The earliest `wakeAt` while a poll runs.
-  let requestedAt = Number.POSITIVE_INFINITY;
-  let retry = RETRY_MS;
-  let sweepAt = environment.now() + SWEEP_EVERY_MS;
-
-  async function handleAll(): Promise<void> {
-    if (max_failures !== null) {
-      for (const cron of await storage.failingCrons(scope, max_failures, CRONS))
-        await ticks.disable(cron, max_failures);
-    }
-    let progress = true;
-    while (progress && !stopping) {
-      const crons = await storage.dueCrons(scope, environment.now(), CRONS);
-      progress = false;
-      // Many crons are due at the full hour. Processes that start at different ones conflict less.
-      const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
-      for (const cron of [...crons.slice(from), ...crons.slice(0, from)]) if (await ticks.handle(cron)) progress = true;
-      if (crons.length < CRONS) return;
-    }
-  }
-
-  async function sweep(): Promise<void> {
-    const now = environment.now();
-    if (now < sweepAt) return;
-    sweepAt = now + SWEEP_EVERY_MS;
-    while (!stopping && (await storage.sweepCrons(scope, now - KEPT_MS, SWEEP_ROWS)) > 0) {
-      await loopTick(environment);
-    }
-  }
-
-  async function poll(): Promise<void> {
-    const startedAt = environment.now();
-    let next: number | null = null;
-    try {
-      await handleAll();
-      await sweep();
-      next = await storage.nextCronAt(scope);
-    } catch (error) {
-      environment.log({ level: "error", message: "cron poll failed", error });
-    }
-    // A cron that was due at the start is still due, so firing it failed: wait before the next try.
-    const failed = next !== null && next <= startedAt;
-    const nextAt = failed ? environment.now() + retry : (next ?? Number.POSITIVE_INFINITY);
-    retry = failed ? Math.min(2 * retry, POLL_MS) : RETRY_MS;
-    working = null;
-    schedule(Math.min(nextAt, requestedAt));
-  }
-
-  function start(): void {
-    requestedAt = Number.POSITIVE_INFINITY;
-    working = poll();
-  }
-
-  function schedule(time: number): void {
-    if (stopping) return;
-    cancel();
-    const now = environment.now();
-    timerAt = Math.min(time, now + POLL_MS);
-    cancel = environment.timer(Math.max(0, timerAt - now), start);
-  }
-
-  start();
-
-  return {
-    wakeAt(time) {
-      if (working) requestedAt = Math.min(requestedAt, time);
-      else if (time < timerAt) schedule(time);
-    },
-    counters: ticks.counters,
-    async stop() {
-      stopping = true;
-      cancel();
-      if (working) await withTimeout(environment, STOP_MS, working, undefined);
-    },
-  };
 }

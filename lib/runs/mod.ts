@@ -1,5 +1,5 @@
 /** Runs: executions of an assistant on a thread. */
-import { loopTick, sharedCalls, tickLimit } from "../environment.ts";
+import { lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
@@ -11,7 +11,7 @@ import type { Sights } from "../streams/sight.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { missing, type Run, toRun } from "./run.ts";
-import { createRunSearches, type RunSearches } from "./search.ts";
+import type { RunSearches } from "./search.ts";
 import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame, Reader } from "../streams/hub.ts";
@@ -193,7 +193,9 @@ export function createRuns(options: RunOptions): RunDirectory {
     asCreated(await create(thread_id, request, origin));
 
   return {
-    ...createRunSearches(options, createPending),
+    ...lazyCalls<RunSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
+      (await import("./search.ts")).createRunSearches(options, createPending),
+    ),
     prepare,
     started,
     create: createPending,

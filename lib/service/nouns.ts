@@ -2,7 +2,7 @@
 import { bindAssistants } from "../assistants/bind.ts";
 import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type Binding, type Directory, inScope } from "../auth/binding.ts";
-import { type CronLoop, createCrons } from "../crons/mod.ts";
+import { type CronLoop, createCronLoop } from "../crons/loop.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
@@ -199,7 +199,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     workspace_id,
     ...(options.onRunFinished ? { onEndedUnstarted: (run) => void onEndedUnstarted(run) } : {}),
   });
-  const crons = createCrons({
+  const crons = createCronLoop({
     storage,
     scope,
     environment,

@@ -1,5 +1,5 @@
 /** What a service says about itself. */
-import type { CronCounters } from "../crons/mod.ts";
+import type { CronCounters } from "../crons/loop.ts";
 import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";

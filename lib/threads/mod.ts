@@ -1,5 +1,6 @@
 /** The threads of a deployment: conversations with a persistent state. */
 import type { Worker } from "../engine/worker.ts";
+import { lazyCalls } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
@@ -12,7 +13,7 @@ import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
-import { createThreadSummaries, type ThreadSummaries, type ThreadSummaryOptions } from "./summaries.ts";
+import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
   createSearches,
   type Extra,
@@ -126,7 +127,9 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     visible,
     current,
     ...createSearches(storage, scope, states),
-    ...createThreadSummaries(options),
+    ...lazyCalls<ThreadSummaries>({ list: true, inbox: true }, async () =>
+      (await import("./summaries.ts")).createThreadSummaries(options),
+    ),
     async create(request = {}, visibility) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       refuseForOthers(visibility, metadata);

@@ -4,7 +4,7 @@ import process from "node:process";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AssistantDirectory } from "../../lib/assistants/mod.ts";
-import { type CronLoop, createCrons } from "../../lib/crons/mod.ts";
+import { type CronLoop, createCronLoop } from "../../lib/crons/loop.ts";
 import type { Environment } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/mod.ts";
 import type { CreateRun, CronFiring, Scope, Storage, ThreadRow } from "../../lib/storage/types.ts";
@@ -114,7 +114,7 @@ class World {
       uuid: () => this.uuid(),
       log: () => {},
     };
-    life.loop = createCrons({
+    life.loop = createCronLoop({
       storage,
       scope: here,
       environment,

@@ -1,6 +1,7 @@
 /** Runs one seed. */
 import { loadSchedules } from "../../lib/crons/schedules.ts";
 // Loaded late otherwise: in real time, which a replay of the seed has not.
+import "../../lib/crons/mod.ts";
 import "../../lib/webhooks/recorder.ts";
 import { Database } from "./database.ts";
 import { planOf } from "./plan.ts";

@@ -1,6 +1,7 @@
 /** Crons: requests and routes. */
 import * as v from "valibot";
-import { CRON_RUN_OPTIONS, type CronCreate, type CronPatch, type CronRun, type CronSearch } from "../../crons/mod.ts";
+import { CRON_RUN_OPTIONS, type CronRun } from "../../crons/cron-run.ts";
+import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
 import type { JsonObject } from "../../json.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
