@@ -42,7 +42,7 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "Execution", use: "Attempt" },
   { name: "execution", use: "attempt" },
   { name: "startExecution", use: "startAttempt" },
-  { name: "Place", use: "WorkerSlot", only: ["lib/engine"] },
+  { name: "Place", use: "WorkerSlot (engine), or what it is the place of" },
   { name: "moments", use: "times" },
   { name: "AskedRun", use: "RunAuthorization" },
   { name: "askedRun", use: "authorizeRun" },
@@ -99,6 +99,15 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "served", use: "what the thing is" },
   { name: "placed", use: "what the thing is" },
   { name: "wired", use: "what the thing is" },
+  { name: "Pipe", use: "Database" },
+  { name: "constant", use: "scalar", only: ["adapters/sql"] },
+  { name: "namedThings", use: "namedRows" },
+  { name: "outlook", use: "candidates" },
+  { name: "mirrored", use: "mergeContext" },
+  { name: "knowing", use: "withUser" },
+  { name: "isPlain", use: "isStorable, isPlainObject" },
+  { name: "nextTurn", use: "loopTick" },
+  { name: "TurnLimit", use: "TickLimit" },
 ];
 
 /** Signs of a translated sentence. Searched in README.md, in docs, and in the texts of errors and logs. */

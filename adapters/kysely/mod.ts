@@ -1,4 +1,7 @@
-/** A driver on the host's Kysely instance, and a typed Kysely on Greenroom's tables for reports. */
+/**
+ * A driver on the host's Kysely instance, and a typed Kysely on Greenroom's tables for reports.
+ * @module
+ */
 import {
   CompiledQuery,
   type DatabaseConnection,

@@ -1,4 +1,7 @@
-/** An executor for compiled LangGraph.js graphs. Imports nothing of LangGraph, because the user's copy must be used. */
+/**
+ * An executor for compiled LangGraph.js graphs. Imports nothing of LangGraph, because the user's copy must be used.
+ * @module
+ */
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
 import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";

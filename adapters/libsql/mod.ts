@@ -1,4 +1,7 @@
-/** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
+/**
+ * libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server.
+ * @module
+ */
 import type { Client, ResultSet, Transaction } from "@libsql/client";
 import type { Storage } from "../../lib/storage/mod.ts";
 import {

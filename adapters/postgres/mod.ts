@@ -1,4 +1,7 @@
-/** Postgres with the package `pg`, or with the host's pool. Any number of processes share one database. */
+/**
+ * Postgres with the package `pg`, or with the host's pool. Any number of processes share one database.
+ * @module
+ */
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";

@@ -140,7 +140,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
         const [stored] = await driver.read(getVersion({ deployment, assistant_id, version }));
         if (!stored) return { kind: "version_not_found" };
         const content = toVersion(stored);
-        if (!permits(scope.filter, content.metadata)) return { kind: "out_of_reach" };
+        if (!permits(scope.filter, content.metadata)) return { kind: "hidden" };
         const [updated] = await driver.batch([
           activate({ deployment, assistant_id, ...toContent(content), version, seen_revision: active.revision, now }),
           ...replaceLabels("assistant", deployment, assistant_id, content.metadata),

@@ -246,13 +246,13 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
     },
 
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
-      const reached = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
+      const permitted = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
       const update = rowsDb
         .updateTable("feedback")
         .set({ ...toChanges(patch), modified_at: now })
         .where("id", "=", id)
         .where("workspace_id", "in", each(JSON.stringify(workspace_ids)))
-        .where(sql<boolean>`true${reached}`)
+        .where(sql<boolean>`true${permitted}`)
         .returningAll();
       const [[row] = []] = await driver.batch([statement(update)], [`feedback ${id}`]);
       return row ? toFeedback(row) : null;
@@ -346,8 +346,8 @@ function candidates(query: FeedbackQuery): SelectQueryBuilder<Rows, "feedback", 
     if (list) select = select.where(column, "in", each(JSON.stringify(list)));
   }
   if (scope.filter) {
-    const reached = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
-    select = select.where(sql<boolean>`true${reached}`);
+    const permitted = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
+    select = select.where(sql<boolean>`true${permitted}`);
   }
   if (query.has_comment !== undefined) {
     select = select.where(sql<string>`coalesce(comment, '')`, query.has_comment ? "<>" : "=", "");

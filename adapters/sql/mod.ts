@@ -1,4 +1,7 @@
-/** Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all. */
+/**
+ * Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all.
+ * @module
+ */
 import { sql } from "kysely";
 import { ServiceError, storageLost } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";

@@ -1,4 +1,7 @@
-/** SQLite by `bun:sqlite`, on Bun. */
+/**
+ * SQLite by `bun:sqlite`, on Bun.
+ * @module
+ */
 import type { Statement } from "bun:sqlite";
 import process from "node:process";
 import type { Storage } from "../../lib/storage/mod.ts";

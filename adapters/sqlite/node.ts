@@ -1,4 +1,7 @@
-/** SQLite by `node:sqlite`, on Node (22.13 or newer), Deno and Bun. */
+/**
+ * SQLite by `node:sqlite`, on Node (22.13 or newer), Deno and Bun.
+ * @module
+ */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../sql/driver.ts";

@@ -1,4 +1,7 @@
-/** The studio: a page for developers and operators, with its assets, that `createHandler` serves below `/studio`. */
+/**
+ * The studio: a page for developers and operators, with its assets, that `createHandler` serves below `/studio`.
+ * @module
+ */
 import type { Studio } from "../../lib/http/handler.ts";
 
 export type { Studio } from "../../lib/http/handler.ts";

@@ -323,7 +323,7 @@ function writeVerbs(
           return toAssistant(outcome.assistant);
         case "assistant_not_found":
           throw notFound(id);
-        case "out_of_reach":
+        case "hidden":
           throw new ServiceError("forbidden", `Version ${version} of assistant ${id} has metadata outside your access`);
         case "version_not_found":
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);

@@ -1,3 +1,6 @@
-/** What an agent runtime implements. */
+/**
+ * What an agent runtime implements.
+ * @module
+ */
 export * from "./contract.ts";
 export { recordStates } from "./recorded-states.ts";

@@ -1,4 +1,7 @@
-/** The HTTP entry: `createHandler` serves a service by the route table. */
+/**
+ * The HTTP entry: `createHandler` serves a service by the route table.
+ * @module
+ */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import type { Principal } from "../auth/principal.ts";

@@ -48,7 +48,7 @@ export interface AssistantStorage {
     now: number,
   ): Promise<AssistantRow | null>;
   /**
-   * Makes a stored version the active one. Guard: the version exists, and the scope permits its metadata (`out_of_reach` otherwise).
+   * Makes a stored version the active one. Guard: the version exists, and the scope permits its metadata (`hidden` otherwise).
    * Repeating the call changes only `updated_at`.
    */
   setLatest(
@@ -58,7 +58,7 @@ export interface AssistantStorage {
     now: number,
   ): Promise<
     | { readonly kind: "updated"; readonly assistant: AssistantRow }
-    | { readonly kind: "assistant_not_found" | "version_not_found" | "out_of_reach" }
+    | { readonly kind: "assistant_not_found" | "version_not_found" | "hidden" }
   >;
   /**
    * Deletes an assistant, its versions and its crons. With `delete_threads` also the threads whose `metadata.assistant_id` names it, as

@@ -33,7 +33,7 @@ export interface Caller {
   readonly key_id: string | null;
   /** On the organization as a whole. */
   readonly permissions: ReadonlySet<Permission>;
-  /** On each workspace within reach, by its id. */
+  /** On each workspace that it may use, by its id. */
   readonly workspaces: ReadonlyMap<string, ReadonlySet<Permission>>;
   /** The project that records without one go to, by workspace: the oldest of each. */
   readonly projects: ReadonlyMap<string, string>;

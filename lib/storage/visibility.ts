@@ -13,12 +13,12 @@ export type Condition =
 /** All conditions must hold; none: everything is permitted. */
 export type Filter = readonly Condition[];
 
-/** How far a call reaches. What the filter does not permit is not there for it. Absent: everything. */
+/** The rows that a call sees: those that the filter permits. Absent: all. */
 export interface Visibility {
   readonly filter?: Filter;
 }
 
-/** The reach of a call that nobody bounds. */
+/** The visibility of a call without a filter. */
 export const EVERYTHING: Visibility = {};
 
 /** What both of them permit. */
@@ -36,7 +36,7 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
   });
 }
 
-/** Errors: forbidden. A change must leave what it changes within the caller's own reach: else it would be given away. */
+/** Errors: forbidden. The caller must still see a row after it changes it: otherwise it would give it away. */
 export function requireKept(visibility: Visibility | undefined, metadata: JsonObject): void {
   refuse(visibility?.filter?.find((condition) => !permits([condition], metadata)));
 }
@@ -50,7 +50,7 @@ export function refuseForOthers(visibility: Visibility | undefined, metadata: Js
 
 function refuse(broken: Condition | undefined): void {
   if (broken === undefined) return;
-  throw new ServiceError("forbidden", `metadata.${broken.key}: with this value it would be out of your own reach`);
+  throw new ServiceError("forbidden", `metadata.${broken.key}: with this value you could not see it`);
 }
 
 const isScalar = (value: unknown): value is Scalar =>
@@ -94,7 +94,7 @@ export function equalitiesOf(filter: Filter): JsonObject {
   return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
 }
 
-/** The scope of a call: everything of the deployment, or what its reach leaves of it. */
+/** The scope of a call: everything of the deployment, or what its filter permits. */
 export const withVisibility = <Scope extends object>(
   scope: Scope,
   visibility: Visibility | undefined,

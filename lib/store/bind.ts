@@ -6,10 +6,11 @@ import type { Scope } from "../storage/mod.ts";
 import { narrowed } from "../storage/visibility.ts";
 import type { Store } from "./mod.ts";
 
-type Place = Pick<StorePut, "namespace" | "key">;
+type StoreKey = Pick<StorePut, "namespace" | "key">;
 
 export function bindStore(store: Directory<Store>, { authorize }: Binding): Store {
-  const deletion = ({ namespace, key }: Place): Promise<Permit<Place>> => authorize("store:delete", { namespace, key });
+  const deletion = ({ namespace, key }: StoreKey): Promise<Permit<StoreKey>> =>
+    authorize("store:delete", { namespace, key });
 
   async function write({ namespace, key, value, index, ttl }: StorePut): Promise<Permit<StorePut>> {
     const item = { namespace, key, value, index: index ?? null, ...(ttl === undefined ? {} : { ttl }) };

@@ -68,7 +68,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       }
       const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
       const ttl_ms = checkTtl(item.ttl);
-      if (!permits(scope.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
+      if (!permits(scope.filter, { ...value, namespace: [...namespace], key })) throw forbiddenItem();
       const texts = itemTexts(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
@@ -88,7 +88,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     if (writes.length === 0) return;
     const outcome = await storage.putItems(scope, writes, environment.now());
     // To the caller, a hidden item does not exist: deleting it changes nothing and is no error.
-    if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw outOfReach();
+    if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw forbiddenItem();
   }
 
   /** The query as a vector; undefined without a query. */
@@ -134,7 +134,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   };
 }
 
-const outOfReach = (): ServiceError => new ServiceError("forbidden", "This item may not be put");
+const forbiddenItem = (): ServiceError => new ServiceError("forbidden", "This item may not be put");
 
 function toItem({ namespace, key, value, created_at, updated_at }: ItemRow): StoreItem {
   return {

@@ -47,7 +47,7 @@ async function refused(call: Promise<unknown>, code: ErrorCode, message: RegExp)
 }
 
 /** All that a caller may do, by workspace name. */
-const reachOf = (caller: Caller): Record<string, readonly string[]> =>
+const permissionsIn = (caller: Caller): Record<string, readonly string[]> =>
   Object.fromEntries([...caller.workspaces].map(([id, permissions]) => [id, [...permissions].sort()]));
 
 describe("keys", () => {
@@ -120,7 +120,7 @@ describe("API keys", () => {
         PERMISSIONS.filter((name) => name !== "organization:manage").sort(),
       );
       const all = [...ofWorkspaces].sort();
-      assert.deepEqual(reachOf(seen), { [workspace.id]: all, [later.id]: all });
+      assert.deepEqual(permissionsIn(seen), { [workspace.id]: all, [later.id]: all });
       const [first] = await accounts.listProjects(later.id);
       assert.deepEqual(
         [...seen.projects],
@@ -138,9 +138,9 @@ describe("API keys", () => {
       const { key } = await accounts.createKey({ kind: "sk", workspaces: ["One", one.id], permissions });
       const seen = await caller(key);
       assert.deepEqual([...seen.permissions], ["organization:read"]);
-      assert.deepEqual(reachOf(seen), { [one.id]: ["runs:read"] });
+      assert.deepEqual(permissionsIn(seen), { [one.id]: ["runs:read"] });
       await accounts.deleteWorkspace("One");
-      assert.deepEqual(reachOf(await caller(key)), {});
+      assert.deepEqual(permissionsIn(await caller(key)), {});
       const narrow = await accounts.createKey({ kind: "sk", workspaces: ["Two"], permissions: ["runs:read"] });
       assert.deepEqual([...(await caller(narrow.key)).permissions], []);
     }));
@@ -157,11 +157,11 @@ describe("API keys", () => {
         [ada.id, ["organization:read"], 0],
       );
       await accounts.grant({ user: ada.id, workspace: "Default", permissions: ["runs:read", "workspaces:read"] });
-      assert.deepEqual(reachOf(await caller(key)), { [workspace.id]: ["runs:read", "workspaces:read"] });
+      assert.deepEqual(permissionsIn(await caller(key)), { [workspace.id]: ["runs:read", "workspaces:read"] });
       await accounts.grant({ user: ada.id, permissions: ["organization:manage", "feedback:read"] });
       const grown = await caller(key);
       assert.deepEqual([...grown.permissions].sort(), ["feedback:read", "organization:manage"]);
-      assert.deepEqual(reachOf(grown), { [workspace.id]: ["feedback:read", "runs:read", "workspaces:read"] });
+      assert.deepEqual(permissionsIn(grown), { [workspace.id]: ["feedback:read", "runs:read", "workspaces:read"] });
       assert.deepEqual(
         (await accounts.listMemberships("ada@example.com")).map(({ scope_id }) => scope_id).sort(),
         [organization.id, workspace.id].sort(),
@@ -354,7 +354,7 @@ describe("the owner, where nobody is asked", () => {
       );
       assert.deepEqual([...caller.permissions].sort(), [...PERMISSIONS].sort());
       const all = [...ofWorkspaces].sort();
-      assert.deepEqual(reachOf(caller), { [later.id]: all, [workspace.id]: all });
+      assert.deepEqual(permissionsIn(caller), { [later.id]: all, [workspace.id]: all });
       assert.equal(caller.projects.get(workspace.id), project.id);
       assert.equal(caller.projects.get(later.id), (await accounts.listProjects(later.id))[0]?.id);
       assert.deepEqual((await identity.ensureDefaults(NOW)).workspace, workspace);

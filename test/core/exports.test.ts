@@ -6,6 +6,9 @@ import { describe, it } from "node:test";
 const root = resolve(import.meta.dirname, "../..");
 const json = (file: string): Record<string, unknown> => JSON.parse(readFileSync(join(root, file), "utf8"));
 
+/** True for a source whose first comment is the documentation of its module: JSR shows it, as do editors. */
+const isDocumented = (source: string): boolean => /^\/\*\*(?:(?!\*\/)[^])*\* @module\n \*\//.test(source);
+
 describe("exports", () => {
   const manifest = json("package.json");
   const jsr = json("jsr.json");
@@ -29,6 +32,15 @@ describe("exports", () => {
       assert.equal(target.default, source.replace(/^\.\/(.*)\.ts$/, "./dist/$1.js"));
       assert.equal(target.types, source.replace(/^\.\/(.*)\.ts$/, "./dist/$1.d.ts"));
     }
+  });
+
+  it("are documented, each with @module", () => {
+    const sources = Object.values(jsr.exports as Record<string, string>);
+    assert.deepEqual(
+      sources.filter((source) => !isDocumented(readFileSync(join(root, source), "utf8"))),
+      [],
+    );
+    assert.equal(isDocumented("/** An entry. */\nexport {};\n/**\n * Another.\n * @module\n */"), false);
   });
 
   it("of greenroom are at most 70 names, types included", () => {

@@ -285,7 +285,7 @@ describe("changed states", () => {
     await assert.rejects(threads.updateState(other.thread_id, { values: {} }), refusal("bad_request", /no graph/));
   });
 
-  it("are not seen, and cannot be changed, from beyond a caller's reach", async () => {
+  it("are not seen, and cannot be changed, by a caller who cannot see the thread", async () => {
     await using host = await testService({ executor: echo });
     const { threads } = host.service;
     const { thread_id } = await threads.create({ metadata: { graph_id: "echo", owner: "ann" } });

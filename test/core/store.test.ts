@@ -249,7 +249,7 @@ describe("the lives of items", () => {
   });
 });
 
-describe("the reach of a caller of the store", () => {
+describe("the visibility of a caller of the store", () => {
   /** The store in the scope of a filter. */
   function limited({ service }: TestService, filter: Filter): Store {
     const { options, environment } = serviceInternals(service);

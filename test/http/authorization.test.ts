@@ -454,7 +454,7 @@ describe("what somebody has made", () => {
   describe("where handlers answer with a filter and write nothing", () => {
     const filtering = ({ user }: AuthContext): JsonObject => ({ owner: user.identity });
     const metadata = { owner: "ann", n: 1 };
-    const refused = { detail: "metadata.owner: with this value it would be out of your own reach", code: "forbidden" };
+    const refused = { detail: "metadata.owner: with this value you could not see it", code: "forbidden" };
     const cron = { assistant_id: "agent", schedule: "0 0 1 1 *" };
 
     it("is given away by no change", async () => {

@@ -141,7 +141,7 @@ describe("a token creation", () => {
     }
   });
 
-  it("makes nothing for a run that is unknown or out of reach", async () => {
+  it("makes nothing for a run that is unknown or hidden", async () => {
     await using kit = await feedbackKit();
     for (const run_id of [UNKNOWN, FOREIGN_RUN]) {
       for (const body of [{ ...one, run_id }, [one, { ...one, run_id }]]) {

@@ -15,7 +15,7 @@ import { eventTests } from "./storage/events.ts";
 import { expiryTests } from "./storage/expiry.ts";
 import { feedbackTests } from "./storage/feedback.ts";
 import { filterTests } from "./storage/filter-oracle.ts";
-import { reachTests } from "./storage/filters.ts";
+import { visibilityTests } from "./storage/filters.ts";
 import { frameTests } from "./storage/frames.ts";
 import { identityTests } from "./storage/identity.ts";
 import { itemTests } from "./storage/items.ts";
@@ -101,7 +101,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   threadTests(api, test);
   filterTests(api, test);
   valueFilterTests(api, test);
-  reachTests(api, test);
+  visibilityTests(api, test);
   identityTests(api, test);
   usageTests(api, test);
   feedbackTests(api, test);

@@ -121,7 +121,7 @@ async function waiting(storage: Storage): Promise<void> {
 }
 
 /** Defines the tests of filters. */
-export function reachTests(api: SuiteApi, test: StorageTest): void {
+export function visibilityTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a scope's filter", () => {
     for (const seed of seeds(api, 2)) {
       test(`permits what permits says, seed ${seed}`, async (storage) => {
@@ -239,7 +239,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
         (active) => ({ ...active, metadata: { owner: "bob" } }),
         2100,
       );
-      assert.deepEqual(await storage.setLatest(bob, "a", 1, 2200), { kind: "out_of_reach" });
+      assert.deepEqual(await storage.setLatest(bob, "a", 1, 2200), { kind: "hidden" });
       assert.equal((await storage.getAssistant(bob, "a"))?.revision, updated?.revision);
       assert.equal((await storage.setLatest(here, "a", 1, 2200)).kind, "updated");
       assert.equal(await storage.deleteAssistant(ann, "a", { delete_threads: false }), true);

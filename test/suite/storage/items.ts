@@ -359,7 +359,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
-  api.describe("items of the store out of reach", () => {
+  api.describe("hidden items of the store", () => {
     const ann = owned("ann");
 
     test("are not there", async (storage) => {

@@ -1,5 +1,5 @@
 /** The tree of a thread's checkpoints: which branch is shown, where it forks, and where a message appeared first. */
-import type { Checkpoint as Place } from "@langchain/langgraph-sdk";
+import type { Checkpoint as CheckpointRef } from "@langchain/langgraph-sdk";
 import { client } from "../../api/client.ts";
 import { type Resource, useResource } from "../../store/resource.ts";
 import { type Message, messagesOf } from "./messages.ts";
@@ -149,7 +149,7 @@ export async function subagentMessages(
     const answers = messagesOf(result)?.filter(({ type }) => type === "tool") ?? [];
     // A task with several calls does not say which of them ran the graph.
     if (answers.length !== 1 || answers[0]?.tool_call_id !== tool_call_id) continue;
-    const checkpoint = { checkpoint_ns: `${name}:${id}` } as Place;
+    const checkpoint = { checkpoint_ns: `${name}:${id}` } as CheckpointRef;
     const { values } = await client.threads.getState(thread_id, checkpoint, { select: ["values.messages"] as never });
     // What it was asked is in the arguments of the call.
     return messagesOf(values)?.filter(({ type }) => type !== "human") ?? [];
