@@ -1,7 +1,7 @@
 /** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { createBinding, inScope } from "./auth/binding.ts";
+import { createBinding, createRequestBinding, inScope, type RequestBinding } from "./auth/binding.ts";
 import type { AuthUser, Guard } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
@@ -85,8 +85,10 @@ export interface Service extends CallerNouns {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
-  /** The nouns as the caller of a request may use them. */
-  bind(caller: () => Principal | Promise<Principal>): CallerNouns;
+  /** The nouns as the caller of a request may use them, and what keeps its response open. */
+  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "authorize" | "reader" | "watch"> & {
+    readonly nouns: CallerNouns;
+  };
   /** The thread event protocol with the methods of the HTTP side. */
   readonly protocol: Protocol;
   /** The options as given. */
@@ -170,15 +172,27 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const protocol = trackedProtocol(nouns.protocol, calls);
     const reports = createReports(options, opened, nouns, calls, started);
     const own = trackedNouns(nouns, scope, calls, protocol);
-    const bind = createBinder(options, access, scope, own);
+    const { mode = "none", custom } = options.auth ?? {};
+    const binding = { access, scope, environment };
     const service: Service = {
       ...own.nouns,
-      as: ({ user }) => (options.auth?.custom ? bind(() => access.user(user)) : own.nouns),
+      as: ({ user }) =>
+        custom
+          ? bindNouns(
+              own.directories,
+              createBinding(binding, () => access.user(user)),
+            )
+          : own.nouns,
       ...reports,
       accounts,
       caller: (request) => access.caller(request),
       deployment,
       stop,
+    };
+    const bind: ServiceInternals["bind"] = (caller) => {
+      const bound = createRequestBinding(binding, caller);
+      // In mode `none` everybody may do everything.
+      return { ...bound, nouns: custom || mode !== "none" ? bindNouns(own.directories, bound) : own.nouns };
     };
     return withInternals(service, { access, bind, protocol, options, environment });
   } catch (error) {
@@ -208,13 +222,10 @@ function trackedNouns(
   { track }: OpenCalls,
   { events, command }: ThreadProtocol,
 ): TrackedNouns {
-  const directories: Directories = {
-    assistants: track<Directories["assistants"]>(assistants),
-    store: track<Directories["store"]>(store),
-  };
+  const directories: Directories = { assistants: track(assistants), threads: track(threads), store: track(store) };
   const nouns = {
     assistants: inScope<Assistants>(directories.assistants, scope),
-    threads: { ...track<Threads>(threads), events, command },
+    threads: { ...inScope<Threads>(directories.threads, scope), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
     crons: track<Crons>(crons, { creating: FIRING }),
     store: inScope<Store>(directories.store, scope),
@@ -224,14 +235,6 @@ function trackedNouns(
   };
   return { directories, nouns };
 }
-
-/** Where every caller may do everything, these are the nouns of the service. */
-const createBinder =
-  ({ auth = {} }: ServiceOptions, access: Access, scope: Scope, own: TrackedNouns): ServiceInternals["bind"] =>
-  (caller) =>
-    auth.custom || (auth.mode ?? "none") !== "none"
-      ? bindNouns(own.directories, createBinding(access, scope, caller))
-      : own.nouns;
 
 /** The caller of the host's handlers; null without them. */
 async function loadGuard({ auth = {} }: ServiceOptions, environment: Environment): Promise<Guard | null> {

@@ -1,7 +1,11 @@
 /** Nouns for one caller: each call asks the host's authorization once, with the whole value, and acts in the scope that it gives. */
+import type { Environment } from "../environment.ts";
+import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
-import { withVisibility } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { createReader, type Reader } from "../streams/hub.ts";
 import type { AuthEvent } from "./custom.ts";
+import { watchPermission } from "./permission.ts";
 import type { Access, Principal } from "./principal.ts";
 
 /** A noun for any scope, without authorization: for workers, crons and other nouns. Each method takes the scope first. */
@@ -26,21 +30,82 @@ export interface Permit<Value> {
   readonly value: Value;
   /** What the caller can see. */
   readonly scope: Scope;
+  /** What it can see now. Errors: those of a new call. Absent: it cannot change. */
+  again?(): Promise<Visibility>;
 }
 
 /** The caller of bound nouns. */
 export interface Binding {
+  readonly caller: () => Principal | Promise<Principal>;
   /** Asks whether the caller may do this. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
+  /** The items of an open stream, for as long as the caller has the permit. Then it throws the refusal. */
+  reader<Item>(permit: Permit<unknown>, reader: Reader<Item>): Reader<Item>;
 }
 
-export const createBinding = (
-  access: Pick<Access, "authorize">,
-  scope: Scope,
-  caller: () => Principal | Promise<Principal>,
-): Binding => ({
-  async authorize(event, value) {
-    const { value: left, visibility } = await access.authorize(await caller(), event, value);
-    return { value: left, scope: withVisibility(scope, visibility) };
-  },
-});
+/** A binding for the calls of one request. The body of its response stays open, and drops what is not sent when the permit is lost. */
+export interface RequestBinding extends Binding {
+  /** Calls `lost` once when the caller loses the permit of what is shown. The result stops the checks. */
+  watch(lost: (refusal: ServiceError) => void): () => void;
+}
+
+interface BindingOptions {
+  readonly access: Pick<Access, "authorize">;
+  readonly scope: Scope;
+  readonly environment: Pick<Environment, "timer">;
+}
+
+export function createBinding({ access, scope, environment }: BindingOptions, caller: Binding["caller"]): Binding {
+  return {
+    caller,
+    async authorize(event, value) {
+      const principal = await caller();
+      const ask = (now: Principal) => access.authorize(now, event, value);
+      const { value: left, visibility } = await ask(principal);
+      const permit = { value: left, scope: withVisibility(scope, visibility) };
+      // Of a new run the handler is asked once: its caller sees the run.
+      if (!principal.again && (!principal.user || event === "threads:create_run")) return permit;
+      return { ...permit, again: async () => (await ask((await principal.again?.()) ?? principal)).visibility };
+    },
+    reader(permit, reader) {
+      if (!permit.again) return reader;
+      let refusal: ServiceError | undefined;
+      const stop = watchPermission(environment, permit, (lost) => {
+        refusal = lost;
+        reader.leave();
+      });
+      const leave = (): void => {
+        stop();
+        reader.leave();
+      };
+      return createReader(async () => {
+        const items = await reader.next();
+        if (items.length === 0) stop();
+        if (refusal) throw refusal;
+        return items;
+      }, leave);
+    },
+  };
+}
+
+export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
+  const binding = createBinding(options, caller);
+  let shown: Permit<unknown> | undefined;
+  let last: Permit<unknown> | undefined;
+  return {
+    ...binding,
+    async authorize(event, value) {
+      const permit = await binding.authorize(event, value);
+      last = permit;
+      return permit;
+    },
+    reader(permit, reader) {
+      shown = permit;
+      return reader;
+    },
+    watch(lost) {
+      const permit = shown ?? last;
+      return permit ? watchPermission(options.environment, permit, lost) : () => {};
+    },
+  };
+}

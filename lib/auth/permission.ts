@@ -4,10 +4,10 @@ import { ServiceError } from "../errors.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import { AuthRefusal } from "./custom.ts";
 
-/** The permission of a request whose answer stays open. */
+/** The permission of a call whose answer stays open. */
 export interface Permission {
   /** What the caller could see when the stream opened. */
-  readonly visibility: Visibility;
+  readonly scope: Visibility;
   /** What the caller can see now. Errors: those of a new request. Absent: it cannot change. */
   again?(): Promise<Visibility>;
 }
@@ -26,9 +26,9 @@ function isRefusal(error: unknown): error is ServiceError {
 const filterOf = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
 
 /** Null while the caller can see what it saw when the stream opened. */
-export async function refusalOf({ visibility, again }: Permission): Promise<ServiceError | null> {
+export async function refusalOf({ scope, again }: Permission): Promise<ServiceError | null> {
   try {
-    if (!again || filterOf(await again()) === filterOf(visibility)) return null;
+    if (!again || filterOf(await again()) === filterOf(scope)) return null;
     return new ServiceError("forbidden", "The caller's permission has changed. Open the stream again");
   } catch (error) {
     return isRefusal(error) ? error : null;

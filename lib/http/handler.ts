@@ -9,6 +9,7 @@ import { createBudget, type Environment, loopTick, tickLimit } from "../environm
 import { ServiceError } from "../errors.ts";
 import { disabledGroups } from "../options/http.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
+import { EVERYTHING } from "../storage/visibility.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
@@ -307,15 +308,17 @@ type CreateContext = (
 ) => RequestContext;
 
 function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
-  const { environment, access } = service;
+  const { environment } = service;
   return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const caller = async (): Promise<Principal> =>
       auth.access === "account" ? { ...principal, user: (await auth.caller()).user ?? null } : principal;
     const tick = (): Promise<void> => loopTick(environment);
+    const bound = service.bind(caller);
     return {
       ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick },
-      nouns: service.bind(caller),
+      ...bound,
+      shown: (permit) => void bound.reader(permit, null as never),
       caller: auth.caller,
       async body() {
         const sent = await bytes();
@@ -326,11 +329,9 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
       query: () => readQuery(parameters, route.query ?? nothing),
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
-        const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
-        const ask = async (now: Principal) => await access.authorize({ ...now, user }, event, value);
-        const answer = await ask(principal);
-        if (!user && !principal.again) return answer;
-        return { ...answer, again: async () => (await ask((await principal.again?.()) ?? principal)).visibility };
+        const permit = await bound.authorize(event, value);
+        const { filter } = permit.scope;
+        return { ...permit, visibility: filter ? { filter } : EVERYTHING };
       },
     };
   };

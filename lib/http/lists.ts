@@ -1,5 +1,4 @@
 /** JSON lists that are sent while they are made. */
-import { type Permission, watchPermission } from "../auth/permission.ts";
 import { type HeaderValues, type PageHead, pageHeaders } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
 
@@ -14,15 +13,14 @@ const PIECE = 64 * 1024;
 /** A reader that takes no chunk for this long is disconnected. */
 const STALLED_MS = 30_000;
 
-type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler">;
+type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "watch">;
 
 /**
  * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
  * loses the permission.
  */
 export function jsonList(
-  { tick, request_id, handler }: ListContext,
-  permission: Permission,
+  { tick, request_id, handler, watch }: ListContext,
   make: ListMaker,
   headers: HeaderValues = {},
 ): Promise<Response> {
@@ -58,7 +56,7 @@ export function jsonList(
         pull: () => wanted(),
         cancel: () => leave(),
       });
-      stopWatching = watchPermission(environment, permission, leave);
+      stopWatching = watch(leave);
       respond(body);
     }
 
@@ -114,10 +112,9 @@ export function jsonList(
 /** One page of a search that makes its items one by one; it calls `begin` first. */
 export function pagedList(
   context: ListContext,
-  permission: Permission,
   make: (begin: (page: PageHead) => void, add: (item: object) => Promise<void>) => Promise<void>,
 ): Promise<Response> {
   const headers: Record<string, string> = {};
   const begin = (page: PageHead): void => void Object.assign(headers, pageHeaders(page));
-  return jsonList(context, permission, (add) => make(begin, add), headers);
+  return jsonList(context, (add) => make(begin, add), headers);
 }

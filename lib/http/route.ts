@@ -1,12 +1,14 @@
 /** One row of the route table, and the context that its handler gets for a request. */
+
+import type { Permit, RequestBinding } from "../auth/binding.ts";
 import type { AuthEvent } from "../auth/custom.ts";
-import type { Permission } from "../auth/permission.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Budget, Environment, TickLimit } from "../environment.ts";
 import type { RouteGroup } from "../options/http.ts";
 import type { CallerNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
+import type { Visibility } from "../storage/visibility.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -147,7 +149,13 @@ export interface RequestContext<Body = unknown, Query = unknown> {
    * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
    * the caller may see, also later. Default event: the first of the route. Errors: forbidden, unavailable, internal.
    */
-  authorize<Value extends object>(value: Value, event?: AuthEvent): Promise<Permission & { readonly value: Value }>;
+  authorize<Value extends object>(
+    value: Value,
+    event?: AuthEvent,
+  ): Promise<Permit<Value> & { readonly visibility: Visibility }>;
+  /** Calls `lost` once when the caller may not read the response any more. The result stops the checks. */
+  watch: RequestBinding["watch"];
+  shown(permit: Permit<unknown>): void;
 }
 
 /** Lets other requests run between reading a large body and using it. */

@@ -1,6 +1,4 @@
 /** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
-import { type Permission, watchPermission } from "../auth/permission.ts";
-import type { Principal } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
 import { type Json, pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
@@ -21,20 +19,12 @@ function headOf({ id, event }: Frame): string {
   return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
 }
 
-/** What a stream without a permission of its own needs: that of its request. */
-const permissionOf = ({ threads, again }: Principal): Permission => ({
-  visibility: threads,
-  ...(again ? { again: async () => (await again()).threads } : {}),
-});
-
 interface StreamOptions {
   /**
    * It outlives its runs. It begins with a heartbeat, because clients wait for the headers. Where other streams fail it closes
    * normally: its clients reconnect after any end, and proxies such as Vite's pass on no failure.
    */
   readonly endless?: boolean;
-  /** What the route was permitted. Default: what the request was. */
-  readonly permission?: Permission;
 }
 
 /**
@@ -43,15 +33,15 @@ interface StreamOptions {
  * `ids` are part of its log records.
  */
 export function eventStream(
-  { handler: { bodies }, principal, request_id }: RequestContext,
+  { handler: { bodies }, watch, request_id }: RequestContext,
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
-  { endless = false, permission = permissionOf(principal) }: StreamOptions = {},
+  { endless = false }: StreamOptions = {},
 ): Response {
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  const body = openBody(bodies, permission, {
+  const body = openBody(bodies, watch, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     endless,
@@ -107,14 +97,13 @@ function textOf(result: Json): { readonly json: string } {
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitResponse(
-  { handler: { bodies }, principal, request_id }: RequestContext,
+  { handler: { bodies }, watch, request_id }: RequestContext,
   { run: { run_id, thread_id }, result, leave }: RunWait,
   headers: HeaderValues,
-  permission: Permission = permissionOf(principal),
 ): Response {
   const ids = { run_id, thread_id, request_id };
   let text: { readonly json: string } | undefined;
-  const body = openBody(bodies, permission, {
+  const body = openBody(bodies, watch, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
@@ -207,7 +196,7 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(bodies: OpenBodies, permission: Permission, source: Source): ReadableStream<Uint8Array> {
+function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: Source): ReadableStream<Uint8Array> {
   const chunks = chunksOf(source);
   let pulled = false;
   let waiting = false;
@@ -311,7 +300,7 @@ function openBody(bodies: OpenBodies, permission: Permission, source: Source): R
         missed = 0;
         if (!cancelTimer) {
           beat(controller);
-          stopWatching = watchPermission(bodies.environment, permission, () => {
+          stopWatching = watch(() => {
             if (!closed) fail(controller);
           });
           cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {

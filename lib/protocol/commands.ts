@@ -96,9 +96,9 @@ const noRun = (thread_id: string): CommandError =>
 /** The thread; null if there is none that is visible. */
 const findThread = (
   threads: Pick<ThreadDirectory, "visible">,
+  scope: Scope,
   thread_id: string,
-  visibility?: Visibility,
-): Promise<ThreadRow | null> => threads.visible(thread_id, visibility).catch(nullIfNotFound);
+): Promise<ThreadRow | null> => threads.visible(scope, thread_id).catch(nullIfNotFound);
 
 export interface CommandOptions extends RunCommandOptions {
   readonly threads: RunCommandOptions["threads"] & Pick<ThreadDirectory, "state" | "stateAt">;
@@ -129,20 +129,20 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     if (keys !== undefined && keys !== null && !isTexts(keys)) {
       throw invalid("state.get: keys must be a list of strings.");
     }
-    const visibility = await caller.read(thread_id);
-    if (!(await findThread(threads, thread_id, visibility))) throw noRun(thread_id);
+    const seen = withVisibility(scope, await caller.read(thread_id));
+    if (!(await findThread(threads, seen, thread_id))) throw noRun(thread_id);
     const checkpoint_ns = namespace.join("|");
     const state =
       checkpoint_ns === ""
-        ? await threads.state(thread_id, {}, visibility)
-        : await threads.stateAt(thread_id, { checkpoint_ns }, {}, visibility);
+        ? await threads.state(seen, thread_id)
+        : await threads.stateAt(seen, thread_id, { checkpoint_ns });
     if (checkpoint_ns !== "" && !state.checkpoint) {
       throw new CommandError("no_such_namespace", `Thread ${thread_id} has no namespace ${checkpoint_ns}.`);
     }
     const values = isObject(state.values) && keys ? selected(state.values, keys) : state.values;
     const { checkpoint } = state;
     return {
-      applied_through_seq: await events.lastEventSeq(withVisibility(scope, visibility), thread_id),
+      applied_through_seq: await events.lastEventSeq(seen, thread_id),
       result: { values, checkpoint: checkpoint && { id: checkpoint.checkpoint_id, ns: checkpoint.checkpoint_ns } },
     };
   }
@@ -195,8 +195,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
 
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { request, origin } = await authorized(caller, thread_id, startRequest(params));
-    const thread = await findThread(threads, thread_id, origin.threads);
-    if (!thread && origin.threads?.filter && (await findThread(threads, thread_id))) throw missing(thread_id);
+    const thread = await findThread(threads, withVisibility(scope, origin.threads), thread_id);
+    if (!thread && origin.threads?.filter && (await findThread(threads, scope, thread_id))) throw missing(thread_id);
     const { input, ...rest } = request;
     // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large.
     const open =
@@ -223,7 +223,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const ids = Object.keys(answers);
     const visibility = await caller.read(thread_id);
     const read = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
-      const thread = await findThread(threads, thread_id, visibility);
+      const thread = await findThread(threads, withVisibility(scope, visibility), thread_id);
       return { thread, last: thread ? (await runs.list(thread_id, { limit: 1 }, visibility))[0] : undefined };
     };
     const { thread, last } = await read();
@@ -233,7 +233,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     await requirePending(threads, thread, last, ids);
     const sent = respondRequest(params, assistant_id, answers);
     const { request, origin } = await authorized(caller, thread_id, sent);
-    if (origin.threads?.filter && !(await findThread(threads, thread_id, origin.threads))) throw missing(thread_id);
+    if (origin.threads?.filter && !(await findThread(threads, withVisibility(scope, origin.threads), thread_id)))
+      throw missing(thread_id);
     try {
       const { run, applied_through_seq } = await create(thread_id, request, origin);
       return { result: { run_id: run.run_id }, applied_through_seq };

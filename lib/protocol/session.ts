@@ -63,7 +63,7 @@ const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
   const { environment, protocol, thread_id, permission } = options;
-  const { visibility } = permission;
+  const { scope: visibility } = permission;
   const connection = createConnection(options, () => {
     stopHeartbeat();
     stopWatching();
@@ -160,7 +160,7 @@ function createCommandHandler(
     else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
       const result = unsubscribe(params);
-      const { last: applied_through_seq } = await protocol.count(thread_id, [], permission.visibility);
+      const { last: applied_through_seq } = await protocol.count(thread_id, [], permission.scope);
       await answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
     } else await answer(await protocol.command(thread_id, { id, method, params }, caller));
   }

@@ -148,7 +148,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     if (request.command?.resume === undefined) return;
     const at = from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
     try {
-      const state = at ? await threads.stateAt(thread.thread_id, at) : await threads.current(thread);
+      const state = at ? await threads.stateAt(scope, thread.thread_id, at) : await threads.current(thread);
       checkResume(request, state?.interrupts ?? []);
     } catch (error) {
       // The run fails with the same error.

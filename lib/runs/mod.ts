@@ -222,7 +222,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       return toRun(await find(thread_id, run_id, visibility));
     },
     async list(thread_id, query = {}, visibility) {
-      const thread = await threads.visible(thread_id, visibility);
+      const thread = await threads.visible(withVisibility(scope, visibility), thread_id);
       return await listInParts(options, withVisibility(scope, visibility), thread.thread_id, query);
     },
     async delete(thread_id, run_id, visibility) {

@@ -22,7 +22,8 @@ import { createStreamHub, type StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createSights } from "../streams/sight.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
-import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
+import { bindThreads } from "../threads/bind.ts";
+import { createThreads, storedTtl, type ThreadDirectory, type Threads } from "../threads/mod.ts";
 import { createStates } from "../threads/read.ts";
 import { createUsage, type Usage } from "../usage/mod.ts";
 import { withDefaults } from "../validation.ts";
@@ -47,19 +48,21 @@ interface NounOptions {
 /** What callers are bound to. */
 export interface CallerNouns {
   readonly assistants: Assistants;
+  readonly threads: Threads;
   readonly store: Store;
 }
 
 /** The same nouns for any scope, without authorization. */
 export interface Directories {
   readonly assistants: AssistantDirectory;
+  readonly threads: ThreadDirectory;
   readonly store: Directory<Store>;
 }
 
 type Binders = {
   readonly [Name in keyof CallerNouns]: (directory: Directories[Name], binding: Binding) => CallerNouns[Name];
 };
-const BINDERS: Binders = { assistants: bindAssistants, store: bindStore };
+const BINDERS: Binders = { assistants: bindAssistants, threads: bindThreads, store: bindStore };
 
 /** The nouns as one caller may use them. Each is made when it is first used. */
 export function bindNouns(directories: Directories, binding: Binding): CallerNouns {
@@ -124,7 +127,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...shared,
     async values(thread_id, checkpoint) {
       try {
-        return (await states.at(await states.visible(thread_id), checkpoint)).values;
+        return (await states.at(await states.visible(scope, thread_id), checkpoint)).values;
       } catch (error) {
         if (error instanceof ServiceError || error instanceof StateUnreadable) return undefined;
         throw error;

@@ -1,4 +1,5 @@
 /** Changes the state of a thread without a run: updates, copies, pruning. */
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
@@ -16,7 +17,6 @@ import {
 import { stateConfigs } from "../executor/kwargs.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type CheckpointSelector, noCheckpoint, notFound, type States, trackFailures } from "./read.ts";
 
 /** A state update, as if a node had returned it. */
@@ -57,16 +57,16 @@ export interface StateChanges {
    * Changes the state as if a node had returned the update. Returns the new checkpoint. Errors: bad_request (no graph has run
    * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
    */
-  updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
+  updateState(thread_id: string, change: StateChange): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
-  patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
+  patchState(thread_id: string, metadata: JsonObject): Promise<void>;
 }
 
-interface Changes extends StateChanges {
+interface Changes extends Directory<StateChanges> {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
-  copy(thread_id: string, authorize?: AuthorizeCopy, visibility?: Visibility): Promise<ThreadRow>;
+  copy(seen: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
-  prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<readonly string[]>;
+  prune(seen: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
@@ -128,13 +128,13 @@ export function createChanges(options: ChangeOptions): Changes {
   const { storage, scope, environment, states } = options;
   const { collected, applyUpdates, graphOf } = stateWriter(options);
   return {
-    async updateState(thread_id, change, visibility) {
+    async updateState(seen, thread_id, change) {
       const { values = null, as_node, checkpoint } = change;
       const ns = checkpoint?.checkpoint_ns ?? "";
       const checkpoint_id = checkpoint?.checkpoint_id ?? change.checkpoint_id;
       const update = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
       for (;;) {
-        const row = await states.visible(thread_id, visibility);
+        const row = await states.visible(seen, thread_id);
         if (row.status === "busy") throw busy(thread_id);
         const checkpoints = collected(row.thread_id, row.head);
         const stored = await checkpoints.get({ ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) });
@@ -155,7 +155,7 @@ export function createChanges(options: ChangeOptions): Changes {
         const head = added.ns === "" ? added.checkpoint_id : row.head;
         if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
         const outcome = await storage.writeState(
-          withVisibility(scope, visibility),
+          seen,
           row.thread_id,
           { graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values), seen_head: row.head },
           environment.now(),
@@ -168,20 +168,20 @@ export function createChanges(options: ChangeOptions): Changes {
         }
       }
     },
-    async patchState(thread_id, metadata, visibility) {
+    async patchState(seen, thread_id, metadata) {
       const reserved = Object.keys(metadata).find((name) => RESERVED.has(name));
       if (reserved !== undefined) throw new ServiceError("invalid", `metadata.${reserved}: is set by the service`);
-      const row = await states.visible(thread_id, visibility);
+      const row = await states.visible(seen, thread_id);
       const checkpoint_id = await states.headOf(row);
       const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
-      if (!at || !(await storage.annotateCheckpoint(withVisibility(scope, visibility), row.thread_id, at, metadata))) {
+      if (!at || !(await storage.annotateCheckpoint(seen, row.thread_id, at, metadata))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
-    async copy(thread_id, authorize = async (copy) => copy, visibility) {
+    async copy(seen, thread_id, authorize = async (copy) => copy) {
       const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
       for (;;) {
-        const row = await states.visible(thread_id, visibility).catch((error: unknown) => {
+        const row = await states.visible(seen, thread_id).catch((error: unknown) => {
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
         const copy = environment.uuid();
@@ -189,7 +189,7 @@ export function createChanges(options: ChangeOptions): Changes {
         const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });
         const outcome = await storage.copyThread(
-          withVisibility(scope, visibility),
+          seen,
           { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
           environment.now(),
         );
@@ -197,13 +197,8 @@ export function createChanges(options: ChangeOptions): Changes {
         if (outcome.kind === "not_found") throw absent;
       }
     },
-    prune: (thread_ids, strategy = "delete", visibility) =>
-      storage.pruneThreads(
-        withVisibility(scope, visibility),
-        [...new Set(thread_ids.map((id) => id.toLowerCase()))],
-        strategy,
-        environment.now(),
-      ),
+    prune: (seen, thread_ids, strategy = "delete") =>
+      storage.pruneThreads(seen, [...new Set(thread_ids.map((id) => id.toLowerCase()))], strategy, environment.now()),
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {
         throw new ServiceError("invalid", `supersteps: must be at most ${MOST_SUPERSTEPS}`);

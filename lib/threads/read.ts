@@ -15,7 +15,6 @@ import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import { firstItem, isObject, type Json, type JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
@@ -52,10 +51,10 @@ interface StateOptions {
 }
 
 export interface States {
-  /** The row, if the caller may see it. Errors: not_found. */
-  visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
+  /** The row, if the scope shows it. Errors: not_found. */
+  visible(seen: Scope, thread_id: string): Promise<ThreadRow>;
   /** The same, not older than the frames that readers of its active run have received. */
-  shown(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
+  shown(seen: Scope, thread_id: string): Promise<ThreadRow>;
   /** The id of the newest root checkpoint, including those of the active run. */
   headOf(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
@@ -83,8 +82,8 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
   const of = (graph_id: string): GraphState | null =>
     hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
 
-  async function visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow> {
-    const row = await storage.getThread(withVisibility(scope, visibility), thread_id.toLowerCase());
+  async function visible(seen: Scope, thread_id: string): Promise<ThreadRow> {
+    const row = await storage.getThread(seen, thread_id.toLowerCase());
     if (!row || (row.stateless && row.status !== "busy")) throw notFound(thread_id);
     return row;
   }
@@ -141,9 +140,9 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
 
   return {
     visible,
-    async shown(thread_id, visibility) {
-      const row = await visible(thread_id, visibility);
-      return row.running !== null && (await caughtUp(row.running)) ? await visible(thread_id, visibility) : row;
+    async shown(seen, thread_id) {
+      const row = await visible(seen, thread_id);
+      return row.running !== null && (await caughtUp(row.running)) ? await visible(seen, thread_id) : row;
     },
     headOf,
     current,

@@ -1,12 +1,13 @@
 /** Threads with their titles, and the interrupts that wait for a person. */
+
 import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, type Listing, offsetOf } from "../storage/cursor.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { States } from "./read.ts";
 
 /** Filters and page of the list of threads. */
@@ -57,9 +58,9 @@ export interface Inbox extends Listing<InboxThread> {
 
 export interface ThreadSummaries {
   /** Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call looks at 200 threads. Errors: invalid (the cursor). */
-  list(query?: ThreadListQuery, visibility?: Visibility): Promise<Listing<ThreadSummary>>;
+  list(query?: ThreadListQuery): Promise<Listing<ThreadSummary>>;
   /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
-  inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">, visibility?: Visibility): Promise<Inbox>;
+  inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;
 }
 
 /** How many threads one search for a text looks at: each may need its state. */
@@ -82,8 +83,8 @@ export interface ThreadSummaryOptions {
   readonly states: States;
 }
 
-export function createThreadSummaries(options: ThreadSummaryOptions): ThreadSummaries {
-  const { storage, scope, environment, assistants, states } = options;
+export function createThreadSummaries(options: ThreadSummaryOptions): Directory<ThreadSummaries> {
+  const { storage, environment, assistants, states } = options;
 
   /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
   async function readable<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
@@ -118,7 +119,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): ThreadSumm
   }
 
   return {
-    async list(query = {}, visibility) {
+    async list(scope, query = {}) {
       const { text, status, cursor } = query;
       const limit = Math.min(query.limit ?? 50, MOST);
       const metadata = await metadataOf(query);
@@ -127,7 +128,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): ThreadSumm
       const filter: ThreadQuery = { metadata, ...(status === undefined ? {} : { status }) };
       const most = text === undefined ? limit : LOOKED_AT;
       const page = { sort_by: "updated_at", sort_order: "desc", limit: most, offset } as const;
-      const { rows } = await storage.searchThreads(withVisibility(scope, visibility), { ...filter, ...page });
+      const { rows } = await storage.searchThreads(scope, { ...filter, ...page });
       const wanted = text?.toLowerCase();
       const items: ThreadSummary[] = [];
       let looked = 0;
@@ -141,14 +142,14 @@ export function createThreadSummaries(options: ThreadSummaryOptions): ThreadSumm
       return { items, next: more ? `o${offset + looked}` : null };
     },
 
-    async inbox(query = {}, visibility) {
+    async inbox(scope, query = {}) {
       const limit = Math.min(query.limit ?? 20, MOST);
       const offset = offsetOf(query.cursor);
       const metadata = await metadataOf(query);
       if (!metadata) return { items: [], total: 0, next: null };
       const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
       const asked = { metadata, status: "interrupted", waiting: true, ...page } as const;
-      const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), asked);
+      const { rows, total } = await storage.searchThreads(scope, asked);
       const now = environment.now();
       const items = await Promise.all(rows.map(async (row) => inboxThread(row, await readable(row, shownOf), now)));
       return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };

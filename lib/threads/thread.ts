@@ -1,12 +1,12 @@
 /** Threads as the API shows them, and the search for them. */
 
 import type { PageOf } from "../assistants/mod.ts";
+import type { Directory } from "../auth/binding.ts";
 import { ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { contains, isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { States } from "./read.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
@@ -116,7 +116,7 @@ const BATCH = 200;
 /** Searches of threads. */
 export interface ThreadSearches {
   /** Errors: invalid (a path of `extract`). */
-  search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
+  search(query?: ThreadSearch): Promise<PageOf<Partial<Thread>>>;
   /**
    * The same, but no two states are in memory: `add` gets each thread and resolves when the next one may be read. `begin` comes first.
    */
@@ -124,19 +124,18 @@ export interface ThreadSearches {
     query: ThreadSearch,
     begin: (page: Omit<PageOf<unknown>, "items">) => void,
     add: (thread: Partial<Thread>) => Promise<void>,
-    visibility?: Visibility,
   ): Promise<void>;
-  count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
+  count(query?: ThreadFilter): Promise<number>;
 }
 
-export function createSearches(storage: Storage, scope: Scope, states: States): ThreadSearches {
+export function createSearches(storage: Storage, states: States): Directory<ThreadSearches> {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
-  async function matching(query: ThreadSearch, visibility?: Visibility): Promise<ThreadRow[]> {
+  async function matching(scope: Scope, query: ThreadSearch): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const matches: ThreadRow[] = [];
     for (let offset = 0; ; offset += BATCH) {
       const page = { values, sort_by, sort_order, limit: BATCH, offset };
-      const { rows } = await storage.searchThreads(withVisibility(scope, visibility), {
+      const { rows } = await storage.searchThreads(scope, {
         ...defined({ metadata, status, ids }),
         ...page,
       });
@@ -149,20 +148,20 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
   }
 
   /** The rows of a page. */
-  async function rowsOf(query: ThreadSearch, visibility?: Visibility): Promise<PageOf<ThreadRow>> {
+  async function rowsOf(scope: Scope, query: ThreadSearch): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
     const nextOf = (total: number): number | null => (offset + limit < total ? offset + limit : null);
     if (filtersValues(query)) {
-      const matches = await matching(query, visibility);
+      const matches = await matching(scope, query);
       const { length } = matches;
       return { items: matches.slice(offset, offset + limit), total: length, next: nextOf(length) };
     }
     const page = { ...defined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
-    const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), page);
+    const { rows, total } = await storage.searchThreads(scope, page);
     return { items: rows, total, next: nextOf(total) };
   }
 
-  const searchEach: ThreadSearches["searchEach"] = async (query, begin, add, visibility) => {
+  const searchEach: Directory<ThreadSearches>["searchEach"] = async (scope, query, begin, add) => {
     const { select, include = [] } = query;
     const extract = query.extract ? extractor(query.extract) : null;
     const selected = (name: string): boolean => !select || select.includes(name);
@@ -179,26 +178,26 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
       const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
       return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
     };
-    const { items, ...page } = await rowsOf(query, visibility);
+    const { items, ...page } = await rowsOf(scope, query);
     begin(page);
     for (const row of items) await add(await states.paced(() => pick(row)));
   };
 
   return {
     searchEach,
-    async search(query = {}, visibility) {
+    async search(scope, query = {}) {
       const items: Partial<Thread>[] = [];
       let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
       const begin = (found: typeof page): void => {
         page = found;
       };
-      await searchEach(query, begin, async (thread) => void items.push(thread), visibility);
+      await searchEach(scope, query, begin, async (thread) => void items.push(thread));
       return { items, ...page };
     },
-    async count(query = {}, visibility) {
-      if (filtersValues(query)) return (await matching(query, visibility)).length;
+    async count(scope, query = {}) {
+      if (filtersValues(query)) return (await matching(scope, query)).length;
       const { metadata, status } = query;
-      return await storage.countThreads(withVisibility(scope, visibility), defined({ metadata, status }));
+      return await storage.countThreads(scope, defined({ metadata, status }));
     },
   };
 }

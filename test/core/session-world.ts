@@ -61,7 +61,7 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
     log: (record: unknown) => void log.push(record),
   };
   const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, permission: { visibility: {} }, max_bytes: 1_000, ids: {} },
+    ...{ environment, protocol, socket, thread_id: THREAD, permission: { scope: {} }, max_bytes: 1_000, ids: {} },
     limit: tickLimit(environment, 64),
     commands: tickLimit(environment, 1),
     whole: createBudget(1024 * 1024),

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { AuthContext } from "../../lib/auth/custom.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
 import { changeState, recordedState } from "../../lib/executor/recorded-states.ts";
@@ -10,11 +11,13 @@ import {
   type Executor,
   fromFunctions,
   type Json,
+  type JsonObject,
   type ServiceOptions,
 } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { extractor } from "../../lib/threads/thread.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../suite/kit.ts";
+import { userNamed } from "../support/users.ts";
 import { advanceUntil, clockedService } from "./faulty.ts";
 
 // The service's own timers keep no process alive, and some tests wait for nothing else.
@@ -286,24 +289,25 @@ describe("changed states", () => {
   });
 
   it("are not seen, and cannot be changed, by a caller who cannot see the thread", async () => {
-    await using host = await testService({ executor: echo });
+    const handler = ({ event, user, value }: AuthContext): JsonObject => {
+      if (event === "threads:create") value.metadata = { ...value.metadata, copied: true };
+      return { owner: user.identity };
+    };
+    const custom = { authenticate: () => "nobody", on: { threads: handler } };
+    await using host = await testService({ executor: echo, auth: { custom } });
     const { threads } = host.service;
     const { thread_id } = await threads.create({ metadata: { graph_id: "echo", owner: "ann" } });
     await threads.updateState(thread_id, { values: { a: 1 } });
-    const [ann, bob] = ["ann", "bob"].map((equals) => ({ filter: [{ key: "owner", equals }] }));
+    const [ann, bob] = [host.service.as({ user: userNamed("ann") }), host.service.as({ user: userNamed("bob") })];
     const absent = refusal("not_found", /not found/);
-    await assert.rejects(threads.updateState(thread_id, { values: { a: 2 } }, bob), absent);
-    await assert.rejects(threads.patchState(thread_id, { b: 1 }, bob), absent);
-    await assert.rejects(threads.copy(thread_id, undefined, bob), refusal("conflict", /not found/));
-    assert.equal(await threads.prune([thread_id], "delete", bob), 0);
-    assert.deepEqual((await threads.state(thread_id, {}, ann)).values, { a: 1 });
-    const copy = await threads.copy(
-      thread_id,
-      async ({ metadata }) => ({ metadata: { ...metadata, copied: true } }),
-      ann,
-    );
+    await assert.rejects(bob.threads.updateState(thread_id, { values: { a: 2 } }), absent);
+    await assert.rejects(bob.threads.patchState(thread_id, { b: 1 }), absent);
+    await assert.rejects(bob.threads.copy(thread_id), refusal("conflict", /not found/));
+    assert.equal(await bob.threads.prune([thread_id], "delete"), 0);
+    assert.deepEqual((await ann.threads.state(thread_id)).values, { a: 1 });
+    const copy = await ann.threads.copy(thread_id);
     assert.deepEqual(copy.metadata, { graph_id: "echo", owner: "ann", copied: true });
-    assert.equal(await threads.prune([thread_id, copy.thread_id], "delete", ann), 2);
+    assert.equal(await ann.threads.prune([thread_id, copy.thread_id], "delete"), 2);
     assert.equal(await threads.count(), 0);
   });
 });

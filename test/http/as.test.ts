@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { testService } from "../suite/kit.ts";
+import { userNamed } from "../support/users.ts";
 import { customWorld } from "./custom-world.ts";
-
-const user = (identity: string) => ({ identity, display_name: identity, is_authenticated: true, permissions: [] });
 
 describe("service.as", () => {
   it("asks the handler once for each call, with the whole value, and keeps others' items out", async () => {
@@ -18,7 +17,7 @@ describe("service.as", () => {
       },
     });
     const { service } = world.it;
-    const [ann, bob] = [service.as({ user: user("ann") }), service.as({ user: user("bob") })];
+    const [ann, bob] = [service.as({ user: userNamed("ann") }), service.as({ user: userNamed("bob") })];
     assert.equal(ann.store, ann.store);
     await ann.store.put(["notes"], "k", { owner: "ann" });
     assert.deepEqual(asked, [["store:put", { namespace: ["notes"], key: "k", value: { owner: "ann" }, index: null }]]);
@@ -43,6 +42,6 @@ describe("service.as", () => {
 
   it("is the service's nouns without custom authorization", async () => {
     await using kit = await testService({ agents: { idle: async () => ({}) } });
-    assert.equal(kit.service.as({ user: user("ann") }).store, kit.service.store);
+    assert.equal(kit.service.as({ user: userNamed("ann") }).store, kit.service.store);
   });
 });

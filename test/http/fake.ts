@@ -1,5 +1,5 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
-import { createBinding } from "../../lib/auth/binding.ts";
+import { createRequestBinding } from "../../lib/auth/binding.ts";
 import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
@@ -199,12 +199,29 @@ export function fake(options: FakeOptions = {}): Fake {
     workspaces: async () => [],
     ...options.access,
   } as ServiceInternals["access"];
-  const directories = { assistants: directory("assistants"), store: directory("store") } as Directories;
-  const bind: ServiceInternals["bind"] = (caller) =>
-    bindNouns(directories, createBinding(access, { deployment: "default" }, caller));
+  const environment = {
+    now: () => 0,
+    timer(ms: number, fn: () => void) {
+      const key = {};
+      timers.set(key, { ms, fn });
+      return () => timers.delete(key);
+    },
+    defer: (fn: () => void) => void setImmediate(fn),
+    random: () => 0,
+    uuid: () => `id-${++ids}`,
+    log: (record: LogRecord) => log.push(record),
+  };
+  const directories = {
+    assistants: directory("assistants"),
+    threads: directory("threads"),
+    store: directory("store"),
+  } as Directories;
+  const bind: ServiceInternals["bind"] = (caller) => {
+    const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment }, caller);
+    return { ...binding, nouns: bindNouns(directories, binding) };
+  };
   const service = {
     assistants: noun("assistants"),
-    threads: noun("threads"),
     runs: noun("runs"),
     crons: noun("crons"),
     protocol: {
@@ -224,18 +241,7 @@ export function fake(options: FakeOptions = {}): Fake {
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
     } as ServiceOptions,
-    environment: {
-      now: () => 0,
-      timer(ms: number, fn: () => void) {
-        const key = {};
-        timers.set(key, { ms, fn });
-        return () => timers.delete(key);
-      },
-      defer: (fn: () => void) => void setImmediate(fn),
-      random: () => 0,
-      uuid: () => `id-${++ids}`,
-      log: (record: LogRecord) => log.push(record),
-    },
+    environment,
     info: () => ({ version: "9.9.9", api_version: "0.0.0", flags: { assistants: true } }),
     healthy: () => options.healthy ?? true,
     services: () => ({ worker: { ok: options.healthy ?? true }, database: { ok: true } }),

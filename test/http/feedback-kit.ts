@@ -1,6 +1,7 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
 
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { createRequestBinding } from "../../lib/auth/binding.ts";
 import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
@@ -118,7 +119,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   const handler = createHandler(
     withInternals(service, {
       access,
-      bind: () => service,
+      bind: (caller) => ({ ...createRequestBinding({ access, scope, environment }, caller), nouns: service }),
       protocol: {} as Protocol,
       options: {} as ServiceOptions,
       environment,

@@ -245,7 +245,7 @@ describe("authorization of the store's routes", () => {
     const access: Pick<Access, "authorize"> = {
       authorize: async (_caller, event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
     };
-    const binding = createBinding(access, { deployment: "default" }, () => unauthenticated);
+    const binding = createBinding({ access, scope: { deployment: "default" }, environment }, () => unauthenticated);
     const routes = {
       put: `put ${I}`,
       get: `get ${I}`,

@@ -189,8 +189,7 @@ const THREAD_ROUTES: readonly Route[] = [
     query: threadListQuery,
     answer: "ThreadListing",
     async handle(context) {
-      const { value, visibility } = await context.authorize(context.query());
-      return json(await context.service.threads.list(value, visibility));
+      return json(await context.nouns.threads.list(context.query()));
     },
   }),
   route("get", "/greenroom/inbox", {
@@ -199,8 +198,7 @@ const THREAD_ROUTES: readonly Route[] = [
     query: inboxQuery,
     answer: "Inbox",
     async handle(context) {
-      const { value, visibility } = await context.authorize(context.query());
-      return json(await context.service.threads.inbox(value, visibility));
+      return json(await context.nouns.threads.inbox(context.query()));
     },
   }),
 ];

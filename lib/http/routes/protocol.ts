@@ -70,7 +70,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const filter = await context.body();
       const permission = await context.authorize({ thread_id });
       const reader = context.service.protocol.subscribe(thread_id, filter, permission.visibility);
-      return eventStream(context, reader, { thread_id }, {}, { endless: true, permission });
+      return eventStream(context, reader, { thread_id }, {}, { endless: true });
     },
   }),
   route("get", EVENTS, {
@@ -109,7 +109,7 @@ const commandCaller = (
 });
 
 /** The caller of a WebSocket, whose permission to read the session asks for before each command. */
-const callerOfSocket = (context: RequestContext, { visibility }: Permission): CommandCaller => ({
+const callerOfSocket = (context: RequestContext, { scope: visibility }: Permission): CommandCaller => ({
   ...commandCaller(context, runsOfSocket(context)),
   read: async () => visibility,
 });
@@ -125,7 +125,10 @@ const runsOfSocket = (context: RequestContext) => async (): Promise<RequestConte
   return {
     ...context,
     principal,
-    authorize: (value, event = "threads:create_run") => access.authorize(principal, event, value),
+    async authorize(value, event = "threads:create_run") {
+      const { value: left, visibility } = await access.authorize(principal, event, value);
+      return { value: left, visibility, scope: { deployment: "", ...visibility } };
+    },
   };
 };
 

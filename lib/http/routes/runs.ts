@@ -1,6 +1,6 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
-import { type Permission, refusalOf } from "../../auth/permission.ts";
+import { refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { ServiceError } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
@@ -175,7 +175,6 @@ async function authorized(
 
 interface Joining {
   readonly visibility: Visibility;
-  readonly permission: Permission;
   readonly cancel: { readonly mayCancel?: () => Promise<boolean> };
 }
 
@@ -188,12 +187,12 @@ async function authorizeJoin(
 ): Promise<Joining> {
   const permission = await context.authorize({ thread_id, run_id });
   const { visibility } = permission;
-  if (!cancels) return { visibility, permission, cancel: {} };
+  context.shown(permission);
+  if (!cancels) return { visibility, cancel: {} };
   const value = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
   const stops = await context.authorize(value, "threads:update");
   return {
     visibility: intersection(visibility, stops.visibility),
-    permission,
     cancel: stops.again ? { mayCancel: async () => (await refusalOf(stops)) === null } : {},
   };
 }
@@ -220,11 +219,11 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
   const joining = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-  const { visibility, permission, cancel } = joining;
+  const { visibility, cancel } = joining;
   const shown = { after, modes, ...options, ...cancel };
   const { frames } = await context.service.runs.joinStream(thread_id, run_id, shown, visibility);
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
-  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` }, { permission });
+  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
 }
 
 const newRun = {
@@ -280,7 +279,7 @@ export const RUN_ROUTES: readonly Route[] = [
       const { select, ...search } = context.query();
       const permission = await context.authorize({ thread_id });
       const runs = selected(await context.service.runs.list(thread_id, search, permission.visibility), select);
-      return await jsonList(context, permission, async (add) => {
+      return await jsonList(context, async (add) => {
         for (const run of runs) await add(run);
       });
     },
@@ -314,9 +313,9 @@ export const RUN_ROUTES: readonly Route[] = [
       const options = joinOptions(context, context.query());
       const [thread_id, run_id] = [threadId(context), runId(context)];
       const cancels = options.cancel_on_disconnect;
-      const { visibility, permission, cancel } = await authorizeJoin(context, thread_id, run_id, cancels);
+      const { visibility, cancel } = await authorizeJoin(context, thread_id, run_id, cancels);
       const wait = await context.service.runs.join(thread_id, run_id, { ...options, ...cancel }, visibility);
-      return waitResponse(context, wait, {}, permission);
+      return waitResponse(context, wait, {});
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),

@@ -1,11 +1,8 @@
 /** Threads and their states: requests and routes. */
 import * as v from "valibot";
-import type { Permission } from "../../auth/permission.ts";
 import { isObject, type JsonObject } from "../../json.ts";
 import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
-import { refuseForOthers } from "../../storage/visibility.ts";
 import {
-  type AuthorizeCopy,
   type CheckpointSelector,
   type Extra,
   type HistoryQuery,
@@ -214,19 +211,12 @@ const threadStreamQuery = v.object({
 
 const route = routesOf({ tag: "Threads", group: "threads" });
 
-/** The thread of the path, and whether the caller may read it. */
-async function authorized(context: RequestContext): Promise<Permission & { readonly thread_id: string }> {
-  const thread_id = threadId(context);
-  return { thread_id, ...(await context.authorize({ thread_id })) };
-}
-
 async function history(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
 ): Promise<Response> {
-  const { thread_id, ...permission } = await authorized(context);
-  const states = await context.service.threads.history(thread_id, search, permission.visibility);
-  return await jsonList(context, permission, async (add) => {
+  const states = await context.nouns.threads.history(threadId(context), search);
+  return await jsonList(context, async (add) => {
     for (const state of states) await add(selectedState(state, select));
   });
 }
@@ -241,8 +231,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "Thread",
     errors: [409],
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json(await context.service.threads.create(value, visibility));
+      return json(await context.nouns.threads.create(await context.body()));
     },
   }),
   route("post", "/threads/search", {
@@ -255,11 +244,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer_headers: PAGE_HEADERS,
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
-      const { value, ...permission } = await context.authorize(search);
-      const { threads } = context.service;
-      return await pagedList(context, permission, (begin, add) =>
-        threads.searchEach(value, begin, add, permission.visibility),
-      );
+      return await pagedList(context, (begin, add) => context.nouns.threads.searchEach(search, begin, add));
     },
   }),
   route("post", "/threads/count", {
@@ -269,8 +254,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     body: threadCount,
     answer: "count",
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json(await context.service.threads.count(value, visibility));
+      return json(await context.nouns.threads.count(await context.body()));
     },
   }),
   route("post", "/threads/prune", {
@@ -279,8 +263,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     body: threadPrune,
     answer: "PrunedThreads",
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json({ pruned_count: await context.service.threads.prune(value.thread_ids, value.strategy, visibility) });
+      const { thread_ids, strategy } = await context.body();
+      return json({ pruned_count: await context.nouns.threads.prune(thread_ids, strategy) });
     },
   }),
   route("post", "/threads/:thread_id/copy", {
@@ -289,13 +273,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "Thread",
     errors: [409],
     async handle(context) {
-      const { thread_id, visibility } = await authorized(context);
-      const authorizeCopy: AuthorizeCopy = async (copy) => {
-        const created = await context.authorize(copy, "threads:create");
-        refuseForOthers(created.visibility, created.value.metadata);
-        return created.value;
-      };
-      return json(await context.service.threads.copy(thread_id, authorizeCopy, visibility));
+      return json(await context.nouns.threads.copy(threadId(context)));
     },
   }),
   route("get", "/threads/:thread_id", {
@@ -304,9 +282,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     query: threadQuery,
     answer: "Thread",
     async handle(context) {
-      const options = context.query();
-      const { thread_id, visibility } = await authorized(context);
-      return json(await context.service.threads.get(thread_id, options, visibility));
+      return json(await context.nouns.threads.get(threadId(context), context.query()));
     },
   }),
   route("patch", "/threads/:thread_id", {
@@ -320,9 +296,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const patch = await context.body();
-      const { value, visibility } = await context.authorize({ ...patch, thread_id });
-      const { thread_id: _, ...changed } = value;
-      const thread = await context.service.threads.update(thread_id, changed, visibility);
+      const thread = await context.nouns.threads.update(thread_id, patch);
       return /\breturn=minimal\b/i.test(context.request.headers.get("prefer") ?? "") ? empty() : json(thread);
     },
   }),
@@ -331,8 +305,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     errors: [404],
     async handle(context) {
-      const { thread_id, visibility } = await authorized(context);
-      await context.service.threads.delete(thread_id, visibility);
+      await context.nouns.threads.delete(threadId(context));
       return empty();
     },
   }),
@@ -343,8 +316,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "ThreadState",
     async handle(context) {
       const { select, ...options } = context.query();
-      const { thread_id, visibility } = await authorized(context);
-      return json(selectedState(await context.service.threads.state(thread_id, options, visibility), select));
+      return json(selectedState(await context.nouns.threads.state(threadId(context), options), select));
     },
   }),
   route("post", "/threads/:thread_id/state", {
@@ -356,10 +328,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const change = await context.body();
-      const { value, visibility } = await context.authorize({ ...change, thread_id });
-      const { thread_id: _, ...changed } = value;
-      const updated = await context.service.threads.updateState(thread_id, changed, visibility);
-      const { checkpoint_map: _map, ...checkpoint } = updated;
+      const { checkpoint_map: _, ...checkpoint } = await context.nouns.threads.updateState(thread_id, change);
       // LangGraph's own clients read `configurable`.
       return json({ checkpoint, configurable: checkpoint });
     },
@@ -372,8 +341,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const { metadata = {} } = await context.body();
-      const { value, visibility } = await context.authorize({ thread_id, metadata });
-      await context.service.threads.patchState(thread_id, value.metadata, visibility);
+      await context.nouns.threads.patchState(thread_id, metadata);
       return empty();
     },
   }),
@@ -385,8 +353,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     async handle(context) {
       const checkpoint_id = segment(context, "checkpoint_id");
       const { select, ...options } = context.query();
-      const { thread_id, visibility } = await authorized(context);
-      const state = await context.service.threads.stateAt(thread_id, { checkpoint_id }, options, visibility);
+      const state = await context.nouns.threads.stateAt(threadId(context), { checkpoint_id }, options);
       return json(selectedState(state, select));
     },
   }),
@@ -398,8 +365,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "ThreadState",
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
-      const { thread_id, visibility } = await authorized(context);
-      const state = await context.service.threads.stateAt(thread_id, checkpoint, options, visibility);
+      const state = await context.nouns.threads.stateAt(threadId(context), checkpoint, options);
       return json(selectedState(state, select));
     },
   }),
@@ -423,8 +389,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...reads,
     answer: "ThreadStorage",
     async handle(context) {
-      const { thread_id, visibility } = await authorized(context);
-      return json(await context.service.threads.storage(thread_id, visibility));
+      return json(await context.nouns.threads.storage(threadId(context)));
     },
   }),
   route("get", "/threads/:thread_id/stream", {
@@ -438,11 +403,9 @@ export const THREAD_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
       const after = readThreadEventId(context.request.headers);
-      const permission = await context.authorize({ thread_id });
       const options = { modes: [...stream_mode, ...stream_modes], after };
-      const frames = await context.service.threads.stream(thread_id, options, permission.visibility);
-      const headers = { location: `/threads/${thread_id}/stream` };
-      return eventStream(context, frames, { thread_id }, headers, { permission });
+      const frames = await context.nouns.threads.stream(thread_id, options);
+      return eventStream(context, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
     },
   }),
 ];

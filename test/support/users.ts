@@ -1,0 +1,9 @@
+/** Users of custom authentication. */
+import type { AuthUser } from "../../lib/mod.ts";
+
+export const userNamed = (identity: string): AuthUser => ({
+  identity,
+  display_name: identity,
+  is_authenticated: true,
+  permissions: [],
+});
