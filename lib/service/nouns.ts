@@ -137,12 +137,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const assistants = createAssistants(shared);
   await assistants.ensureDefaults();
   const { index, ttl: itemTtl } = options.store ?? {};
-  const store = createStore({
-    storage,
-    environment,
-    ...(index ? { index } : {}),
-    ...(itemTtl ? { ttl: itemTtl } : {}),
-  });
+  const storeOptions = { ...(index ? { index } : {}), ...(itemTtl ? { ttl: itemTtl } : {}) };
+  const store = createStore({ storage, environment, ...storeOptions });
   const onFinished = createRunFinishedHook(environment, options.onRunFinished, (call) => {
     openCalls.add(call);
     void call.then(() => openCalls.delete(call));
