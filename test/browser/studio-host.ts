@@ -41,6 +41,8 @@ export async function openStudio({
   const greenroom = await testService({
     executor: studioExecutor(gates),
     public_base_url: () => origin || undefined,
+    // A view may be looked at again after longer than a stateless run is usually kept.
+    retention: { stateless_ms: 3_600_000 },
     ...options,
   });
   const handler = createHandler(greenroom.service, { prefix, studio: withMarks(studio()) });
