@@ -17,7 +17,7 @@ import type {
   Storage,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { isStorable, longerThan, NOT_STORABLE } from "../validation.ts";
+import { tokenUrls } from "./links.ts";
 import { type FeedbackOverview, feedbackOverview } from "./overview.ts";
 
 export type { ScoreQuery, ScoreStride } from "./overview.ts";
@@ -203,12 +203,7 @@ function tokenVerbs(
 ): Pick<Feedback, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope, environment } = options;
 
-  function tokenUrl(token_id: string): string {
-    const base = options.base_url();
-    if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
-    return tokenUrlAt(base, token_id);
-  }
-
+  const tokenUrl = tokenUrls(options.base_url);
   const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
     id: token_id,
     url: tokenUrl(token_id),
@@ -418,19 +413,6 @@ function toRecord(row: FeedbackRow): FeedbackRecord {
     extra: row.extra,
     is_root: true,
   };
-}
-
-/** The maximum code points of a feedback key. */
-const KEY_LENGTH = 255;
-
-/** The URL of a token on the server at `base`. */
-export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
-
-/** The problem of a feedback key, as the end of an error text; null for a valid key. */
-export function keyProblem(key: unknown): string | null {
-  if (typeof key !== "string") return "must be a string";
-  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
-  return isStorable(key) ? null : NOT_STORABLE;
 }
 
 /** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */

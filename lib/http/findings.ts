@@ -1,6 +1,6 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
 import { InputError, type InputIssue, ServiceError } from "../errors.ts";
-import { keyProblem } from "../feedback/mod.ts";
+import { keyProblem } from "../feedback/links.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
 import { MAX_DEPTH, readJson as parsed, UUID } from "./parse.ts";

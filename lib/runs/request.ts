@@ -11,7 +11,7 @@ import {
   type StreamMode,
 } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
-import { keyProblem, tokenUrlAt } from "../feedback/mod.ts";
+import { keyProblem, tokenUrlAt } from "../feedback/links.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
   AssistantRow,

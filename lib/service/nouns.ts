@@ -8,7 +8,8 @@ import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
-import { createFeedback, type Feedback } from "../feedback/mod.ts";
+import { lazyFeedback } from "../feedback/lazy.ts";
+import type { Feedback } from "../feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
@@ -105,7 +106,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const trace = { workspace_id, project_id, counted: usageSettings.enabled };
   const baseUrl = (): string | undefined =>
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
-  const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
+  const feedback = lazyFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
   const usage = createUsage({ storage, identity, environment, ...usageSettings });
   const transport = webhooks.transport ?? (await systemTransport());
   const { loopback } = webhooks;
