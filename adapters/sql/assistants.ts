@@ -15,7 +15,7 @@ import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
-import { countFound, findRows, type Sought } from "./search.ts";
+import { findRows, type Sought } from "./search.ts";
 import { type Database, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
@@ -113,8 +113,6 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       });
       return { rows: rows.map(toAssistant), total };
     },
-
-    countAssistants: (scope, query) => countFound(driver, sought(scope, query)),
 
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;

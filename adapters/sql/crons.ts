@@ -23,8 +23,8 @@ import { addLabels, dropLabels, leftLabels, replaceLabels } from "./labels.ts";
 import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
-import { countFound, findRows, type Sought } from "./search.ts";
-import { type Database, prepared, readAll, readOne, send } from "./statement.ts";
+import { findRows, type Sought } from "./search.ts";
+import { type Database, prepared, readAll, readOne, send, statement } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];
@@ -73,24 +73,6 @@ const deleteCron = scoped<Key>(
   (p, bound) =>
     sql`delete from crons where deployment = ${p.deployment}
     and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`,
-);
-
-const dueCrons = prepared<{ deployment: string; now: number; limit: number }>(
-  (p) =>
-    sql`select * from crons where deployment = ${scalar(p.deployment)} and enabled = 1 and next_run_date is not null
-    and next_run_date <= ${scalar(p.now)} order by next_run_date limit ${scalar(p.limit)}`,
-);
-
-const nextCronAt = prepared<{ deployment: string }>(
-  (p) =>
-    sql`select next_run_date from crons where deployment = ${scalar(p.deployment)} and enabled = 1
-    and next_run_date is not null order by next_run_date limit 1`,
-);
-
-const failingCrons = prepared<{ deployment: string; failures: number; limit: number }>(
-  (p) =>
-    sql`select * from crons where deployment = ${scalar(p.deployment)} and enabled = 1 and failures > 0
-    and failures >= ${scalar(p.failures)} limit ${scalar(p.limit)}`,
 );
 
 /** `run_id`: the run that the batch must have created; null for none. */
@@ -239,8 +221,6 @@ export function cronVerbs(driver: Database): CronStorage {
       return { rows: rows.map(toCron), total };
     },
 
-    countCrons: (scope, query) => countFound(driver, sought(scope, query)),
-
     async updateCron(scope, cron_id, next, now) {
       const { deployment } = scope;
       for (;;) {
@@ -264,12 +244,15 @@ export function cronVerbs(driver: Database): CronStorage {
       return deleted?.length === 1;
     },
 
-    dueCrons: ({ deployment }, now, limit) => readAll(driver, dueCrons({ deployment, now, limit }), toCron),
-
-    nextCronAt: ({ deployment }) => readOne(driver, nextCronAt({ deployment }), (row) => row.next_run_date as number),
-
-    failingCrons: ({ deployment }, failures, limit) =>
-      readAll(driver, failingCrons({ deployment, failures, limit }), toCron),
+    // Two partial indexes: of those with a date, and of those that fail.
+    enabledCrons({ deployment }, { due_by, failures, limit }) {
+      const where = [sql`deployment = ${deployment} and enabled = 1`];
+      if (due_by !== undefined) where.push(sql`next_run_date is not null and next_run_date <= ${due_by}`);
+      if (failures !== undefined) where.push(sql`failures > 0 and failures >= ${failures}`);
+      const order = due_by === undefined ? sql`` : sql`order by next_run_date`;
+      const select = sql`select * from crons where ${sql.join(where, sql` and `)} ${order} limit ${limit}`;
+      return readAll(driver, statement(select), toCron);
+    },
 
     fireCron: firing(driver),
 

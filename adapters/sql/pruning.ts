@@ -215,22 +215,18 @@ const overdue = scoped<{ deployment: string; now: number; limit: number }>(
 const locksOf = (deployment: string, thread_ids: readonly string[]): string[] =>
   thread_ids.map((thread_id) => ofThread(deployment, thread_id));
 
-/** The verbs that prune threads. */
-export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads" | "expireThreads"> {
+/** The verb that prunes threads. */
+export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
-    async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
-      if (thread_ids.length === 0) return [];
-      const args = { deployment, thread_ids: JSON.stringify([...new Set(thread_ids)]), now };
-      const { statements, pruned } = named[strategy](args, filter);
-      return idsOf((await send(driver, statements, locksOf(deployment, thread_ids)))(pruned));
-    },
-
-    async expireThreads({ deployment, filter }, now, limit) {
-      const found = await driver.read(overdue({ deployment, now, limit }, filter));
+    async pruneThreads({ deployment, filter }, target, now) {
+      const isNamed = "thread_ids" in target;
+      const found = isNamed
+        ? [...new Set(target.thread_ids)].map((thread_id) => ({ thread_id, ttl_strategy: target.strategy }))
+        : await driver.read(overdue({ deployment, now, limit: target.expired }, filter));
       const prunings = (["delete", "keep_latest"] as const).flatMap((strategy) => {
         const thread_ids = idsOf(found.filter((row) => row.ttl_strategy === strategy));
         const args = { deployment, thread_ids: JSON.stringify(thread_ids), now };
-        return thread_ids.length > 0 ? [over[strategy](args, filter)] : [];
+        return thread_ids.length > 0 ? [(isNamed ? named : over)[strategy](args, filter)] : [];
       });
       if (prunings.length === 0) return [];
       const statements = prunings.flatMap((pruning) => pruning.statements);

@@ -44,6 +44,7 @@ export async function findRows(
   reading: Reading,
 ): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
   const { limit, offset } = reading;
+  if (limit === 0) return { rows: [], total: await countFound(driver, sought) };
   const plan = await planOf(driver, sought);
   if (plan.none) return { rows: [], total: 0 };
   if (plan.decided) {
@@ -64,7 +65,7 @@ export async function findRows(
 }
 
 /** The number of rows. */
-export async function countFound(driver: Database, sought: Sought): Promise<number> {
+async function countFound(driver: Database, sought: Sought): Promise<number> {
   const plan = await planOf(driver, sought);
   if (plan.none) return 0;
   if (plan.decided) return plan.total ?? (await count(driver, plan));

@@ -16,7 +16,7 @@ import { OF_THREAD, whenDeleted } from "./features.ts";
 import { andOfPermitted, andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
-import { countFound, findRows, type Sought } from "./search.ts";
+import { findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { type Args, type Database, ofThread, prepared, readOne, type Statement, send } from "./statement.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
@@ -166,8 +166,6 @@ export function threadVerbs(driver: Database): ThreadStorage {
       });
       return { rows: rows.map(toThread), total };
     },
-
-    countThreads: (scope, query) => countFound(driver, sought(scope, query)),
 
     async updateThread(scope, thread_id, next, now) {
       const { deployment } = scope;

@@ -8,6 +8,7 @@ import { recordedState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
+import { COUNT_ONLY } from "../storage/rows.ts";
 import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
@@ -218,7 +219,7 @@ function readVerbs(
       const { rows, total } = await storage.searchAssistants(seen, { ...filter, limit, offset, sort_by, sort_order });
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
-    count: (seen, query = {}) => storage.countAssistants(seen, query),
+    count: async (seen, query = {}) => (await storage.searchAssistants(seen, { ...query, ...COUNT_ONLY })).total,
     async versions(seen, id, { metadata, limit = 10, offset = 0 } = {}) {
       const rows = await storage.listAssistantVersions(seen, await idOf(id), { metadata, limit, offset });
       if (!rows) throw notFound(id);

@@ -49,12 +49,12 @@ function createFirer(options: FireOptions): CronFirer {
 
   async function handleAll(): Promise<void> {
     if (max_failures !== null) {
-      for (const cron of await storage.failingCrons(scope, max_failures, CRONS))
+      for (const cron of await storage.enabledCrons(scope, { failures: max_failures, limit: CRONS }))
         await (await loadTicks()).disable(cron, max_failures);
     }
     let progress = true;
     while (progress && !stopping) {
-      const crons = await storage.dueCrons(scope, environment.now(), CRONS);
+      const crons = await storage.enabledCrons(scope, { due_by: environment.now(), limit: CRONS });
       progress = false;
       // Many crons are due at the full hour. Processes that start at different ones conflict less.
       const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
@@ -79,7 +79,8 @@ function createFirer(options: FireOptions): CronFirer {
     try {
       await handleAll();
       await sweep();
-      next = await storage.nextCronAt(scope);
+      const [first] = await storage.enabledCrons(scope, { due_by: Number.MAX_SAFE_INTEGER, limit: 1 });
+      next = first?.next_run_date ?? null;
     } catch (error) {
       environment.log({ level: "error", message: "cron poll failed", error });
     }

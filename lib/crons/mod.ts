@@ -8,6 +8,7 @@ import { isoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
+import { COUNT_ONLY } from "../storage/rows.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
@@ -188,7 +189,8 @@ export function createCrons(options: CronOptions): Crons {
 
     async count(query = {}, visibility) {
       const filter = await queryOf(query);
-      return filter ? await storage.countCrons(withVisibility(scope, visibility), filter) : 0;
+      if (!filter) return 0;
+      return (await storage.searchCrons(withVisibility(scope, visibility), { ...filter, ...COUNT_ONLY })).total;
     },
   };
 }

@@ -32,10 +32,8 @@ export interface AssistantStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly assistant: AssistantRow }>;
   /** Reads an assistant with its active version. Null when it does not exist or is not visible. */
   getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
-  /** Reads one page of the visible assistants that match, and the number of all matches. */
+  /** Reads one page of the visible assistants that match, and the number of all matches (`COUNT_ONLY`: that alone). */
   searchAssistants(scope: Scope, query: AssistantQuery & Page & Sorted<AssistantSort>): Promise<Found<AssistantRow>>;
-  /** Counts the visible assistants that match. */
-  countAssistants(scope: Scope, query: AssistantQuery): Promise<number>;
   /**
    * Adds a version (highest + 1) with the content that `next` returns, and makes it the active one. Guard: the revision is the one
    * that `next` got; after a concurrent change the verb reads again and calls `next` again. Null when the assistant does not exist or

@@ -104,9 +104,6 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
     for (const { run_id } of stopped) publish("run", run_id);
     if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", deployment);
   }
-  function gone(thread_ids: readonly string[]): void {
-    for (const thread_id of thread_ids) publish("thread", thread_id);
-  }
 
   return {
     async createRun(scope, request) {
@@ -160,14 +157,9 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       }
       return deleted;
     },
-    async pruneThreads(scope, thread_ids, strategy, now) {
-      const pruned = await storage.pruneThreads(scope, thread_ids, strategy, now);
-      gone(pruned);
-      return pruned;
-    },
-    async expireThreads(scope, now, limit) {
-      const pruned = await storage.expireThreads(scope, now, limit);
-      gone(pruned);
+    async pruneThreads(scope, target, now) {
+      const pruned = await storage.pruneThreads(scope, target, now);
+      for (const thread_id of pruned) publish("thread", thread_id);
       return pruned;
     },
     async saveProgress(scope, lease, progress, now) {

@@ -18,6 +18,15 @@ export interface CronQuery {
   readonly metadata?: JsonObject;
 }
 
+/** Filters of enabled crons. */
+export interface EnabledCronQuery {
+  /** Their `next_run_date` is not after this. */
+  readonly due_by?: number;
+  /** They have at least so many consecutive failures. */
+  readonly failures?: number;
+  readonly limit: number;
+}
+
 /** What crons can be sorted by. */
 export type CronSort =
   | "cron_id"
@@ -76,10 +85,8 @@ export interface CronStorage {
   >;
   /** Reads a cron. Null when it does not exist or is not visible. */
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
-  /** Reads one page of the visible crons that match, and the number of all matches. */
+  /** Reads one page of the visible crons that match, and the number of all matches (`COUNT_ONLY`: that alone). */
   searchCrons(scope: Scope, query: CronQuery & Page & Sorted<CronSort>): Promise<Found<CronRow>>;
-  /** Counts the visible crons that match. */
-  countCrons(scope: Scope, query: CronQuery): Promise<number>;
   /**
    * Writes the content that `next` returns. Guard: revision and next date are those that `next` got; after a concurrent change or firing
    * the verb reads again and calls `next` again. A cron that is enabled again has no failures. Null when the cron does not exist or is
@@ -88,12 +95,8 @@ export interface CronStorage {
   updateCron(scope: Scope, cron_id: string, next: (cron: CronRow) => CronContent, now: number): Promise<CronRow | null>;
   /** Deletes a cron. False when there was none. Deleting a thread or an assistant deletes its crons. */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
-  /** Reads enabled crons whose `next_run_date` is not after `now`, longest due first. */
-  dueCrons(scope: Scope, now: number, limit: number): Promise<readonly CronRow[]>;
-  /** Reads the earliest `next_run_date` of an enabled cron. Null when there is none. */
-  nextCronAt(scope: Scope): Promise<number | null>;
-  /** Reads enabled crons with at least `failures` consecutive failures. */
-  failingCrons(scope: Scope, failures: number, limit: number): Promise<readonly CronRow[]>;
+  /** Reads enabled crons that match; with `due_by` the longest due first. */
+  enabledCrons(scope: Scope, query: EnabledCronQuery): Promise<readonly CronRow[]>;
   /**
    * Advances the cron and creates the run of its tick as createRun does, in one batch: both or nothing. Guard: the cron is as
    * `fire.seen` says (`lost`). When the run is refused, a second batch records the tick as skipped under the same guard. A tick fires

@@ -23,6 +23,9 @@ export interface Sorted<Field extends string> {
   readonly sort_order: "asc" | "desc";
 }
 
+/** The page of a search that only counts. */
+export const COUNT_ONLY = { limit: 0, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
+
 /** One page and the number of all rows that match. */
 export interface Found<Row> {
   readonly rows: readonly Row[];

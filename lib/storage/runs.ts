@@ -244,6 +244,8 @@ export interface RunQuery {
   readonly status?: RunStatus;
   /** Only runs before the one with this `seq`. */
   readonly below?: number;
+  /** Only runs after it, in the order of their `seq`. */
+  readonly above?: number;
 }
 
 /** Which runs are listed. Of the times, `after` includes them, `before` does not. */
@@ -345,7 +347,7 @@ export interface RunStorage {
   ): Promise<readonly StoppedRun[]>;
   /** Reads a run. Null when it does not exist or its thread is not visible. */
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
-  /** Reads runs of a thread, newest first. Empty when the thread does not exist or is not visible. */
+  /** Reads runs of a thread, newest first; with `above` oldest first. Empty when the thread does not exist or is not visible. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /**
    * Reads runs of all visible threads, stateless ones too: the newest `created_at` first, then the higher id. A call tests a bounded
@@ -364,8 +366,6 @@ export interface RunStorage {
    * Guard: the run does not execute; `running` says that nothing was deleted.
    */
   deleteRun(scope: Scope, thread_id: string, run_id: string, now: number): Promise<"deleted" | "running" | "not_found">;
-  /** Reads runs of a thread with a higher `seq`, in order. */
-  listRunsAfter(scope: Scope, thread_id: string, run_seq: number, limit: number): Promise<readonly RunRow[]>;
   /** Reads the first stored frames with ids above `after`, in order, a bounded number at a time. Empty when there are no more. */
   readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
   /** Counts the active runs of the deployment. */

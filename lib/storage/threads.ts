@@ -61,10 +61,8 @@ export interface ThreadStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
   /** Reads a thread, also that of a stateless run. Null when it does not exist or is not visible. */
   getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
-  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches. */
+  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches (`COUNT_ONLY`: that alone). */
   searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
-  /** Counts the visible threads that match, without those of stateless runs. */
-  countThreads(scope: Scope, query: ThreadQuery): Promise<number>;
   /**
    * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb
    * reads again and calls `next` again. Null when the thread does not exist or is not visible.
@@ -81,6 +79,11 @@ export interface ThreadStorage {
    */
   deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
 }
+
+/** Named threads, or at most `expired` of those whose TTL has expired, each by its own strategy: call again until there are none. */
+export type PruneTarget =
+  | { readonly thread_ids: readonly string[]; readonly strategy: PruneStrategy }
+  | { readonly expired: number };
 
 /** What changes the states of threads without a run: updates, copies and pruning. */
 export interface StateStorage {
@@ -118,20 +121,10 @@ export interface StateStorage {
     { readonly kind: "copied"; readonly thread: ThreadRow } | { readonly kind: "stale" | "not_found" | "exists" }
   >;
   /**
-   * Prunes the named threads and returns the ids of those that were pruned. Guard: the thread exists, is visible and has no active
-   * run; others are skipped. Idempotent.
+   * Prunes threads and returns the ids of those that were pruned. Guard: the thread exists, is visible and has no active run, and its
+   * TTL has expired where the target says so; others are skipped. Idempotent.
    */
-  pruneThreads(
-    scope: Scope,
-    thread_ids: readonly string[],
-    strategy: PruneStrategy,
-    now: number,
-  ): Promise<readonly string[]>;
-  /**
-   * Prunes at most `limit` threads whose TTL has expired, and returns their ids: call again until there are none. Threads with an
-   * active run wait.
-   */
-  expireThreads(scope: Scope, now: number, limit: number): Promise<readonly string[]>;
+  pruneThreads(scope: Scope, target: PruneTarget, now: number): Promise<readonly string[]>;
 }
 
 /** A page of events. */

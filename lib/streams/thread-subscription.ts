@@ -121,7 +121,7 @@ function createThreadRuns(
       do {
         this.stale = false;
         waited = await refreshWaiting();
-        rows = await storage.listRunsAfter(scope, thread_id, top, PAGE);
+        rows = await storage.listRuns(scope, thread_id, { above: top, limit: PAGE, offset: 0 });
         for (const run of rows) {
           top = run.seq;
           entries.push(entryOf(run, run.seq === after?.seq ? after.frame : 0));

@@ -197,8 +197,10 @@ export function createChanges(options: ChangeOptions): Changes {
         if (outcome.kind === "not_found") throw absent;
       }
     },
-    prune: (seen, thread_ids, strategy = "delete") =>
-      storage.pruneThreads(seen, [...new Set(thread_ids.map((id) => id.toLowerCase()))], strategy, environment.now()),
+    prune: (seen, thread_ids, strategy = "delete") => {
+      const named = [...new Set(thread_ids.map((id) => id.toLowerCase()))];
+      return storage.pruneThreads(seen, { thread_ids: named, strategy }, environment.now());
+    },
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {
         throw new ServiceError("invalid", `supersteps: must be at most ${MOST_SUPERSTEPS}`);

@@ -182,7 +182,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       return (await changes.prune(seen, thread_ids, strategy)).length;
     },
     async expire(limit) {
-      return (await storage.expireThreads(scope, environment.now(), limit)).length;
+      return (await storage.pruneThreads(scope, { expired: limit }, environment.now())).length;
     },
     state: async (seen, thread_id, { subgraphs } = {}) =>
       await states.at(await visible(seen, thread_id), {}, subgraphs),

@@ -7,6 +7,7 @@ import type { ThreadState } from "../executor/contract.ts";
 import { contains, isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
+import { COUNT_ONLY } from "../storage/rows.ts";
 import type { States } from "./read.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
@@ -197,7 +198,8 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
     async count(scope, query = {}) {
       if (filtersValues(query)) return (await matching(scope, query)).length;
       const { metadata, status } = query;
-      return await storage.countThreads(scope, defined({ metadata, status }));
+      const counted = { ...defined({ metadata, status }), ...COUNT_ONLY };
+      return (await storage.searchThreads(scope, counted)).total;
     },
   };
 }

@@ -15,6 +15,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { type SqliteOptions, sqliteDriver } from "../../adapters/sqlite/writer.ts";
 import { ConfigError, ServiceError } from "../../lib/errors.ts";
 import type { Scope, Storage } from "../../lib/storage/mod.ts";
+import { countThreads } from "../suite/counts.ts";
 import { dice } from "../suite/workload.ts";
 import { all } from "./efforts.ts";
 
@@ -152,7 +153,7 @@ for (const [name, open] of Object.entries(openers)) {
           },
           (error) => error instanceof ServiceError && error.code === "storage_full",
         );
-        assert.equal(await storage.countThreads(scope, {}), made);
+        assert.equal(await countThreads(storage, scope, {}), made);
         assert.equal(storage.failure?.(), "The disk of the database is full");
         // What failed does not fit yet, though a small write may.
         await assert.rejects(storage.probe(1), { code: "storage_full" });

@@ -135,7 +135,9 @@ for (const durability of ["async", "exit"] as const) {
           assert.deepEqual(withoutIds(await run(pruned, step)), expected);
           assert.deepEqual(withoutIds(await run(copied, step)), expected);
           const before = [await shown(pruned), await shown(copied)];
-          assert.deepEqual(await storage.pruneThreads(scope, [pruned], "keep_latest", 1), [pruned]);
+          assert.deepEqual(await storage.pruneThreads(scope, { thread_ids: [pruned], strategy: "keep_latest" }, 1), [
+            pruned,
+          ]);
           kept = (await threads.history(pruned, { limit: 100 })).length;
           const row = await storage.getThread(scope, copied);
           const copy = {

@@ -1,4 +1,5 @@
 /** A step of the schema keeps everything in the database, takes effect once and as a whole, and an empty database gets all steps at once. */
+
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,6 +14,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { AssistantRow, SavedCheckpoint, Storage, ThreadRow } from "../../lib/storage/mod.ts";
+import { countCrons, countThreads } from "../suite/counts.ts";
 import { migrateTo, planted } from "./planted-step.ts";
 
 const here = { deployment: "default" };
@@ -117,7 +119,7 @@ describe("a database that a second step has changed", () => {
     const query = { metadata, ...(values && { values }), sort_by: "created_at", sort_order: "asc" } as const;
     const { rows, total } = await storage.searchThreads(here, { ...query, limit: 10, offset: 0 });
     assert.equal(total, rows.length);
-    assert.equal(await storage.countThreads(here, query), total);
+    assert.equal(await countThreads(storage, here, query), total);
     return rows.map((row) => row.thread_id).join();
   };
   const assistants = async (storage: Storage, metadata: JsonObject): Promise<string> => {
@@ -185,11 +187,11 @@ describe("a database that a second step has changed", () => {
 
   it("prunes and expires its threads", () =>
     inSecond(async (storage) => {
-      assert.deepEqual(await storage.expireThreads(here, 9e12, 10), []);
+      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 9e12), []);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "rollback", 9);
-      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 10), ["t"]);
+      assert.deepEqual(await storage.pruneThreads(here, { thread_ids: ["t"], strategy: "keep_latest" }, 10), ["t"]);
       const kept = await storage.listCheckpoints(here, "t", { limit: 10 });
       assert.deepEqual(
         kept.map(({ checkpoint_id, parent_id, values }) => [checkpoint_id, parent_id, values[0]?.data]),
@@ -197,8 +199,8 @@ describe("a database that a second step has changed", () => {
       );
       const ttl = { strategy: "delete", ttl_ms: 5 } as const;
       await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl }), 20);
-      assert.deepEqual(await storage.expireThreads(here, 24, 10), []);
-      assert.deepEqual(await storage.expireThreads(here, 25, 10), ["t"]);
+      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 24), []);
+      assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 25), ["t"]);
       assert.equal(await threads(storage, { owner: "ada" }), "new");
     }));
 
@@ -208,7 +210,7 @@ describe("a database that a second step has changed", () => {
       const mine = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
       const cron = { cron_id: "k", assistant_id: "a", thread_id: "t", schedule: "* * * * *", ...options, ...mine };
       assert.equal((await storage.createCron(here, cron, 10)).kind, "created");
-      assert.equal(await storage.countCrons(here, { metadata: { x: 1 } }), 1);
+      assert.equal(await countCrons(storage, here, { metadata: { x: 1 } }), 1);
       const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       const run = {

@@ -211,7 +211,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
     }
     const end = Math.ceil(world.now / MINUTE) * MINUTE;
     await world.pass(end - world.now);
-    while ((await world.real.dueCrons(here, end, 1)).length > 0) {
+    while ((await world.real.enabledCrons(here, { due_by: end, limit: 1 })).length > 0) {
       for (const machine of world.machines) if (!machine.life) world.start(machine);
       await world.pass(2_000);
     }

@@ -1,9 +1,11 @@
 /** Crons as a noun: what is accepted, what is shown and what a change does. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Cron, CronCreate, Service, ServiceOptions } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
+import { countCrons } from "../suite/counts.ts";
 import { type TestClock, testClock, testService } from "../suite/kit.ts";
 
 const ABSENT = "00000000-0000-4000-8000-00000000dead";
@@ -61,8 +63,12 @@ describe("a cron", () => {
     });
     assert.deepEqual(await crons.get(cron.cron_id), cron);
     assert.deepEqual(await crons.get(cron.cron_id.toUpperCase()), cron);
-    assert.equal((await w.storage.countCrons(here, {})) as number, 1);
-    assert.deepEqual(await w.storage.dueCrons(here, Date.parse("2026-11-20T15:59:59Z"), 9), [], "it fires later");
+    assert.equal((await countCrons(w.storage, here, {})) as number, 1);
+    assert.deepEqual(
+      await w.storage.enabledCrons(here, { due_by: Date.parse("2026-11-20T15:59:59Z"), limit: 9 }),
+      [],
+      "it fires later",
+    );
   });
 
   it("keeps what its runs take, and shows it without credentials", async () => {

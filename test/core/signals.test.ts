@@ -170,8 +170,11 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("deleteRun", "running", "t", "r"), []);
     assert.deepEqual(await publishedBy("deleteThread", true, "t"), ["thread t", "work d"]);
     assert.deepEqual(await publishedBy("deleteThread", false, "t"), []);
-    assert.deepEqual(await publishedBy("pruneThreads", ["t", "u"], ["t", "u", "v"]), ["thread t", "thread u"]);
-    assert.deepEqual(await publishedBy("expireThreads", ["t"], 1, 1), ["thread t"]);
+    assert.deepEqual(
+      await publishedBy("pruneThreads", ["t", "u"], { thread_ids: ["t", "u", "v"], strategy: "delete" }, 1),
+      ["thread t", "thread u"],
+    );
+    assert.deepEqual(await publishedBy("pruneThreads", ["t"], { expired: 1 }, 1), ["thread t"]);
   });
 
   it("tells of what a run leaves, and of its end", async () => {

@@ -357,7 +357,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const sorted = { limit: 50, offset: 0, sort_by: "status", sort_order: "asc" } as const;
     const found = await storage.searchThreads(scope, sorted);
     assert.equal(found.rows.length, found.total);
-    const listed = await storage.listRunsAfter(scope, thread_id, below(4), 5);
+    const listed = await storage.listRuns(scope, thread_id, { above: below(4), limit: 5, offset: 0 });
     for (const [i, run] of listed.entries()) assert.ok(i === 0 || run.seq > (listed[i - 1]?.seq ?? 0));
     assert.ok(listed.filter((run) => run.status === "running").length <= 1);
     const [run] = listed;

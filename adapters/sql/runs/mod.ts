@@ -51,12 +51,6 @@ const getRun = scoped<{ deployment: string; run_id: string }>(
     sql`select * from runs where deployment = ${p.deployment} and run_id = ${p.run_id}${andOfPermitted("runs", bound)}`,
 );
 
-const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>(
-  (p, bound) =>
-    sql`select * from runs where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
-    and seq > ${scalar(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${scalar(p.limit)}`,
-);
-
 interface Counted extends Pick<Activity, "scheduled" | "running"> {
   readonly immediate: number;
   readonly late: number;
@@ -104,11 +98,12 @@ export function runVerbs(driver: Database): RunStorage {
         .selectAll()
         .where("deployment", "=", deployment)
         .where("thread_id", "=", thread_id)
-        .orderBy("seq", "desc")
+        .orderBy("seq", query.above === undefined ? "desc" : "asc")
         .limit(query.limit)
         .offset(query.offset);
       if (query.status) select = select.where("status", "=", query.status);
       if (query.below !== undefined) select = select.where("seq", "<", query.below);
+      if (query.above !== undefined) select = select.where("seq", ">", query.above);
       if (filter) select = select.where(sql<boolean>`1 = 1${andOfPermitted("runs", boundOf(filter))}`);
       return readAll(driver, statement(select), toRun);
     },
@@ -130,9 +125,6 @@ export function runVerbs(driver: Database): RunStorage {
       if (rowsOf(deleted).length > 0) return "deleted";
       return rowsOf(exists).length > 0 ? "running" : "not_found";
     },
-
-    listRunsAfter: ({ deployment, filter }, thread_id, seq, limit) =>
-      readAll(driver, runsAfter({ deployment, thread_id, seq, limit }, filter), toRun),
 
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 

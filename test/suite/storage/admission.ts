@@ -1,6 +1,8 @@
 /** Tests of admission: idempotency keys, limits, and runs with a later start. */
+
 import assert from "node:assert/strict";
 import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
+import { countThreads } from "../counts.ts";
 import {
   anAssistant,
   aRun,
@@ -40,7 +42,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       for (const outcome of outcomes) {
         if (outcome.kind !== "created") assert.deepEqual(outcome, { kind: "repeated", run, same_body: true });
       }
-      assert.equal((await storage.listRunsAfter(here, "t", 0, 10)).length, 1);
+      assert.equal((await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 })).length, 1);
       const other = { ...idempotency, body_hash: "other" };
       const update_thread = { metadata: { lost: 1 }, config: {} };
       assert.deepEqual(await create(storage, assistant, "t", "r10", { idempotency: other, update_thread }), {
@@ -50,7 +52,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       });
       const thread = await storage.getThread(here, "t");
       assert.deepEqual([thread?.metadata, thread?.revision], [before?.metadata, before?.revision]);
-      assert.equal(await storage.countThreads(here, { metadata: { lost: 1 } }), 0);
+      assert.equal(await countThreads(storage, here, { metadata: { lost: 1 } }), 0);
       for (const fresh of [
         { ...idempotency, key: "l" },
         { ...idempotency, route: "/runs" },
@@ -240,7 +242,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       for (const id of ["r3", "r1", "r2"]) await aRun(storage, assistant, "t", id);
-      const runs = await storage.listRunsAfter(here, "t", 0, 10);
+      const runs = await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 });
       assert.deepEqual(
         runs.map(({ run_id, seq }) => [run_id, seq]),
         [
@@ -249,9 +251,9 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
           ["r2", 3],
         ],
       );
-      assert.deepEqual(await storage.listRunsAfter(here, "t", 1, 1), [runs[1]]);
-      assert.deepEqual(await storage.listRunsAfter(here, "t", 3, 10), []);
-      assert.deepEqual(await storage.listRunsAfter(here, "u", 0, 10), []);
+      assert.deepEqual(await storage.listRuns(here, "t", { above: 1, limit: 1, offset: 0 }), [runs[1]]);
+      assert.deepEqual(await storage.listRuns(here, "t", { above: 3, limit: 10, offset: 0 }), []);
+      assert.deepEqual(await storage.listRuns(here, "u", { above: 0, limit: 10, offset: 0 }), []);
     });
   });
 }

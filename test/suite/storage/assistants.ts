@@ -1,7 +1,9 @@
 /** Tests of assistants and their versions. */
+
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
+import { countAssistants, countThreads } from "../counts.ts";
 import { anAssistant, aRun, aThread, content, here, type StorageTest, type SuiteApi } from "./material.ts";
 
 export function assistantTests(api: SuiteApi, test: StorageTest): void {
@@ -66,8 +68,8 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
         "everything the version holds is active again",
       );
       assert.notEqual(active.revision, first.revision);
-      assert.equal(await storage.countAssistants(here, { metadata: { m: 1 } }), 1);
-      assert.equal(await storage.countAssistants(here, { metadata: { m: 2 } }), 0);
+      assert.equal(await countAssistants(storage, here, { metadata: { m: 1 } }), 1);
+      assert.equal(await countAssistants(storage, here, { metadata: { m: 2 } }), 0);
       assert.deepEqual(await storage.setLatest(here, "a", 3, 3000), { kind: "version_not_found" });
       assert.deepEqual(await storage.setLatest(here, "b", 1, 3000), { kind: "assistant_not_found" });
       const next = await storage.updateAssistant(here, "a", (row) => row, 4000);
@@ -118,7 +120,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await search({ sort_by: "updated_at", sort_order: "desc" }), ["a3,a1,a4,a2,a0", 5]);
       assert.deepEqual(await search({ sort_by: "name" }), ["a2,a0,a1,a3,a4", 5]);
       assert.deepEqual(await search({ sort_by: "graph_id", sort_order: "desc" }), ["a4,a3,a2,a1,a0", 5]);
-      assert.equal(await storage.countAssistants(here, { graph_id: "g2", name: "amm" }), 1);
+      assert.equal(await countAssistants(storage, here, { graph_id: "g2", name: "amm" }), 1);
     });
 
     test("deletes an assistant with its versions, and its threads when asked", async (storage) => {
@@ -138,12 +140,12 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.listAssistantVersions(here, "a", { limit: 1, offset: 0 }), null);
       assert.equal(await storage.getThread(here, "mine"), null);
       assert.equal(await storage.getRun(here, "r1"), null);
-      assert.equal(await storage.countThreads(here, {}), 4);
-      assert.equal(await storage.countThreads(here, { metadata: { assistant_id: "a" } }), 0);
+      assert.equal(await countThreads(storage, here, {}), 4);
+      assert.equal(await countThreads(storage, here, { metadata: { assistant_id: "a" } }), 0);
 
       await anAssistant(storage, { assistant_id: "b" });
       assert.equal(await storage.deleteAssistant(here, "b", { delete_threads: false }), true);
-      assert.equal(await storage.countThreads(here, {}), 4);
+      assert.equal(await countThreads(storage, here, {}), 4);
     });
   });
 }

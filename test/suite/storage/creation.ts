@@ -1,6 +1,8 @@
 /** Tests of the creation of runs. */
+
 import assert from "node:assert/strict";
 import type { CreateRunOutcome, ThreadRow } from "../../../lib/storage/mod.ts";
+import { countThreads } from "../counts.ts";
 import {
   anAssistant,
   aRun,
@@ -84,9 +86,9 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(winner.claimed?.thread, thread);
       assert.deepEqual(thread.metadata, { made: `r${won + 1}` });
       assert.equal(thread.graph_id, "echo");
-      assert.equal(await storage.countThreads(here, { metadata: { made: `r${won + 1}` } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { made: `r${won + 1}` } }), 1);
       for (const lost of ["r1", "r2", "r3"].toSpliced(won, 1)) {
-        assert.equal(await storage.countThreads(here, { metadata: { made: lost } }), 0);
+        assert.equal(await countThreads(storage, here, { metadata: { made: lost } }), 0);
         assert.equal(await storage.getRun(here, lost), null);
       }
     });
@@ -99,7 +101,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const rewrite = { ...seen, update_thread: { metadata: { lost: 1 }, config: {} } };
       assert.deepEqual(await storage.createRun(here, rewrite), { kind: "stale" });
       assert.deepEqual((await storage.getThread(here, "t"))?.metadata, { a: 2 });
-      assert.equal(await storage.countThreads(here, { metadata: { a: 2 } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { a: 2 } }), 1);
       const again = await request(storage, assistant, "t", "r1");
       await storage.updateAssistant(here, "a", (row) => row, 1060);
       assert.deepEqual(await storage.createRun(here, again), { kind: "stale" });
@@ -125,8 +127,8 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(thread.metadata, update_thread.metadata);
       assert.deepEqual(thread.config, update_thread.config);
       assert.notEqual(thread.revision, before.revision);
-      assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
-      assert.equal(await storage.countThreads(here, { metadata: { a: 2, b: [1] } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { a: 1 } }), 0);
+      assert.equal(await countThreads(storage, here, { metadata: { a: 2, b: [1] } }), 1);
       assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
       assert.equal(
         (await storage.getThread(here, "t"))?.revision,

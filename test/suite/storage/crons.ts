@@ -1,4 +1,5 @@
 /** Tests of crons and of the outcomes of their ticks. */
+
 import assert from "node:assert/strict";
 import type {
   AssistantRow,
@@ -10,6 +11,7 @@ import type {
   Storage,
   ThreadRow,
 } from "../../../lib/storage/mod.ts";
+import { countCrons, countThreads } from "../counts.ts";
 import {
   anAssistant,
   aRun,
@@ -131,8 +133,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await make({ thread_id: "t" }), { kind: "thread_not_found" });
       await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, stateless: true }, 1000);
       assert.deepEqual(await make({ thread_id: "h", metadata: { m: 1 } }), { kind: "thread_not_found" });
-      assert.equal(await storage.countCrons(here, {}), 0);
-      assert.equal(await storage.countCrons(here, { metadata: { m: 1 } }), 0);
+      assert.equal(await countCrons(storage, here, {}), 0);
+      assert.equal(await countCrons(storage, here, { metadata: { m: 1 } }), 0);
     });
 
     test("are found by what they are, in any order", async (storage) => {
@@ -167,9 +169,9 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await search({ metadata: { team: "c" } }), " of 0");
       assert.equal(await search({ limit: 1, offset: 1 }), "c2 of 3");
       assert.equal(await search({}, there), " of 0");
-      assert.equal(await storage.countCrons(here, {}), 3);
-      assert.equal(await storage.countCrons(here, { metadata: { team: "a" }, enabled: true }), 1);
-      assert.equal(await storage.countCrons(there, {}), 0);
+      assert.equal(await countCrons(storage, here, {}), 3);
+      assert.equal(await countCrons(storage, here, { metadata: { team: "a" }, enabled: true }), 1);
+      assert.equal(await countCrons(storage, there, {}), 0);
     });
 
     test("are there only for those whose filter lets them through", async (storage) => {
@@ -182,11 +184,11 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         storage.updateCron(scope, "c", (cron) => ({ ...cron, schedule: "0 0 * * *" }), 2000);
       assert.equal(await storage.getCron(bob, "c"), null);
       assert.equal(await change(bob), null);
-      assert.equal(await storage.countCrons(bob, {}), 0);
+      assert.equal(await countCrons(storage, bob, {}), 0);
       assert.deepEqual(await storage.searchCrons(bob, page), { rows: [], total: 0 });
       assert.equal(await storage.deleteCron(bob, "c"), false);
       assert.equal((await storage.getCron(ann, "c"))?.schedule, "* * * * *");
-      assert.equal(await storage.countCrons({ ...here, filter: [{ key: "teams", contains: ["y"] }] }, {}), 1);
+      assert.equal(await countCrons(storage, { ...here, filter: [{ key: "teams", contains: ["y"] }] }, {}), 1);
       assert.equal((await storage.searchCrons(ann, page)).total, 1);
       assert.equal((await change(ann))?.schedule, "0 0 * * *");
       assert.equal(await storage.deleteCron(ann, "c"), true);
@@ -207,8 +209,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(cron.metadata, { count: 3 });
       assert.deepEqual([cron.created_at, cron.updated_at], [1000, 2000]);
       assert.notEqual(cron.revision, before.revision);
-      assert.equal(await storage.countCrons(here, { metadata: { count: 3 } }), 1);
-      assert.equal(await storage.countCrons(here, { metadata: { count: 0 } }), 0);
+      assert.equal(await countCrons(storage, here, { metadata: { count: 3 } }), 1);
+      assert.equal(await countCrons(storage, here, { metadata: { count: 0 } }), 0);
       const content = { schedule: "@daily", timezone: "Asia/Tokyo", end_time: 9000, enabled: false };
       const more = { next_run_date: null, payload: { input: 2 }, on_run_completed: "keep" as const };
       const changed = await storage.updateCron(here, "c", (row) => ({ ...row, ...content, ...more }), 3000);
@@ -264,10 +266,10 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       for (const id of ["c1", "c2", "c"]) {
         assert.equal(await storage.getCron(here, id), null);
         assert.deepEqual(await firings(storage, id), []);
-        assert.equal(await storage.countCrons(here, { metadata: { its: id } }), 0);
+        assert.equal(await countCrons(storage, here, { metadata: { its: id } }), 0);
       }
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending", "its runs stay");
-      assert.equal(await storage.countCrons(here, { metadata: { its: "c4" } }), 1);
+      assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
       // First labels of the deleted c1 and c2, then no labels.
       assert.equal(await storage.sweepCrons(here, 0, 100), 2);
       assert.equal(await storage.sweepCrons(here, 0, 100), 0);
@@ -275,25 +277,25 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.sweepCrons(there, 6000, 100), 0);
       assert.equal(await storage.sweepCrons(here, 5101, 100), 1);
       assert.deepEqual(await firings(storage, "c4"), []);
-      assert.equal(await storage.countCrons(here, { metadata: { its: "c4" } }), 1);
+      assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
     });
 
     test("are due at their time while they are enabled", async (storage) => {
       await anAssistant(storage);
-      assert.equal(await storage.nextCronAt(here), null);
+      assert.equal((await storage.enabledCrons(here, { due_by: 1e15, limit: 1 }))[0], undefined);
       await aCron(storage, "c1", { next_run_date: 7000 });
       await aCron(storage, "c2", { next_run_date: 6000 });
       await aCron(storage, "c3", { next_run_date: null });
       await aCron(storage, "c4", { next_run_date: 5000, enabled: false });
       const due = async (now: number, limit = 10, scope = here) =>
-        (await storage.dueCrons(scope, now, limit)).map(({ cron_id }) => cron_id).join();
+        (await storage.enabledCrons(scope, { due_by: now, limit: limit })).map(({ cron_id }) => cron_id).join();
       assert.equal(await due(5999), "");
       assert.equal(await due(6000), "c2");
       assert.equal(await due(9000), "c2,c1");
       assert.equal(await due(9000, 1), "c2");
       assert.equal(await due(9000, 10, there), "");
-      assert.equal(await storage.nextCronAt(here), 6000);
-      assert.equal(await storage.nextCronAt(there), null);
+      assert.equal((await storage.enabledCrons(here, { due_by: 1e15, limit: 1 }))[0]?.next_run_date, 6000);
+      assert.equal((await storage.enabledCrons(there, { due_by: 1e15, limit: 1 }))[0], undefined);
     });
   });
 
@@ -468,7 +470,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(outcome.kind === "fired");
       assert.deepEqual(outcome.created.run.webhook, webhook);
       assert.deepEqual(outcome.created.run.feedback, [["liked", "token-1"]]);
-      assert.equal(await storage.countThreads(here, { metadata: { a: 2 } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { a: 2 } }), 1);
       assert.equal((await storage.getFeedbackToken("token-1"))?.run_id, "r1");
     });
   });
@@ -497,17 +499,17 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await end("error"), 2);
       assert.equal(await end("error", "d"), 2);
       assert.deepEqual(
-        (await storage.failingCrons(here, 2, 10)).map(({ cron_id }) => cron_id),
+        (await storage.enabledCrons(here, { failures: 2, limit: 10 })).map(({ cron_id }) => cron_id),
         ["c"],
       );
-      assert.equal((await storage.failingCrons(here, 1, 10)).length, 2);
-      assert.deepEqual(await storage.failingCrons(there, 1, 10), []);
+      assert.equal((await storage.enabledCrons(here, { failures: 1, limit: 10 })).length, 2);
+      assert.deepEqual(await storage.enabledCrons(there, { failures: 1, limit: 10 }), []);
       assert.equal((await storage.updateCron(here, "c", (cron) => cron, 3000))?.failures, 2);
       assert.equal(await end("success", "c"), 0);
       assert.equal(await end("error", "c"), 1);
       await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: false, next_run_date: null }), 3000);
       assert.deepEqual(
-        (await storage.failingCrons(here, 1, 10)).map(({ cron_id }) => cron_id),
+        (await storage.enabledCrons(here, { failures: 1, limit: 10 })).map(({ cron_id }) => cron_id),
         ["d"],
         "a disabled cron is not read",
       );

@@ -221,8 +221,8 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       let assistant = await anAssistant(storage);
       const deletions: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.deleteThread(here, "t"),
-        "with others": () => storage.pruneThreads(here, ["t", "u"], "delete", 2000),
-        "in time": () => storage.expireThreads(here, 1e12, 10),
+        "with others": () => storage.pruneThreads(here, { thread_ids: ["t", "u"], strategy: "delete" }, 2000),
+        "in time": () => storage.pruneThreads(here, { expired: 10 }, 1e12),
         "with its assistant": () => storage.deleteAssistant(here, "a", { delete_threads: true }),
       };
       const ttl = { strategy: "delete", ttl_ms: 1 } as const;

@@ -30,7 +30,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       return (await storage.createThread(here, terms, now)).thread;
     };
     const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
-      (await storage.expireThreads(here, now, limit)).toSorted().join();
+      (await storage.pruneThreads(here, { expired: limit }, now)).toSorted().join();
 
     test("deletes threads whose time is over, a few at a time", async (storage) => {
       await expiring(storage, "never", undefined);
@@ -38,8 +38,8 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       await expiring(storage, "later", ttl("delete", 501), 1002);
       assert.equal(await expire(storage, 1499), "");
       assert.equal(await expire(storage, 1500), "a");
-      assert.equal(await storage.expireThreads(there, 9000, 10).then((all) => all.length), 0);
-      assert.equal(await storage.expireThreads(only("eve"), 9000, 10).then((all) => all.length), 0);
+      assert.equal(await storage.pruneThreads(there, { expired: 10 }, 9000).then((all) => all.length), 0);
+      assert.equal(await storage.pruneThreads(only("eve"), { expired: 10 }, 9000).then((all) => all.length), 0);
       assert.equal(await expire(storage, 1502, 1), "b");
       assert.equal(await expire(storage, 1502), "c");
       assert.equal(await expire(storage, 1502), "");
@@ -117,10 +117,14 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), "b2");
       // After a manual prune, `keep_latest` has nothing to do; `delete` still deletes its thread.
       await run("c", 200_000);
-      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 200_001), ["t"]);
+      assert.deepEqual(await storage.pruneThreads(here, { thread_ids: ["t"], strategy: "keep_latest" }, 200_001), [
+        "t",
+      ]);
       assert.equal(await expire(storage, 300_000), "");
       await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1000) }), 300_000);
-      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 300_001), ["t"]);
+      assert.deepEqual(await storage.pruneThreads(here, { thread_ids: ["t"], strategy: "keep_latest" }, 300_001), [
+        "t",
+      ]);
       assert.equal(await expire(storage, 301_000), "t");
       assert.equal(await storage.getThread(here, "t"), null);
     });
@@ -132,12 +136,12 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
         const state = { ...aState("c1", {}), seen_head: null };
         const [outcome, gone] = await Promise.all([
           storage.writeState(here, id, state, 9000),
-          storage.expireThreads(here, 9000, 10),
+          storage.pruneThreads(here, { expired: 10 }, 9000),
         ]);
         if (strategy === "delete") assert.notEqual(outcome === "written", gone.includes(id));
         // In either order the new state stays: pruning keeps the newest state, and a write restarts the lifetime.
         else assert.equal(await ids(storage, id), "c1");
-        assert.equal((await storage.expireThreads(here, 9999, 10)).length, 0);
+        assert.equal((await storage.pruneThreads(here, { expired: 10 }, 9999)).length, 0);
       }
     });
 
@@ -148,7 +152,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
         const part = progress([checkpoint("c1", {}), checkpoint("c2", {}, "c1")]);
         await finished(storage, assistant, id, `r-${id}`, { head: "c2" }, { progress: part });
       }
-      const answers = await Promise.all([1, 2, 3].map(() => storage.expireThreads(here, 9000, 10)));
+      const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, { expired: 10 }, 9000)));
       assert.deepEqual(answers.flat().toSorted(), ["d1", "d2", "k1", "k2"]);
       assert.equal(await found(storage, { owner: "ada" }), "k1,k2");
       assert.deepEqual([await ids(storage, "k1"), await ids(storage, "k2")], ["c2", "c2"]);

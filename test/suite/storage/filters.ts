@@ -1,8 +1,10 @@
 /** Tests of visibility filters: each verb reads and changes only rows that `permits` accepts. */
+
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Scope, Storage } from "../../../lib/storage/mod.ts";
 import { type Condition, type Filter, permits, type Scalar } from "../../../lib/storage/visibility.ts";
+import { countAssistants, countThreads } from "../counts.ts";
 import {
   anAssistant,
   aRun,
@@ -144,14 +146,14 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
             expected.map((i) => `t${i}`),
             about,
           );
-          assert.deepEqual([threads.total, await storage.countThreads(scope, {})], [expected.length, expected.length]);
+          assert.deepEqual([threads.total, await countThreads(storage, scope, {})], [expected.length, expected.length]);
           const assistants = await storage.searchAssistants(scope, page);
           assert.deepEqual(
             assistants.rows.map((row) => row.assistant_id),
             expected.map((i) => `a${i}`),
             about,
           );
-          assert.equal(await storage.countAssistants(scope, {}), expected.length);
+          assert.equal(await countAssistants(storage, scope, {}), expected.length);
           for (const i of new Set([...expected.slice(0, 3), roll(rows.length), roll(rows.length), roll(rows.length)])) {
             const there = expected.includes(i);
             assert.equal((await storage.getThread(scope, `t${i}`)) !== null, there, `t${i}: ${about}`);
@@ -204,7 +206,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
     test("without conditions matches everything", async (storage) => {
       await aThread(storage, "t");
       assert.ok(await storage.getThread({ ...here, filter: [] }, "t"));
-      assert.equal(await storage.countThreads({ ...here, filter: [] }, {}), 1);
+      assert.equal(await countThreads(storage, { ...here, filter: [] }, {}), 1);
     });
 
     test("is asked beside what a search asks", async (storage) => {
@@ -213,8 +215,8 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t3", { owner: "ann", kind: "b" });
       const { rows, total } = await storage.searchThreads(ann, { ...page, metadata: { kind: "a" } });
       assert.deepEqual([rows.map((row) => row.thread_id), total], [["t1"], 1]);
-      assert.equal(await storage.countThreads(ann, { metadata: { owner: "bob" } }), 0);
-      assert.equal(await storage.countThreads(ann, { ids: ["t1", "t2"] }), 1);
+      assert.equal(await countThreads(storage, ann, { metadata: { owner: "bob" } }), 0);
+      assert.equal(await countThreads(storage, ann, { ids: ["t1", "t2"] }), 1);
     });
 
     test("holds for every verb on assistants", async (storage) => {
@@ -227,7 +229,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteAssistant(bob, "a", { delete_threads: true }), false);
       assert.ok(await storage.getThread(here, "t"), "an assistant that is not deleted keeps its threads");
       assert.equal((await storage.getAssistant(here, "a"))?.revision, revision);
-      assert.equal(await storage.countAssistants(ann, {}), 1);
+      assert.equal(await countAssistants(storage, ann, {}), 1);
 
       assert.equal((await storage.listAssistantVersions(ann, "a", { limit: 10, offset: 0 }))?.length, 1);
       const renamed = await storage.updateAssistant(ann, "a", (active) => ({ ...active, name: "B" }), 2000);
@@ -253,7 +255,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true, threads }), true);
       assert.equal(await storage.getThread(here, "t1"), null);
       assert.ok(await storage.getThread(here, "t2"));
-      assert.equal(await storage.countThreads(here, { metadata: { owner: "bob" } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { owner: "bob" } }), 1);
     });
 
     test("holds for every verb on threads", async (storage) => {
@@ -261,13 +263,13 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       const steal = { metadata: { owner: "bob" } };
       assert.equal(await storage.updateThread(bob, "t", () => steal, 2000), null);
       assert.equal(await storage.deleteThread(bob, "t"), false);
-      assert.equal(await storage.countThreads(ann, { metadata: { owner: "ann" } }), 1, "its labels are there");
+      assert.equal(await countThreads(storage, ann, { metadata: { owner: "ann" } }), 1, "its labels are there");
       const exists = await storage.createThread(bob, { thread_id: "t", ...steal, config: {}, stateless: false }, 2000);
       assert.equal(exists.kind, "exists");
       assert.deepEqual((await storage.updateThread(ann, "t", () => steal, 2000))?.metadata, { owner: "bob" });
       assert.equal(await storage.deleteThread(ann, "t"), false, "it is Bob's by now");
       assert.equal(await storage.deleteThread(bob, "t"), true);
-      assert.equal(await storage.countThreads(here, {}), 0);
+      assert.equal(await countThreads(storage, here, {}), 0);
     });
 
     test("holds for runs by their thread, a hidden one too", async (storage) => {
@@ -277,9 +279,9 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         assert.equal((await storage.getRun(ann, run_id))?.run_id, run_id);
       }
       assert.deepEqual(await storage.listRuns(bob, "t", firstPage), []);
-      assert.deepEqual(await storage.listRunsAfter(bob, "t", 0, 10), []);
+      assert.deepEqual(await storage.listRuns(bob, "t", { above: 0, limit: 10, offset: 0 }), []);
       assert.equal((await storage.listRuns(ann, "t", firstPage)).length, 2);
-      assert.equal((await storage.listRunsAfter(ann, "t", 0, 10)).length, 2);
+      assert.equal((await storage.listRuns(ann, "t", { above: 0, limit: 10, offset: 0 })).length, 2);
       assert.equal(await storage.deleteRun(bob, "t", "r1", 9_000), "not_found");
       assert.equal(await storage.deleteRun(bob, "h", "r3", 9_000), "not_found");
       assert.equal(await statuses(storage, "t"), "r1 pending,r2 pending");

@@ -277,7 +277,7 @@ export function frames(first_id: number, ...list: readonly string[]): Progress {
 
 /** The statuses of a thread's runs, oldest first. */
 export async function statuses(storage: Storage, thread_id: string): Promise<string> {
-  const runs = await storage.listRunsAfter(here, thread_id, 0, 100);
+  const runs = await storage.listRuns(here, thread_id, { above: 0, limit: 100, offset: 0 });
   return runs.map(({ run_id, status }) => `${run_id} ${status}`).join();
 }
 

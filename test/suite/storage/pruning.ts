@@ -1,7 +1,9 @@
 /** Tests of pruning: threads are deleted or reduced to their newest state. */
+
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, Progress, SavedCheckpoint, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
+import { countThreads } from "../counts.ts";
 import { randomHistory, type Versions } from "./copies.ts";
 import {
   aLease,
@@ -26,7 +28,7 @@ import {
 import { allOf, found, ids, only } from "./states.ts";
 
 const keep = (storage: Storage, ...thread_ids: string[]): Promise<readonly string[]> =>
-  storage.pruneThreads(here, thread_ids, "keep_latest", 9000);
+  storage.pruneThreads(here, { thread_ids: thread_ids, strategy: "keep_latest" }, 9000);
 
 /** A checkpoint of a subgraph that ran under a root checkpoint. */
 const under = (root: string, ns: string, checkpoint_id: string, metadata: JsonObject = {}): SavedCheckpoint => ({
@@ -101,12 +103,14 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       await storage.createCron(here, cron, 1000);
 
       const named = ["idle", "gone", "pending", "idle", "running", "thread-r5"];
-      assert.deepEqual(await storage.pruneThreads(there, named, "delete", 2000), []);
-      assert.deepEqual(await storage.pruneThreads(only("eve"), named, "delete", 2000), []);
-      assert.deepEqual(await storage.pruneThreads(here, [], "delete", 2000), []);
+      assert.deepEqual(await storage.pruneThreads(there, { thread_ids: named, strategy: "delete" }, 2000), []);
+      assert.deepEqual(await storage.pruneThreads(only("eve"), { thread_ids: named, strategy: "delete" }, 2000), []);
+      assert.deepEqual(await storage.pruneThreads(here, { thread_ids: [], strategy: "delete" }, 2000), []);
       assert.equal(await found(storage, owned), "idle,left,pending,running");
-      assert.deepEqual(await storage.pruneThreads(only("ada"), named, "delete", 2000), ["idle"]);
-      assert.deepEqual(await storage.pruneThreads(here, named, "delete", 2000), []);
+      assert.deepEqual(await storage.pruneThreads(only("ada"), { thread_ids: named, strategy: "delete" }, 2000), [
+        "idle",
+      ]);
+      assert.deepEqual(await storage.pruneThreads(here, { thread_ids: named, strategy: "delete" }, 2000), []);
 
       assert.equal(await found(storage, owned), "left,pending,running");
       assert.deepEqual([await storage.getThread(here, "idle"), await ids(storage, "idle")], [null, ""]);
@@ -127,10 +131,12 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
     test("takes many at once", async (storage) => {
       const all = Array.from({ length: 30 }, (_, i) => `t${String(i).padStart(2, "0")}`);
       for (const id of all) await aThread(storage, id, { x: 1 });
-      const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, all.slice(1), "delete", 2000)));
+      const answers = await Promise.all(
+        [1, 2, 3].map(() => storage.pruneThreads(here, { thread_ids: all.slice(1), strategy: "delete" }, 2000)),
+      );
       assert.deepEqual(answers.flat().toSorted(), all.slice(1), "each once");
       assert.equal(await found(storage, { x: 1 }), "t00");
-      assert.equal(await storage.countThreads(here, { metadata: { x: 1 } }), 1);
+      assert.equal(await countThreads(storage, here, { metadata: { x: 1 } }), 1);
     });
   });
 
@@ -160,7 +166,10 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       await aRun(storage, assistant, "busy", "r9");
       const [row, before] = [await storage.getThread(here, "t"), await storage.getCheckpoint(here, "t", { ns: "" })];
 
-      assert.deepEqual(await storage.pruneThreads(only("ada"), ["t"], "keep_latest", 9000), []);
+      assert.deepEqual(
+        await storage.pruneThreads(only("ada"), { thread_ids: ["t"], strategy: "keep_latest" }, 9000),
+        [],
+      );
       assert.deepEqual((await keep(storage, "t", "busy", "t", "gone", "empty")).toSorted(), ["empty", "t"]);
       assert.deepEqual(await storage.getThread(here, "t"), row);
       assert.deepEqual(await allOf(storage, "t"), [{ ...before, parent_id: null }]);

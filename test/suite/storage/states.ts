@@ -226,7 +226,10 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
       await rollback("r3");
       assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
-      const seqs = (await storage.listRunsAfter(here, "t", 0, 10)).map(({ run_id, seq }) => [run_id, seq]);
+      const seqs = (await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 })).map(({ run_id, seq }) => [
+        run_id,
+        seq,
+      ]);
       assert.deepEqual(
         seqs.map(([run_id]) => run_id),
         ["r1", "r0"],

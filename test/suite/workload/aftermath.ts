@@ -41,7 +41,7 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
     const { thread_id } = thread;
     const list = [...(await storage.listRuns(scope, thread_id, page))].reverse();
     assert.deepEqual(new Set(list.map((run) => run.run_id)), new Set(runs.get(thread_id)?.map((run) => run.run_id)));
-    assert.deepEqual(await storage.listRunsAfter(scope, thread_id, 0, 1000), list);
+    assert.deepEqual(await storage.listRuns(scope, thread_id, { above: 0, limit: 1000, offset: 0 }), list);
     history.checkThread(thread, list, now);
     history.checkCheckpoints(thread, await storage.listCheckpoints(scope, thread_id, { limit: 10_000 }));
   }
