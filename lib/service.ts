@@ -7,7 +7,7 @@ import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import type { Crons } from "./crons/mod.ts";
 import { type Environment, withTimeout } from "./environment.ts";
-import type { Feedback } from "./feedback/mod.ts";
+import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
@@ -36,7 +36,7 @@ import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
-import type { Webhooks } from "./webhooks/deliver.ts";
+import type { Deliveries, Webhooks } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
 export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
@@ -49,10 +49,10 @@ export interface Service extends CallerNouns {
   readonly threads: Threads & ThreadProtocol;
   readonly runs: Runs;
   readonly crons: Crons;
-  readonly feedback: Feedback;
+  readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
-  readonly webhooks: Webhooks;
+  readonly webhooks: Webhooks & Pick<Deliveries, "counters">;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
@@ -222,16 +222,24 @@ function trackedNouns(
   { track }: OpenCalls,
   { events, command }: ThreadProtocol,
 ): TrackedNouns {
-  const directories: Directories = { assistants: track(assistants), threads: track(threads), store: track(store) };
+  const directories: Directories = {
+    assistants: track<Directories["assistants"]>(assistants),
+    threads: track<Directories["threads"]>(threads),
+    crons: track<Directories["crons"]>(crons, { creating: FIRING }),
+    store: track<Directories["store"]>(store),
+    feedback: track<Directories["feedback"]>(feedback, { untracked: "tokenUrl" }),
+    webhooks: track<Directories["webhooks"]>(deliveries),
+  };
+  const { tokenUrl, token, submit } = directories.feedback;
   const nouns = {
     assistants: inScope<Assistants>(directories.assistants, scope),
     threads: { ...inScope<Threads>(directories.threads, scope), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
-    crons: track<Crons>(crons, { creating: FIRING }),
+    crons: { ...inScope<Omit<Crons, "preview">>(directories.crons, scope), preview: directories.crons.preview },
     store: inScope<Store>(directories.store, scope),
-    feedback: track<Feedback>(feedback, { untracked: "tokenUrl" }),
+    feedback: { ...inScope<Feedback>(directories.feedback, scope), tokenUrl, token, submit },
     usage: track<Usage>(usage, { untracked: "admit" }),
-    webhooks: track<Webhooks>(deliveries, { untracked: "counters" }),
+    webhooks: { ...inScope<Webhooks>(directories.webhooks, scope), counters: deliveries.counters },
   };
   return { directories, nouns };
 }

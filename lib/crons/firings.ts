@@ -1,11 +1,11 @@
 /** Crons in detail: their next ticks, their last firings, and firing one now. */
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Run, RunDirectory } from "../runs/mod.ts";
 import { timeOf } from "../storage/cursor.ts";
 import type { CronRow, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules } from "./schedules.ts";
 import { originOf, requestOf } from "./tick.ts";
@@ -46,16 +46,20 @@ export interface SchedulePreview {
   readonly limit?: number;
 }
 
+/** Crons in detail. */
 export interface CronFirings {
-  /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
-  preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
   /** Errors: not_found. */
-  inspect(cron_id: string, visibility?: Visibility): Promise<CronDetail>;
+  inspect(cron_id: string): Promise<CronDetail>;
   /**
    * Creates a run of the cron now, as its creator, also while it is paused. The schedule does not move. Errors: not_found, and those of
    * `runs.create`.
    */
-  run(cron_id: string, visibility?: Visibility): Promise<Run>;
+  run(cron_id: string): Promise<Run>;
+}
+
+export interface SchedulePreviews {
+  /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
+  preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
 }
 
 const NEXT = 5;
@@ -72,20 +76,23 @@ export interface CronFiringOptions {
 export const cronNotFound = (cron_id: string): ServiceError =>
   new ServiceError("not_found", `Cron ${cron_id} not found`);
 
-export function createCronFirings({ storage, scope, environment, runs, max_failures }: CronFiringOptions): CronFirings {
-  async function find(cron_id: string, visibility: Visibility | undefined): Promise<CronRow> {
-    const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
+export function createCronFirings({
+  storage,
+  scope,
+  environment,
+  runs,
+  max_failures,
+}: CronFiringOptions): Directory<CronFirings> & SchedulePreviews {
+  async function find(seen: Scope, cron_id: string): Promise<CronRow> {
+    const row = await storage.getCron(seen, cron_id.toLowerCase());
     if (!row) throw cronNotFound(cron_id);
     return row;
   }
 
-  async function firingsOf(cron_id: string, visibility: Visibility | undefined): Promise<readonly Firing[]> {
+  async function firingsOf(seen: Scope, cron_id: string): Promise<readonly Firing[]> {
     const firings = await storage.listCronFirings(scope, cron_id, { limit: FIRINGS, offset: 0 });
     const runs = await Promise.all(
-      firings.map(async ({ run_id }) => {
-        if (run_id === null) return null;
-        return await storage.getRun(withVisibility(scope, visibility), run_id);
-      }),
+      firings.map(async ({ run_id }) => (run_id === null ? null : await storage.getRun(seen, run_id))),
     );
     return firings.map(({ scheduled_at, fired_at, run_id, skipped, manual = false }, i) => ({
       scheduled_at: isoTime(scheduled_at),
@@ -108,20 +115,20 @@ export function createCronFirings({ storage, scope, environment, runs, max_failu
       return { next: await ticksFrom(timing, environment.now(), limit) };
     },
 
-    async inspect(cron_id, visibility) {
-      const cron = await find(cron_id, visibility);
+    async inspect(seen, cron_id) {
+      const cron = await find(seen, cron_id);
       const { enabled, failures, metadata } = cron;
       const { disabled_reason } = metadata;
       return {
         ...{ cron_id: cron.cron_id, enabled, failures, max_failures },
         disabled_reason: !enabled && typeof disabled_reason === "string" ? disabled_reason : null,
         next: await ticksFrom(cron, environment.now(), NEXT),
-        firings: await firingsOf(cron.cron_id, visibility),
+        firings: await firingsOf(seen, cron.cron_id),
       };
     },
 
-    async run(cron_id, visibility) {
-      const cron = await find(cron_id, visibility);
+    async run(seen, cron_id) {
+      const cron = await find(seen, cron_id);
       const run = await runs.create(cron.thread_id, requestOf(cron), originOf(cron));
       await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });
       return run;

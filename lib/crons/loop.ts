@@ -1,7 +1,7 @@
 /** Polls for due crons. Every serving process does so; the noun and the ticks load with the first cron. */
 import { lazyCalls, loopTick, withTimeout } from "../environment.ts";
 import type { SkipReason } from "../storage/mod.ts";
-import type { CronOptions, Crons } from "./mod.ts";
+import type { CronDirectory, CronOptions } from "./mod.ts";
 import { KEPT_MS } from "./schedules.ts";
 import type { FireOptions, TickCounters, TickHandler } from "./tick.ts";
 
@@ -127,7 +127,7 @@ const noTicks = (): TickCounters => ({
 });
 
 /** Crons and the loop that fires them. */
-export interface CronLoop extends Crons, Pick<CronFirer, "counters" | "stop"> {}
+export interface CronLoop extends CronDirectory, Pick<CronFirer, "counters" | "stop"> {}
 
 type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   FireOptions & {
@@ -137,7 +137,7 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
 
 export function createCronLoop(options: CronLoopOptions): CronLoop {
   const firer = options.enabled ? createFirer(options) : null;
-  const calls = lazyCalls<Crons>(
+  const calls = lazyCalls<CronDirectory>(
     {
       create: true,
       get: true,

@@ -1,5 +1,6 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
+import type { Directory } from "../auth/binding.ts";
 import { invalidField, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
@@ -9,10 +10,16 @@ import type { RunDirectory } from "../runs/mod.ts";
 import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
-import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
+import { requireKept } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
-import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound } from "./firings.ts";
+import {
+  type CronFiringOptions,
+  type CronFirings,
+  createCronFirings,
+  cronNotFound,
+  type SchedulePreviews,
+} from "./firings.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules, type Schedules } from "./schedules.ts";
 import { requestOf } from "./tick.ts";
@@ -66,18 +73,23 @@ export interface CronSearch extends CronQuery {
 }
 
 /** Creates, reads and changes crons. */
-export interface Crons extends CronFirings {
+interface StoredCrons extends CronFirings {
   /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
-  get(cron_id: string, visibility?: Visibility): Promise<Cron>;
+  get(cron_id: string): Promise<Cron>;
   /** A change of the timing recomputes `next_run_date`. Errors: not_found, invalid, bad_request. */
-  update(cron_id: string, patch: CronPatch, visibility?: Visibility): Promise<Cron>;
+  update(cron_id: string, patch: CronPatch): Promise<Cron>;
   /** Errors: not_found. */
-  delete(cron_id: string, visibility?: Visibility): Promise<void>;
-  search(query?: CronSearch, visibility?: Visibility): Promise<PageOf<Cron>>;
-  count(query?: CronQuery, visibility?: Visibility): Promise<number>;
+  delete(cron_id: string): Promise<void>;
+  search(query?: CronSearch): Promise<PageOf<Cron>>;
+  count(query?: CronQuery): Promise<number>;
 }
+
+export interface Crons extends StoredCrons, SchedulePreviews {}
+
+/** Crons in any scope. */
+export interface CronDirectory extends Directory<StoredCrons>, SchedulePreviews {}
 
 export interface CronOptions extends CronFiringOptions {
   readonly runs: Pick<RunDirectory, "create" | "prepare">;
@@ -86,7 +98,7 @@ export interface CronOptions extends CronFiringOptions {
   wakeAt(time: number): void;
 }
 
-export function createCrons(options: CronOptions): Crons {
+export function createCrons(options: CronOptions): CronDirectory {
   const { storage, scope, environment, runs, assistants, wakeAt } = options;
 
   /** Wakes the firer for the cron's next tick. */
@@ -104,7 +116,7 @@ export function createCrons(options: CronOptions): Crons {
 
   return {
     ...createCronFirings(options),
-    async create(thread_id, request, origin = {}) {
+    async create(_seen, thread_id, request, origin = {}) {
       const now = environment.now();
       const cron_id = environment.uuid();
       const schedules = await loadSchedules();
@@ -145,17 +157,16 @@ export function createCrons(options: CronOptions): Crons {
       }
     },
 
-    async get(cron_id, visibility) {
-      const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
+    async get(seen, cron_id) {
+      const row = await storage.getCron(seen, cron_id.toLowerCase());
       if (!row) throw cronNotFound(cron_id);
       return toCron(row);
     },
 
-    async update(cron_id, patch, visibility) {
+    async update(seen, cron_id, patch) {
       const now = environment.now();
-      const visible = withVisibility(scope, visibility);
       const id = cron_id.toLowerCase();
-      const before = await storage.getCron(visible, id);
+      const before = await storage.getCron(seen, id);
       if (!before) throw cronNotFound(cron_id);
       const schedules = await loadSchedules();
       const changed = contentOf(schedules, before, patch, now);
@@ -165,32 +176,31 @@ export function createCrons(options: CronOptions): Crons {
       }
       const next = (cron: CronRow): CronContent => {
         const content = contentOf(schedules, cron, patch, now);
-        requireKept(visibility, content.metadata);
+        requireKept(seen, content.metadata);
         return content;
       };
-      const row = await storage.updateCron(visible, id, next, now);
+      const row = await storage.updateCron(seen, id, next, now);
       if (!row) throw cronNotFound(cron_id);
       return announced(row);
     },
 
-    async delete(cron_id, visibility) {
-      if (!(await storage.deleteCron(withVisibility(scope, visibility), cron_id.toLowerCase())))
-        throw cronNotFound(cron_id);
+    async delete(seen, cron_id) {
+      if (!(await storage.deleteCron(seen, cron_id.toLowerCase()))) throw cronNotFound(cron_id);
     },
 
-    async search(query = {}, visibility) {
+    async search(seen, query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
       const filter = await queryOf(conditions);
       if (!filter) return { items: [], total: 0, next: null };
       const page = { limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchCrons(withVisibility(scope, visibility), { ...filter, ...page });
+      const { rows, total } = await storage.searchCrons(seen, { ...filter, ...page });
       return { items: rows.map(toCron), total, next: offset + limit < total ? offset + limit : null };
     },
 
-    async count(query = {}, visibility) {
+    async count(seen, query = {}) {
       const filter = await queryOf(query);
       if (!filter) return 0;
-      return (await storage.searchCrons(withVisibility(scope, visibility), { ...filter, ...COUNT_ONLY })).total;
+      return (await storage.searchCrons(seen, { ...filter, ...COUNT_ONLY })).total;
     },
   };
 }

@@ -1,10 +1,10 @@
 /** Feedback whose calls load with the first of them. */
 import { lazyCalls } from "../environment.ts";
 import { tokenUrls } from "./links.ts";
-import type { Feedback, FeedbackOptions } from "./mod.ts";
+import type { FeedbackDirectory, FeedbackOptions } from "./mod.ts";
 
-export function lazyFeedback(options: FeedbackOptions): Feedback {
-  const calls = lazyCalls<Omit<Feedback, "tokenUrl">>(
+export function lazyFeedback(options: FeedbackOptions): FeedbackDirectory {
+  const calls = lazyCalls<Omit<FeedbackDirectory, "tokenUrl">>(
     {
       mintTokens: true,
       listTokens: true,

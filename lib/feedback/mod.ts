@@ -1,4 +1,5 @@
 /** Feedback: records on runs, submitted with a pre-signed token or created by an authenticated caller. */
+import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
@@ -16,7 +17,6 @@ import type {
   Scope,
   Storage,
 } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { tokenUrls } from "./links.ts";
 import { type FeedbackOverview, feedbackOverview } from "./overview.ts";
 
@@ -89,19 +89,28 @@ export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "co
   readonly is_root: true;
 }
 
-/**
- * The feedback API. Methods with a caller check its permissions; `submit` needs only a token. With a visibility filter, only runs
- * whose thread passes it are visible, and only feedback on them.
- */
+/** Feedback on the runs that a caller sees. Each call checks the permissions of `by`. */
 export interface Feedback extends FeedbackOverview {
   /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
-  mintTokens(by: Caller, requests: readonly TokenRequest[], visibility?: Visibility): Promise<readonly FeedbackToken[]>;
+  mintTokens(by: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
   /** Oldest first, including expired tokens. Errors: forbidden, invalid (no public base URL). */
-  listTokens(
-    by: Caller,
-    query: { readonly run_id: string } & Page,
-    visibility?: Visibility,
-  ): Promise<readonly FeedbackToken[]>;
+  listTokens(by: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
+  /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
+  create(by: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
+  /** Errors: not_found, forbidden. */
+  get(by: Caller, id: string): Promise<FeedbackRecord>;
+  /** Changes the members of the patch; null clears a member. Errors: not_found, forbidden. */
+  update(by: Caller, id: string, patch: FeedbackPatch): Promise<FeedbackRecord>;
+  /** Errors: not_found, forbidden. */
+  delete(by: Caller, id: string): Promise<void>;
+  /** Newest first, then by id. Errors: forbidden. */
+  list(by: Caller, query: FeedbackFilter & Page): Promise<readonly FeedbackRecord[]>;
+  /** Errors: forbidden. */
+  stats(by: Caller, query: FeedbackFilter): Promise<readonly FeedbackStats[]>;
+}
+
+/** What the holder of a token may do. */
+export interface FeedbackTokens {
   /** The URL that accepts submissions for the token. Errors: invalid (no public base URL). */
   tokenUrl(token_id: string): string;
   /** The token, if it accepts submissions. Errors: not_found, gone. */
@@ -111,19 +120,10 @@ export interface Feedback extends FeedbackOverview {
    * (the token's config), not_found, gone, conflict (the key was used for other content), too_many.
    */
   submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
-  /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
-  create(by: Caller, request: FeedbackCreate, visibility?: Visibility): Promise<FeedbackRecord>;
-  /** Errors: not_found, forbidden. */
-  get(by: Caller, id: string, visibility?: Visibility): Promise<FeedbackRecord>;
-  /** Changes the members of the patch; null clears a member. Errors: not_found, forbidden. */
-  update(by: Caller, id: string, patch: FeedbackPatch, visibility?: Visibility): Promise<FeedbackRecord>;
-  /** Errors: not_found, forbidden. */
-  delete(by: Caller, id: string, visibility?: Visibility): Promise<void>;
-  /** Newest first, then by id. Errors: forbidden. */
-  list(by: Caller, query: FeedbackFilter & Page, visibility?: Visibility): Promise<readonly FeedbackRecord[]>;
-  /** Errors: forbidden. */
-  stats(by: Caller, query: FeedbackFilter, visibility?: Visibility): Promise<readonly FeedbackStats[]>;
 }
+
+/** Feedback in any scope, and its tokens. */
+export interface FeedbackDirectory extends Directory<Feedback>, FeedbackTokens {}
 
 export interface FeedbackOptions {
   readonly storage: Storage;
@@ -148,11 +148,10 @@ interface Target {
   readonly run_started_at: number | null;
 }
 
-export function createFeedback(options: FeedbackOptions): Feedback {
+export function createFeedback(options: FeedbackOptions): FeedbackDirectory {
   const places = createTargets(options);
   const tokens = tokenVerbs(options, places);
-  const { storage, scope } = options;
-  return { ...tokens, ...recordVerbs(options, places), ...feedbackOverview(storage, scope, tokens.tokenUrl) };
+  return { ...tokens, ...recordVerbs(options, places), ...feedbackOverview(options.storage, tokens.tokenUrl) };
 }
 
 type Targets = ReturnType<typeof createTargets>;
@@ -170,10 +169,9 @@ function createTargets(options: FeedbackOptions) {
     return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function targetFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Target> {
+  async function targetFor(seen: Scope, by: Caller, run_id: string): Promise<Target> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
-    const visible = withVisibility(scope, visibility);
-    if (visible.filter && !(await storage.getRun(visible, run_id))) throw unknownRun();
+    if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
     const place = await targetOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
       requireIn(by, place.workspace_id, "feedback:create");
@@ -184,9 +182,9 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function targetOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Target> {
+  async function targetOfSession(seen: Scope, by: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
-    if (withVisibility(scope, visibility).filter) throw new ServiceError("not_found", "Session not found");
+    if (seen.filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
@@ -200,7 +198,7 @@ function createTargets(options: FeedbackOptions) {
 function tokenVerbs(
   options: FeedbackOptions,
   { targetOf, targetFor }: Targets,
-): Pick<Feedback, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
+): Pick<FeedbackDirectory, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope, environment } = options;
 
   const tokenUrl = tokenUrls(options.base_url);
@@ -214,11 +212,11 @@ function tokenVerbs(
   return {
     tokenUrl,
 
-    async mintTokens(by, requests, visibility) {
+    async mintTokens(seen, by, requests) {
       workspacesWith(by, "feedback:create");
       const places = new Map<string, Target>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await targetFor(by, run_id, visibility));
+        if (!places.has(run_id)) places.set(run_id, await targetFor(seen, by, run_id));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
         const { workspace_id, project_id } = places.get(run_id) as Target;
@@ -226,14 +224,14 @@ function tokenVerbs(
         return { ...token, expires_at, created_at: environment.now() };
       });
       const tokens = rows.map(toToken);
-      if (!(await storage.createFeedbackTokens(withVisibility(scope, visibility), rows))) throw unknownRun();
+      if (!(await storage.createFeedbackTokens(seen, rows))) throw unknownRun();
       return tokens;
     },
 
-    async listTokens(by, query, visibility) {
+    async listTokens(seen, by, query) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
-      const search = { ...query, run_id, workspace_ids, scope: withVisibility(scope, visibility) };
+      const search = { ...query, run_id, workspace_ids, scope: seen };
       return (await storage.listFeedbackTokens(search)).map(toToken);
     },
 
@@ -288,37 +286,37 @@ function tokenVerbs(
 }
 
 function recordVerbs(
-  { storage, scope, environment }: FeedbackOptions,
+  { storage, environment }: FeedbackOptions,
   { targetFor, targetOfSession }: Targets,
-): Pick<Feedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
+): Pick<FeedbackDirectory, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
-  async function permittedRow(by: Caller, id: string, permission: Permission, visible: Scope): Promise<FeedbackRow> {
+  async function permittedRow(seen: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
     workspacesWith(by, permission);
-    const row = await storage.getFeedback([...by.workspaces.keys()], id, visible);
+    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
     if (!row) throw unknownRecord();
     requireIn(by, row.workspace_id, permission);
     return row;
   }
 
   /** A search of what the caller may read. Run ids are stored in lower case. */
-  function searchOf<Query extends FeedbackFilter>(by: Caller, query: Query, visibility: Visibility | undefined) {
+  function searchOf<Query extends FeedbackFilter>(seen: Scope, by: Caller, query: Query) {
     const workspace_ids = workspacesWith(by, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
-    return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope: withVisibility(scope, visibility) };
+    return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope: seen };
   }
 
   return {
-    async create(by, request, visibility) {
+    async create(seen, by, request) {
       workspacesWith(by, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await targetOfSession(by, session_id, visibility) : await targetFor(by, run_id, visibility);
+        run_id === null ? await targetOfSession(seen, by, session_id) : await targetFor(seen, by, run_id);
       const now = environment.now();
       const id = requestedId ?? uuidV7(now, environment.uuid());
       const place = { workspace_id, project_id, thread_id, run_started_at };
       const origin = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
       const row: FeedbackRow = { ...content, ...place, ...origin };
-      const outcome = await storage.createFeedback(row, withVisibility(scope, visibility));
+      const outcome = await storage.createFeedback(row, seen);
       if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
         throw new ServiceError("already_exists", `Feedback ${id} already exists`);
@@ -326,27 +324,24 @@ function recordVerbs(
       return toRecord(outcome.feedback);
     },
 
-    get: async (by, id, visibility) =>
-      toRecord(await permittedRow(by, id, "feedback:read", withVisibility(scope, visibility))),
+    get: async (seen, by, id) => toRecord(await permittedRow(seen, by, id, "feedback:read")),
 
-    async update(by, id, patch, visibility) {
-      const visible = withVisibility(scope, visibility);
-      const before = await permittedRow(by, id, "feedback:create", visible);
+    async update(seen, by, id, patch) {
+      const before = await permittedRow(seen, by, id, "feedback:create");
       if (Object.keys(patch).length === 0) return toRecord(before);
-      const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), visible);
+      const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), seen);
       if (!row) throw unknownRecord();
       return toRecord(row);
     },
 
-    async delete(by, id, visibility) {
-      const visible = withVisibility(scope, visibility);
-      const { workspace_id } = await permittedRow(by, id, "feedback:delete", visible);
-      if (!(await storage.deleteFeedback([workspace_id], id, visible))) throw unknownRecord();
+    async delete(seen, by, id) {
+      const { workspace_id } = await permittedRow(seen, by, id, "feedback:delete");
+      if (!(await storage.deleteFeedback([workspace_id], id, seen))) throw unknownRecord();
     },
 
-    list: async (by, query, visibility) => (await storage.listFeedback(searchOf(by, query, visibility))).map(toRecord),
+    list: async (seen, by, query) => (await storage.listFeedback(searchOf(seen, by, query))).map(toRecord),
 
-    stats: async (by, query, visibility) => await storage.feedbackStats(searchOf(by, query, visibility)),
+    stats: async (seen, by, query) => await storage.feedbackStats(searchOf(seen, by, query)),
   };
 }
 

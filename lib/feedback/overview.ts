@@ -1,10 +1,10 @@
 /** Feedback of all runs: scores over time, and the links that accept it. */
+import type { Directory } from "../auth/binding.ts";
 import { invalidField, ServiceError } from "../errors.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
-import type { FeedbackStorage, Scope } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { FeedbackStorage } from "../storage/mod.ts";
 
 /** The width of the buckets of scores. */
 export type ScoreStride = "hour" | "day" | "week";
@@ -49,11 +49,11 @@ export interface FeedbackLink {
 
 export interface FeedbackOverview {
   /** Errors: forbidden, invalid (a time, the range). */
-  scores(by: Caller, query: ScoreQuery, visibility?: Visibility): Promise<ScoreSeries>;
+  scores(by: Caller, query: ScoreQuery): Promise<ScoreSeries>;
   /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
-  links(by: Caller, query?: Cursor, visibility?: Visibility): Promise<Listing<FeedbackLink>>;
+  links(by: Caller, query?: Cursor): Promise<Listing<FeedbackLink>>;
   /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
-  revokeLink(by: Caller, id: string, visibility?: Visibility): Promise<void>;
+  revokeLink(by: Caller, id: string): Promise<void>;
 }
 
 const HOUR_MS = 3_600_000;
@@ -62,11 +62,10 @@ const MOST_BUCKETS = 1_000;
 
 export function feedbackOverview(
   storage: FeedbackStorage,
-  scope: Scope,
   tokenUrl: (token_id: string) => string,
-): FeedbackOverview {
+): Directory<FeedbackOverview> {
   return {
-    async scores(by, query, visibility) {
+    async scores(scope, by, query) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const { stride = "day", key } = query;
       const [start, end] = [timeOf("start", query.start), timeOf("end", query.end)];
@@ -77,7 +76,7 @@ export function feedbackOverview(
       }
       const rows = await storage.feedbackBuckets({
         workspace_ids,
-        scope: withVisibility(scope, visibility),
+        scope,
         ...(key ? { keys: key } : {}),
         ...{ min_created_at: start, max_created_at: end - 1, origin: start, stride_ms },
       });
@@ -90,10 +89,10 @@ export function feedbackOverview(
       return { start: isoTime(start), end: isoTime(end), stride, keys };
     },
 
-    async links(by, { limit = 50, cursor } = {}, visibility) {
+    async links(scope, by, { limit = 50, cursor } = {}) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const query = { workspace_ids, limit, ...positionOf(cursor) };
-      const rows = await storage.searchFeedbackTokens(withVisibility(scope, visibility), query);
+      const rows = await storage.searchFeedbackTokens(scope, query);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
         ...{ id: token_id, url: tokenUrl(token_id), run_id, feedback_key, submissions },
@@ -103,10 +102,9 @@ export function feedbackOverview(
       return { items, next: cursorOf(last ? { created_at: last.created_at, id: last.token_id } : null) };
     },
 
-    async revokeLink(by, id, visibility) {
+    async revokeLink(scope, by, id) {
       const workspace_ids = workspacesWith(by, "feedback:create");
-      const visible = withVisibility(scope, visibility);
-      const deleted = await storage.deleteFeedbackToken(visible, workspace_ids, id.toLowerCase());
+      const deleted = await storage.deleteFeedbackToken(scope, workspace_ids, id.toLowerCase());
       if (!deleted) throw new ServiceError("not_found", "Feedback link not found");
     },
   };

@@ -2,14 +2,17 @@
 import { bindAssistants } from "../assistants/bind.ts";
 import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type Binding, type Directory, inScope } from "../auth/binding.ts";
+import { bindCrons } from "../crons/bind.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";
+import type { CronDirectory, Crons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
+import { bindFeedback } from "../feedback/bind.ts";
 import { lazyFeedback } from "../feedback/lazy.ts";
-import type { Feedback } from "../feedback/mod.ts";
+import type { Feedback, FeedbackDirectory } from "../feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
@@ -28,7 +31,8 @@ import { createThreads, storedTtl, type ThreadDirectory, type Threads } from "..
 import { createStates } from "../threads/read.ts";
 import { createUsage, type Usage } from "../usage/mod.ts";
 import { withDefaults } from "../validation.ts";
-import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
+import { bindWebhooks } from "../webhooks/bind.ts";
+import { createDeliveries, type Deliveries, type Webhooks } from "../webhooks/deliver.ts";
 import { exposedHeaders, type WebhookSettings } from "../webhooks/options.ts";
 import { systemTransport } from "../webhooks/send.ts";
 
@@ -50,20 +54,33 @@ interface NounOptions {
 export interface CallerNouns {
   readonly assistants: Assistants;
   readonly threads: Threads;
+  readonly crons: Omit<Crons, "create">;
   readonly store: Store;
+  readonly feedback: Feedback;
+  readonly webhooks: Webhooks;
 }
 
 /** The same nouns for any scope, without authorization. */
 export interface Directories {
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
+  readonly crons: CronDirectory;
   readonly store: Directory<Store>;
+  readonly feedback: FeedbackDirectory;
+  readonly webhooks: Directory<Webhooks>;
 }
 
 type Binders = {
   readonly [Name in keyof CallerNouns]: (directory: Directories[Name], binding: Binding) => CallerNouns[Name];
 };
-const BINDERS: Binders = { assistants: bindAssistants, threads: bindThreads, store: bindStore };
+const BINDERS: Binders = {
+  assistants: bindAssistants,
+  threads: bindThreads,
+  crons: bindCrons,
+  store: bindStore,
+  feedback: bindFeedback,
+  webhooks: bindWebhooks,
+};
 
 /** The nouns as one caller may use them. Each is made when it is first used. */
 export function bindNouns(directories: Directories, binding: Binding): CallerNouns {
@@ -85,7 +102,7 @@ export interface Nouns {
   readonly runs: RunDirectory;
   readonly crons: CronLoop;
   readonly store: Directory<Store>;
-  readonly feedback: Feedback;
+  readonly feedback: FeedbackDirectory;
   readonly usage: Usage;
   readonly deliveries: Deliveries;
   readonly worker: Worker;

@@ -2,11 +2,11 @@
  * Sends webhook deliveries from the outbox with retries (at-least-once). Several processes may send for one database. A failure here
  * never affects a run.
  */
+import type { Directory } from "../auth/binding.ts";
 import { ServiceError } from "../errors.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Listing } from "../storage/cursor.ts";
-import type { DeliveryRow } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { DeliveryRow, Scope } from "../storage/mod.ts";
 import {
   type DeliveryDetail,
   type DeliveryListQuery,
@@ -33,16 +33,16 @@ export interface DeliveryCounters {
 /** The webhook deliveries of this deployment. The id of a delivery is its run's. URLs are shown with `?…` instead of their query. */
 export interface Webhooks {
   /** Newest first. Default limit: 50. Errors: invalid (the cursor). */
-  list(query?: DeliveryListQuery, visibility?: Visibility): Promise<Listing<DeliverySummary>>;
+  list(query?: DeliveryListQuery): Promise<Listing<DeliverySummary>>;
   /** The delivery with its attempts, oldest first. Errors: not_found. */
-  get(run_id: string, visibility?: Visibility): Promise<DeliveryDetail>;
+  get(run_id: string): Promise<DeliveryDetail>;
   /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
-  redeliver(run_id: string, visibility?: Visibility): Promise<void>;
-  counters(): DeliveryCounters;
+  redeliver(run_id: string): Promise<void>;
 }
 
-/** Webhooks and the loop that sends them. */
-export interface Deliveries extends Webhooks {
+/** Webhooks in any scope, and the loop that sends them. */
+export interface Deliveries extends Directory<Webhooks> {
+  counters(): DeliveryCounters;
   /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
 }
@@ -126,8 +126,8 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     sending.set(controller, done);
   }
 
-  async function get(run_id: string, visibility?: Visibility): Promise<DeliveryDetail> {
-    const found = await deliveryOf(storage, withVisibility(scope, visibility), run_id.toLowerCase());
+  async function get(seen: Scope, run_id: string): Promise<DeliveryDetail> {
+    const found = await deliveryOf(storage, seen, run_id.toLowerCase());
     if (!found) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
     return found;
   }
@@ -162,11 +162,11 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       cancelWait();
     },
     get,
-    list: (query = {}, visibility) => listDeliveries(storage, withVisibility(scope, visibility), query),
-    async redeliver(run_id, visibility) {
+    list: (seen, query = {}) => listDeliveries(storage, seen, query),
+    async redeliver(seen, run_id) {
       const id = run_id.toLowerCase();
-      if (await storage.redeliver(withVisibility(scope, visibility), id, environment.now())) return;
-      await get(id, visibility);
+      if (await storage.redeliver(seen, id, environment.now())) return;
+      await get(seen, id);
       throw new ServiceError("delivery_active", `Webhook delivery ${id} is being sent: retry later`);
     },
     counters: () => ({ sending: sending.size, ...counters }),

@@ -1,10 +1,11 @@
 /** Runs that have ended, a clock that jumps, and requests that the test answers. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { inScope } from "../../lib/auth/binding.ts";
 import type { Environment, LogRecord } from "../../lib/environment.ts";
 import { type Bus, type BusListener, createBus, type Origin, withBus } from "../../lib/storage/bus.ts";
 import type { DeliveryRow, Storage } from "../../lib/storage/mod.ts";
-import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts";
+import { createDeliveries, type Deliveries, type Webhooks } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { policyOf } from "../../lib/webhooks/policy.ts";
 import type { OutboundAnswer, OutboundRequest, Resolve } from "../../lib/webhooks/send.ts";
@@ -29,7 +30,7 @@ export interface Sent {
 }
 
 /** `wake`: runs with webhooks have ended, here or in another process. */
-export type Sender = Deliveries & { wake(from?: Origin): void };
+export type Sender = Webhooks & Pick<Deliveries, "counters" | "stop"> & { wake(from?: Origin): void };
 
 export interface World extends AsyncDisposable {
   readonly storage: Storage;
@@ -125,7 +126,8 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       opened.push(deliveries);
       const wake: Sender["wake"] = (from = "here") => heard(here.deployment, from);
       wake();
-      return { ...deliveries, wake };
+      const { counters, stop } = deliveries;
+      return { ...inScope<Webhooks>(deliveries, here), counters, stop, wake };
     },
     async row(id) {
       return (await deliveryOf(storage, here, id)) ?? assert.fail(`there is no delivery ${id}`);

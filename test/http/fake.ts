@@ -211,11 +211,8 @@ export function fake(options: FakeOptions = {}): Fake {
     uuid: () => `id-${++ids}`,
     log: (record: LogRecord) => log.push(record),
   };
-  const directories = {
-    assistants: directory("assistants"),
-    threads: directory("threads"),
-    store: directory("store"),
-  } as Directories;
+  const names = ["assistants", "threads", "crons", "store", "feedback", "webhooks"];
+  const directories = Object.fromEntries(names.map((name) => [name, directory(name)])) as unknown as Directories;
   const bind: ServiceInternals["bind"] = (caller) => {
     const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment }, caller);
     return { ...binding, nouns: bindNouns(directories, binding) };

@@ -1,10 +1,10 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
 
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { createRequestBinding } from "../../lib/auth/binding.ts";
+import { createRequestBinding, inScope } from "../../lib/auth/binding.ts";
 import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
-import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
+import { createFeedback, type Feedback, type FeedbackOptions, type FeedbackTokens } from "../../lib/feedback/mod.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import type { Protocol } from "../../lib/protocol/mod.ts";
 import { type Service, type ServiceOptions, withInternals } from "../../lib/service.ts";
@@ -71,7 +71,7 @@ export interface Sent {
 
 export interface FeedbackKit extends AsyncDisposable {
   readonly storage: Storage;
-  readonly feedback: Feedback;
+  readonly feedback: Feedback & FeedbackTokens;
   readonly handler: Handler;
   readonly clock: ReturnType<typeof testClock>;
   readonly log: readonly Parameters<Environment["log"]>[0][];
@@ -101,7 +101,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     { ...trace, trace_id: RUN2, thread_id: null },
     { ...trace, trace_id: FOREIGN_RUN, workspace_id: W2, project_id: P2 },
   ]);
-  const feedback = createFeedback({
+  const directory = createFeedback({
     storage,
     scope,
     environment,
@@ -109,6 +109,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     external_runs: false,
     ...options,
   });
+  const { tokenUrl, token, submit } = directory;
+  const feedback = { ...inScope<Feedback>(directory, scope), tokenUrl, token, submit };
   let sender = reader;
   // The routes of feedback use no more of a service than this.
   const service = { feedback } as unknown as Service;

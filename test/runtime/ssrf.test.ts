@@ -181,7 +181,7 @@ describe("a webhook to an address that is not public", () => {
       const { attempts, delivered, retried } = deliveries.counters();
       assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");
       for (const [i, url] of urls.entries()) {
-        const [attempt] = (await deliveries.get(`r${i}`)).attempt_list;
+        const [attempt] = (await deliveries.get(here, `r${i}`)).attempt_list;
         assert.equal(attempt?.status, null, url);
         assert.match(attempt?.error ?? "", /^[a-z_]+$/, url);
         assert.notEqual(attempt?.error, "network_error", url);

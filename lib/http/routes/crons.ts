@@ -142,8 +142,7 @@ export const CRON_ROUTES: readonly Route[] = [
     answer_headers: PAGE_HEADERS,
     async handle(context) {
       const { select, ...search } = await context.body();
-      const { value, visibility } = await context.authorize(search);
-      return paged(await context.service.crons.search(value, visibility), select);
+      return paged(await context.nouns.crons.search(search), select);
     },
   }),
   route("post", "/runs/crons/count", {
@@ -153,8 +152,7 @@ export const CRON_ROUTES: readonly Route[] = [
     body: cronCount,
     answer: "count",
     async handle(context) {
-      const { value, visibility } = await context.authorize(await context.body());
-      return json(await context.service.crons.count(value, visibility));
+      return json(await context.nouns.crons.count(await context.body()));
     },
   }),
   route("get", "/runs/crons/:cron_id", {
@@ -163,9 +161,7 @@ export const CRON_ROUTES: readonly Route[] = [
     answer: "Cron",
     errors: [404],
     async handle(context) {
-      const cron_id = cronId(context);
-      const { visibility } = await context.authorize({ cron_id });
-      return json(await context.service.crons.get(cron_id, visibility));
+      return json(await context.nouns.crons.get(cronId(context)));
     },
   }),
   route("patch", "/runs/crons/:cron_id", {
@@ -175,10 +171,7 @@ export const CRON_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const cron_id = cronId(context);
-      const patch = readCronPatch(await context.bytes());
-      const { value, visibility } = await context.authorize({ ...patch, cron_id });
-      const { cron_id: _, ...changed } = value;
-      return json(await context.service.crons.update(cron_id, changed, visibility));
+      return json(await context.nouns.crons.update(cron_id, readCronPatch(await context.bytes())));
     },
   }),
   route("delete", "/runs/crons/:cron_id", {
@@ -186,9 +179,7 @@ export const CRON_ROUTES: readonly Route[] = [
     events: ["crons:delete"],
     errors: [404],
     async handle(context) {
-      const cron_id = cronId(context);
-      const { visibility } = await context.authorize({ cron_id });
-      await context.service.crons.delete(cron_id, visibility);
+      await context.nouns.crons.delete(cronId(context));
       return empty();
     },
   }),

@@ -21,7 +21,7 @@ import { BEYOND, isFiniteJson, UUID } from "../parse.ts";
 import { readIdempotency, tooLarge } from "../request.ts";
 import { type HeaderValues, json } from "../respond.ts";
 import { type PublicHeaders, type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-import { content, readAnyObject, readComment, readCorrection, visibilityOf } from "./feedback.ts";
+import { content, readAnyObject, readComment, readCorrection } from "./feedback.ts";
 
 const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 
@@ -309,9 +309,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const { requests, many } = readTokenRequests(await context.bytes(), context.service.environment.now());
-      const run_ids = requests.map(({ run_id }) => run_id);
-      const visibility = await visibilityOf(context, { metadata: { run_ids } });
-      const tokens = await context.service.feedback.mintTokens(caller, requests, visibility);
+      const tokens = await context.nouns.feedback.mintTokens(caller, requests);
       return json(many ? tokens : tokens[0]);
     },
   }),
@@ -322,8 +320,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const query = readTokenQuery(searchParams(context));
-      const visibility = await visibilityOf(context, { run_id: query.run_id });
-      return json(await context.service.feedback.listTokens(caller, query, visibility));
+      return json(await context.nouns.feedback.listTokens(caller, query));
     },
   }),
 ];

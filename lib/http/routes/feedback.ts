@@ -4,7 +4,6 @@ import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackPatch, Page } from "../../storage/mod.ts";
-import type { Visibility } from "../../storage/visibility.ts";
 import { deeperThan, longerThan } from "../../validation.ts";
 import {
   absent,
@@ -184,11 +183,6 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   };
 }
 
-/** Feedback is visible where its run's thread is, and changing it changes that thread. */
-export async function visibilityOf(context: RequestContext, value: object): Promise<Visibility> {
-  return (await context.authorize({ thread_id: null, ...value })).visibility;
-}
-
 function feedbackId({ params: { id = "" } }: RequestContext): string {
   if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
   return id.toLowerCase();
@@ -202,8 +196,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const query = readStatsQuery(searchParams(context));
-      const visibility = await visibilityOf(context, { run_ids: query.run_ids ?? null });
-      const stats = await context.service.feedback.stats(caller, query, visibility);
+      const stats = await context.nouns.feedback.stats(caller, query);
       return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
   }),
@@ -214,8 +207,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const query = readFeedbackQuery(searchParams(context));
-      const visibility = await visibilityOf(context, { run_ids: query.run_ids ?? null });
-      return json(await context.service.feedback.list(caller, query, visibility));
+      return json(await context.nouns.feedback.list(caller, query));
     },
   }),
   route("post", "/api/v1/feedback", {
@@ -226,9 +218,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const request = readFeedbackCreate(await context.bytes());
-      const run_ids = request.run_id === undefined ? [] : [request.run_id];
-      const visibility = await visibilityOf(context, { metadata: { run_ids } });
-      return json(await context.service.feedback.create(caller, request, visibility));
+      return json(await context.nouns.feedback.create(caller, request));
     },
   }),
   route("get", "/api/v1/feedback/:id", {
@@ -239,8 +229,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const feedback_id = feedbackId(context);
-      const visibility = await visibilityOf(context, { feedback_id });
-      return json(await context.service.feedback.get(caller, feedback_id, visibility));
+      return json(await context.nouns.feedback.get(caller, feedback_id));
     },
   }),
   route("patch", "/api/v1/feedback/:id", {
@@ -252,8 +241,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
       const caller = await context.caller();
       const feedback_id = feedbackId(context);
       const patch = readFeedbackPatch(await context.bytes());
-      const visibility = await visibilityOf(context, { feedback_id });
-      return json(await context.service.feedback.update(caller, feedback_id, patch, visibility));
+      return json(await context.nouns.feedback.update(caller, feedback_id, patch));
     },
   }),
   route("delete", "/api/v1/feedback/:id", {
@@ -264,8 +252,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const feedback_id = feedbackId(context);
-      const visibility = await visibilityOf(context, { feedback_id });
-      await context.service.feedback.delete(caller, feedback_id, visibility);
+      await context.nouns.feedback.delete(caller, feedback_id);
       return json({});
     },
   }),

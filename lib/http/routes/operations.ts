@@ -115,13 +115,6 @@ const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_i
 const visibilityOf = async (context: RequestContext, value: object): Promise<Visibility> =>
   (await context.authorize(value)).visibility;
 
-/** What a change of a run's thread is authorized with. */
-const changeOf = (run_id: string, action: string): object => ({
-  thread_id: null,
-  action,
-  metadata: { run_ids: [run_id] },
-});
-
 async function runAgain(context: RequestContext): Promise<Response> {
   const run_id = runId(context);
   const visibility = await visibilityOf(context, { thread_id: null, run_id });
@@ -209,10 +202,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     events: ["threads:search"],
     query: deliveryListQuery,
     answer: "DeliveryListing",
-    async handle(context) {
-      const { value, visibility } = await context.authorize(context.query());
-      return json(await context.service.webhooks.list(value, visibility));
-    },
+    handle: async (context) => json(await context.nouns.webhooks.list(context.query())),
   }),
   route("get", "/greenroom/webhooks/:run_id", {
     summary: "Get the webhook delivery of a run with its attempts",
@@ -220,9 +210,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     answer: "DeliveryDetail",
     errors: [404],
     async handle(context) {
-      const run_id = runId(context);
-      const visibility = await visibilityOf(context, { thread_id: null, run_id });
-      return json(await context.service.webhooks.get(run_id, visibility));
+      return json(await context.nouns.webhooks.get(runId(context)));
     },
   }),
   route("post", "/greenroom/webhooks/:run_id/send", {
@@ -231,9 +219,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     accepted: "It will be sent",
     errors: [404, 409],
     async handle(context) {
-      const run_id = runId(context);
-      const visibility = await visibilityOf(context, changeOf(run_id, "send"));
-      await context.service.webhooks.redeliver(run_id, visibility);
+      await context.nouns.webhooks.redeliver(runId(context));
       return accepted();
     },
   }),
@@ -244,10 +230,7 @@ const CRON_ROUTES: readonly Route[] = [
     summary: "Get the next times of a schedule",
     query: schedulePreview,
     answer: "SchedulePreview",
-    async handle(context) {
-      const preview = context.query();
-      return json(await context.service.crons.preview(preview));
-    },
+    handle: async (context) => json(await context.nouns.crons.preview(context.query())),
   }),
   route("get", "/greenroom/crons/:cron_id", {
     summary: "Get the next times and the last firings of a cron",
@@ -255,8 +238,7 @@ const CRON_ROUTES: readonly Route[] = [
     answer: "CronDetail",
     errors: [404],
     async handle(context) {
-      const cron_id = cronId(context);
-      return json(await context.service.crons.inspect(cron_id, await visibilityOf(context, { cron_id })));
+      return json(await context.nouns.crons.inspect(cronId(context)));
     },
   }),
   route("post", "/greenroom/crons/:cron_id/run", {
@@ -265,8 +247,7 @@ const CRON_ROUTES: readonly Route[] = [
     answer: "Run",
     errors: [404, 409, 503, 507],
     async handle(context) {
-      const cron_id = cronId(context);
-      return json(await context.service.crons.run(cron_id, await visibilityOf(context, { cron_id })));
+      return json(await context.nouns.crons.run(cronId(context)));
     },
   }),
 ];
@@ -279,9 +260,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     answer: "ScoreSeries",
     async handle(context) {
       const caller = await context.caller();
-      const query = context.query();
-      const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await context.service.feedback.scores(caller, query, visibility));
+      return json(await context.nouns.feedback.scores(caller, context.query()));
     },
   }),
   accountRoute("get", "/greenroom/feedback/links", {
@@ -291,9 +270,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     answer: "FeedbackLinks",
     async handle(context) {
       const caller = await context.caller();
-      const query = context.query();
-      const visibility = await visibilityOf(context, { thread_id: null });
-      return json(await context.service.feedback.links(caller, query, visibility));
+      return json(await context.nouns.feedback.links(caller, context.query()));
     },
   }),
   accountRoute("delete", "/greenroom/feedback/links/:id", {
@@ -303,7 +280,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     async handle(context) {
       const caller = await context.caller();
       const id = readKnownId(context.params.id, "Feedback link");
-      await context.service.feedback.revokeLink(caller, id, await visibilityOf(context, { thread_id: null }));
+      await context.nouns.feedback.revokeLink(caller, id);
       return empty();
     },
   }),
