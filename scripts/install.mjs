@@ -1,5 +1,6 @@
 // Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
 //   node scripts/install.mjs           everything: tests, checks and the demo
+//   node scripts/install.mjs all       the lowest versions of LangGraph, too, for `npm run test:all`
 //   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it
 //   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
 // Plain JavaScript that runs on Node 20 before anything is installed.
@@ -167,7 +168,6 @@ async function installEverything() {
     await install(".", "install", ["--no-save"]);
   }
   await installSqld(".");
-  await installLowest();
 }
 
 /** The lowest versions of the peer range, where module resolution does not find them by accident. */
@@ -200,9 +200,9 @@ async function installAtLeast(part) {
 }
 
 const [part] = process.argv.slice(2);
-if (part === undefined) await installEverything();
+if (part === undefined || part === "all") await installEverything();
 else await installAtLeast(part);
-if (part === "testing") await installLowest();
+if (part === "all") await installLowest();
 
 // The page is no part of the sources, and everything that serves or type-checks needs it: half a second.
 const { status } = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });

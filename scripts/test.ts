@@ -6,11 +6,11 @@
  *   --runtime    only these
  *   --file       every test file whose path has this part, on each of the runtimes
  *   --seed       the first seed of the simulation, to repeat an earlier run's; each commit has others
- *   --all        every file on every runtime, and more random tests: `npm run test:all`
+ *   --all        every file on every runtime, more random tests, the tests of LangGraph and its clients once more on Node with the
+ *                lowest versions of the peer range, and then the tests in a browser: `npm run test:all`
  *   --versions   a folder. Runs nothing but the tests of LangGraph and its clients, with the packages of that folder
  *
- * Without --file and --all, scripts/test-matrix.ts says what runs where. The tests of LangGraph and of its clients run once more on
- * Node, with the lowest versions of the peer range.
+ * Without --file and --all, scripts/test-matrix.ts says what runs where.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,12 +18,8 @@ import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import { countLine, countReport, type Outcome, slowest } from "./outcomes.ts";
 import { canRun, RUNTIMES, type Runtime, runtimesOf } from "./test-matrix.ts";
-
-interface Outcome {
-  readonly passed: number;
-  readonly failed: number;
-}
 
 const { values } = parseArgs({
   options: {
@@ -78,8 +74,7 @@ const lanesOf = (runtime: Runtime): string[][] => {
 };
 
 /** What is run with other versions of LangChain's packages than those that are developed with. */
-const clients = ["remote-graph", "thread-streams", ...(values.all || values.versions ? ["sdk"] : [])].join("|");
-const VERSIONED = new RegExp(`^test/(?:adapters/langgraph|clients/(?:${clients})\\.test)`);
+const VERSIONED = /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|thread-streams|sdk)\.test)/;
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
 const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {
@@ -111,70 +106,35 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
   ],
 };
 
-/**
- * Counts of a JUnit report. A group that Deno lists beside its tests (`group`, `group > test`) counts only when it failed by
- * itself. A report that is missing or empty counts as one failure: the runner crashed.
- */
-function count(report: string, exit: number | null): Outcome {
-  const xml = existsSync(report) ? readFileSync(report, "utf8") : "";
-  const cases = [...xml.matchAll(/<testcase((?:\s+[\w:-]+="[^"]*")*)\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g)].map(
-    ([, attributes = "", body = ""]) => ({
-      name: /\sname="([^"]*)"/.exec(attributes)?.[1] ?? "",
-      failed: /<(?:failure|error|skipped)\b/.test(body),
-    }),
-  );
-  const tests = cases.filter(({ name, failed }) => {
-    const inside = cases.filter((other) => other.name.startsWith(`${name} &gt; `));
-    return inside.length === 0 || (failed && inside.every((other) => !other.failed));
-  });
-  const failed = tests.filter((test) => test.failed).length;
-  const passed = tests.length - failed;
-  return { passed, failed: failed === 0 && (exit !== 0 || passed === 0) ? 1 : failed };
-}
-
-/** What took longest, of the groups that stand first in a file. */
-function slowest(report: string): string {
-  const xml = existsSync(report) ? readFileSync(report, "utf8") : "";
-  return [...xml.matchAll(/^(?:\t| {2})<testsuite name="([^"]*)"[^>]*\btime="([\d.]+)"/gm)]
-    .map(([, name = "", seconds]) => ({ name, seconds: Number(seconds) }))
-    .sort((a, b) => b.seconds - a.seconds)
-    .slice(0, 12)
-    .map(({ name, seconds }) => `${name} ${seconds.toFixed(0)} s`)
-    .join(", ");
-}
-
+/** A process that runs tests. */
 interface Lane {
-  readonly runtime: Runtime;
-  readonly files: readonly string[];
-  /** Where packages are imported from that are not to be the usual ones. */
-  readonly versions?: string;
+  readonly name: string;
+  readonly command: readonly string[];
+  readonly files: number;
+  readonly env: NodeJS.ProcessEnv;
+  /** A JUnit report that the process writes. Without one its output ends with `N passed, N failed`. */
+  readonly report?: string;
 }
 
-function run({ runtime, files: lane, versions }: Lane, index: number): Promise<Outcome> {
-  const report = join(folder, `${runtime}-${index}.xml`);
-  const [program = "", ...args] = commands[runtime](report, lane);
-  const named = versions ? `${runtime} with ${versionsIn(versions)}` : runtime;
+function run({ name, command: [program = "", ...args], files, env, report }: Lane): Promise<Outcome> {
   const started = performance.now();
   return new Promise((done) => {
-    const output: Buffer[] = [];
-    const child = spawn(program, args, {
-      env: versions ? { ...env, ...replacing(versions) } : env,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    const chunks: Buffer[] = [];
+    const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"] });
     const timer = setTimeout(() => child.kill("SIGKILL"), limit_ms);
-    child.stdout.on("data", (bytes: Buffer) => output.push(bytes));
-    child.stderr.on("data", (bytes: Buffer) => output.push(bytes));
-    child.on("error", (error) => output.push(Buffer.from(`${error.message}\n`)));
+    child.stdout.on("data", (bytes: Buffer) => chunks.push(bytes));
+    child.stderr.on("data", (bytes: Buffer) => chunks.push(bytes));
+    child.on("error", (error) => chunks.push(Buffer.from(`${error.message}\n`)));
     child.on("close", (exit, signal) => {
       clearTimeout(timer);
-      const outcome = count(report, exit);
-      if (outcome.failed > 0) console.log(Buffer.concat(output).toString());
+      const output = Buffer.concat(chunks).toString();
+      const xml = report && existsSync(report) ? readFileSync(report, "utf8") : "";
+      const outcome = report ? countReport(xml, exit) : countLine(output, exit);
+      if (outcome.failed > 0) console.log(output);
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const end = signal ? `, ended by ${signal}` : "";
-      console.log(
-        `${named}: ${outcome.passed} passed, ${outcome.failed} failed (${lane.length} files, ${seconds} s${end})`,
-      );
-      if (slowest(report) !== "") console.log(`  ${slowest(report)}`);
+      console.log(`${name}: ${outcome.passed} passed, ${outcome.failed} failed (${files} files, ${seconds} s${end})`);
+      if (slowest(xml) !== "") console.log(`  ${slowest(xml)}`);
       done(outcome);
     });
   });
@@ -196,13 +156,24 @@ function versionsIn(versions: string): string {
     .join(", ");
 }
 
-/** Each runtime's files, and what depends on versions with the lowest; or with given versions that alone. */
-function lanes(runtimes: readonly Runtime[]): Lane[] {
+function testLane(runtime: Runtime, files: readonly string[], versions?: string): Lane {
+  const report = join(folder, `${runtime}-${reports++}.xml`);
+  return {
+    name: versions ? `${runtime} with ${versionsIn(versions)}` : runtime,
+    command: commands[runtime](report, files),
+    files: files.length,
+    env: versions ? { ...env, ...replacing(versions) } : env,
+    report,
+  };
+}
+
+/** Each runtime's files; with `--all` what depends on versions with the lowest, too; or with given versions that alone. */
+function lanes(): Lane[] {
   const versioned = files.filter((file) => VERSIONED.test(file));
-  const lane = (versions: string): Lane => ({ runtime: "node", files: versioned, versions });
-  if (values.versions) return [lane(values.versions)];
-  const usual = runtimes.flatMap((runtime) => lanesOf(runtime).map((files): Lane => ({ runtime, files })));
-  return runtimes.includes("node") && versioned.length > 0 ? [...usual, lane("node_modules/.lowest")] : usual;
+  if (values.versions) return [testLane("node", versioned, values.versions)];
+  const usual = runtimes.flatMap((runtime) => lanesOf(runtime).map((files) => testLane(runtime, files)));
+  if (!values.all || !runtimes.includes("node") || versioned.length === 0) return usual;
+  return [...usual, testLane("node", versioned, "node_modules/.lowest")];
 }
 
 const named = values.runtime.split(",");
@@ -228,9 +199,17 @@ const env = {
   NODE_COMPILE_CACHE: join(folder, "compiled"),
 };
 console.log(`Seeds from ${seed}; again with --seed ${seed}`);
+let reports = 0;
 try {
   // Side by side: much of it is waiting.
-  const outcomes = await Promise.all(lanes(runtimes).map(run));
+  const outcomes = await Promise.all(lanes().map(run));
+  // Then the pages: a busy machine makes them slow.
+  if (values.all && !values.file && runtimes.includes("node")) {
+    const pages = globSync("test/browser/**/*.test.ts").length;
+    outcomes.push(
+      await run({ name: "browser", command: [...node(), "scripts/test-browser.ts", "--all"], files: pages, env }),
+    );
+  }
   const sum = (key: keyof Outcome): number => outcomes.reduce((total, outcome) => total + outcome[key], 0);
   console.log(`${sum("passed")} passed, ${sum("failed")} failed`);
   process.exitCode = sum("failed") > 0 ? 1 : 0;

@@ -146,7 +146,8 @@ describe("scripts/install.mjs", () => {
     assert.deepEqual(checkout.install(["serving"], bun).calls, [".serving bun install --no-save"]);
     assert.deepEqual(checkout.installed(), WITH_BUN.sort());
     const { calls } = checkout.install([], bun);
-    assert.deepEqual(calls, [`${checkout.name} bun install --no-save`, ".lowest bun install --no-save"]);
+    assert.deepEqual(calls, [`${checkout.name} bun install --no-save`]);
+    assert.deepEqual(checkout.install(["all"], bun).calls, [".lowest bun install --no-save"]);
     assert.ok(!existsSync(join(checkout.path, "bun.lock")));
   });
 
@@ -154,10 +155,13 @@ describe("scripts/install.mjs", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
     const everything = [`${checkout.name} npm install --no-save`];
-    assert.deepEqual(checkout.install([]).calls, [...everything, ".lowest npm install --no-save"]);
+    assert.deepEqual(checkout.install([]).calls, everything);
     assert.ok(checkout.installed().includes("@biomejs/biome"));
-    assert.ok(existsSync(join(checkout.path, "node_modules/.lowest/node_modules/@langchain/core")));
-    for (const args of [[], ["serving"]]) assert.deepEqual(checkout.install(args).calls, []);
+    const lowest = join(checkout.path, "node_modules/.lowest/node_modules/@langchain/core");
+    assert.ok(!existsSync(lowest));
+    assert.deepEqual(checkout.install(["all"]).calls, [".lowest npm install --no-save"]);
+    assert.ok(existsSync(lowest));
+    for (const args of [["all"], [], ["serving"]]) assert.deepEqual(checkout.install(args).calls, []);
 
     const newer = { ...packages, "node_modules/kysely": { version: "1.3.0" } };
     checkout.write("package-lock.json", { packages: { "": manifest, ...newer } });
@@ -169,10 +173,9 @@ describe("scripts/install.mjs", () => {
   it("installs for tests what they need alone, and the rest when a check needs it", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
-    const lowest = ".lowest npm install --no-save";
     const { code, output, calls } = checkout.install(["testing"]);
-    assert.deepEqual([code, calls], [0, [".serving npm install --no-save", lowest]], output);
-    assert.match(output, /^Installing what the tests need: .*GB.*minutes\)\nInstalling the lowest versions .*MB\)\n$/);
+    assert.deepEqual([code, calls], [0, [".serving npm install --no-save"]], output);
+    assert.match(output, /^Installing what the tests need: .*GB.*minutes\)\n$/);
     const tests = checkout.installed();
     for (const name of [...SERVING, "deno"]) assert.ok(tests.includes(name), name);
     for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(!tests.includes(name), name);
@@ -184,7 +187,7 @@ describe("scripts/install.mjs", () => {
     assert.deepEqual(checkout.install(["serving"]).calls, [".serving npm install --no-save"]);
     assert.ok(checkout.installed().includes("deno"));
 
-    assert.deepEqual(checkout.install([]).calls, [`${checkout.name} npm install --no-save`, lowest]);
+    assert.deepEqual(checkout.install([]).calls, [`${checkout.name} npm install --no-save`]);
     for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(checkout.installed().includes(name), name);
     assert.deepEqual(checkout.install(["testing"]).calls, []);
   });

@@ -1,0 +1,43 @@
+/** What the output of a test runner says: how many tests passed and failed, and what took longest. */
+export interface Outcome {
+  readonly passed: number;
+  readonly failed: number;
+}
+
+/** A runner that failed without a failed test, or ran none, counts as one failure: it crashed. */
+const outcome = (passed: number, failed: number, exit: number | null): Outcome => ({
+  passed,
+  failed: failed === 0 && (exit !== 0 || passed === 0) ? 1 : failed,
+});
+
+/** Counts of a JUnit report. A group that Deno lists beside its tests (`group`, `group > test`) counts only when it failed by itself. */
+export function countReport(xml: string, exit: number | null): Outcome {
+  const cases = [...xml.matchAll(/<testcase((?:\s+[\w:-]+="[^"]*")*)\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g)].map(
+    ([, attributes = "", body = ""]) => ({
+      name: /\sname="([^"]*)"/.exec(attributes)?.[1] ?? "",
+      failed: /<(?:failure|error|skipped)\b/.test(body),
+    }),
+  );
+  const tests = cases.filter(({ name, failed }) => {
+    const inside = cases.filter((other) => other.name.startsWith(`${name} &gt; `));
+    return inside.length === 0 || (failed && inside.every((other) => !other.failed));
+  });
+  const failed = tests.filter((test) => test.failed).length;
+  return outcome(tests.length - failed, failed, exit);
+}
+
+/** Counts of a command that ends with `N passed, N failed`. */
+export function countLine(output: string, exit: number | null): Outcome {
+  const [, passed = "0", failed = "0"] = [...output.matchAll(/^(\d+) passed, (\d+) failed$/gm)].at(-1) ?? [];
+  return outcome(Number(passed), Number(failed), exit);
+}
+
+/** What took longest in a JUnit report, of the groups that stand first in a file. */
+export function slowest(xml: string): string {
+  return [...xml.matchAll(/^(?:\t| {2})<testsuite name="([^"]*)"[^>]*\btime="([\d.]+)"/gm)]
+    .map(([, name = "", seconds]) => ({ name, seconds: Number(seconds) }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, 12)
+    .map(({ name, seconds }) => `${name} ${seconds.toFixed(0)} s`)
+    .join(", ");
+}
