@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { createReader, type Reader } from "../streams/hub.ts";
+import { createReader, type Reader } from "../streams/log.ts";
 import type { AuthEvent } from "./custom.ts";
 import { watchPermission } from "./permission.ts";
 import type { Access, Principal } from "./principal.ts";

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
-import { createReader, type Reader } from "../streams/hub.ts";
+import { createReader, type Reader } from "../streams/log.ts";
 import {
   type EventFilter,
   type KeptEvents,

@@ -4,7 +4,7 @@ import { pause, type TickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import { END_EVENT } from "../storage/mod.ts";
-import type { Reader } from "../streams/hub.ts";
+import type { Reader } from "../streams/log.ts";
 import {
   compileFilter,
   type EventFilter,

@@ -22,7 +22,7 @@ import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
 import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
-import { createStreamHub, type StreamHub } from "../streams/hub.ts";
+import { StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createSights } from "../streams/sight.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
@@ -138,7 +138,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     loopback: loopback !== null,
     transport: transport !== null,
   });
-  const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
+  const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new Slots(workerSettings.concurrency);
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({

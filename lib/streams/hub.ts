@@ -2,78 +2,10 @@
  * Delivers the frames of runs to subscribers in this process. Each run has one bounded ring and each subscriber only a cursor, so
  * a slow subscriber never blocks the run.
  */
-import { type Environment, loopTick } from "../environment.ts";
+import type { Environment, TickLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
-import { SharedTexts } from "./shared-texts.ts";
-
-/** A subscription. Call `next` again only after its answer. */
-export interface Reader<Item> extends AsyncIterable<Item> {
-  /** Waits until an item is ready. Returns all that are ready, up to a limit; none once the stream has ended or was left. */
-  next(): Promise<readonly Item[]>;
-  /** Ends the subscription: a waiting `next` returns nothing. */
-  leave(): void;
-}
-
-const END = { done: true, value: undefined } as const;
-
-/** Not a generator: `return` of a generator waits for the next item. */
-export function createReader<Item>(next: Reader<Item>["next"], leave: () => void): Reader<Item> {
-  return {
-    next,
-    leave,
-    [Symbol.asyncIterator]() {
-      const ready: Item[] = [];
-      return {
-        async next() {
-          if (ready.length === 0) ready.push(...(await next()));
-          return ready.length > 0 ? { done: false, value: ready.shift() as Item } : END;
-        },
-        async return() {
-          ready.length = 0;
-          leave();
-          return END;
-        },
-      };
-    },
-  };
-}
-
-/** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
-export class Change {
-  #waiting = new Map<object, PromiseWithResolvers<void>>();
-
-  /** Resolves with the next `notify`, or `wake` of this reader. */
-  wait(reader: object): Promise<void> {
-    const waiting = this.#waiting.get(reader) ?? Promise.withResolvers<void>();
-    this.#waiting.set(reader, waiting);
-    return waiting.promise;
-  }
-
-  notify(): void {
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    for (const { resolve } of waiting.values()) resolve();
-  }
-
-  /** Wakes one reader. */
-  wake(reader: object): void {
-    this.#waiting.get(reader)?.resolve();
-    this.#waiting.delete(reader);
-  }
-}
-
-/** The index of the first item whose place is above `cursor`. Places rise. */
-export function indexAfter<Item>(items: readonly Item[], cursor: number, placeOf: (item: Item) => number): number {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (placeOf(items[middle] as Item) > cursor) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
+import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
 
 /** One event of a stream. */
 export interface Frame {
@@ -106,101 +38,74 @@ export interface StreamHubOptions {
   readonly keep_size?: number;
 }
 
-export interface StreamHub {
-  /** The log of a run; creates it if needed. */
-  runEvents(run_id: string): RunEvents;
-  find(run_id: string): RunEvents | undefined;
-  /** Drops a log without subscribers that no attempt here writes. */
-  forget(runEvents: RunEvents): void;
-  /** Ends every open log as `gone` at shutdown. */
-  close(): void;
-  readonly closed: boolean;
-}
-
-const FRAME_OVERHEAD = 64;
 /** The size of an ended log without its frames and its result. */
 const LOG_OVERHEAD = 1024;
-/** The size limit of one batch, in characters: a subscriber holds no more than that. */
-const BATCH_SIZE = 64 * 1024;
-/** How many loaded pages a log keeps for subscribers behind the ring. */
-const PAGES = 4;
 
-export function createStreamHub(environment: Environment, options: StreamHubOptions = {}): StreamHub {
-  const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
-  const logs = new Map<string, RunEvents>();
+/** The logs of runs. */
+export class StreamHub {
+  readonly limit: TickLimit;
+  readonly options: Required<StreamHubOptions>;
+  closed = false;
+  readonly #environment: Environment;
+  readonly #logs = new Map<string, RunEvents>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
-  const kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
-  let keptSize = 0;
-  let closed = false;
+  readonly #kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
+  #keptSize = 0;
 
-  function forget(runEvents: RunEvents): void {
-    const { run_id } = runEvents;
-    if (logs.get(run_id) === runEvents) logs.delete(run_id);
+  constructor(environment: Environment, options: StreamHubOptions = {}) {
+    const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000 } = options;
+    const { keep_size = 2 * 1024 * 1024 } = options;
+    this.limit = readLimit(environment);
+    this.options = { load, ring_size, keep_ms, keep_size };
+    this.#environment = environment;
   }
 
-  function keep(runEvents: RunEvents, size: number): void {
-    const now = environment.now();
-    kept.push({ runEvents, until: now + keep_ms, size });
-    keptSize += size;
-    let count = 0;
-    for (const entry of kept) {
-      if (entry.until > now && keptSize <= keep_size) break;
-      keptSize -= entry.size;
-      entry.runEvents.release();
-      count++;
+  /** The log of a run; creates it if needed. */
+  runEvents(run_id: string): RunEvents {
+    return this.find(run_id) ?? this.hold(new RunEvents(run_id, this));
+  }
+
+  find(run_id: string): RunEvents | undefined {
+    return this.#logs.get(run_id);
+  }
+
+  /** Finds this log from now on, unless there is another one. */
+  hold(runEvents: RunEvents): RunEvents {
+    if (!this.#logs.has(runEvents.run_id)) this.#logs.set(runEvents.run_id, runEvents);
+    return runEvents;
+  }
+
+  /** Drops a log without subscribers that no attempt here writes. */
+  forget(runEvents: RunEvents): void {
+    if (this.find(runEvents.run_id) === runEvents) this.#logs.delete(runEvents.run_id);
+  }
+
+  /** An ended log is kept for late subscribers. */
+  keep(runEvents: RunEvents, size: number): void {
+    const now = this.#environment.now();
+    const { keep_ms, keep_size } = this.options;
+    this.#kept.push({ runEvents, until: now + keep_ms, size });
+    this.#keptSize += size;
+    const isOver = ({ until }: { readonly until: number }): boolean => until <= now || this.#keptSize > keep_size;
+    for (let oldest = this.#kept[0]; oldest && isOver(oldest); oldest = this.#kept[0]) {
+      this.#kept.shift();
+      this.#keptSize -= oldest.size;
+      oldest.runEvents.release();
     }
-    if (count > 0) kept.splice(0, count);
   }
 
-  const settings: LogSettings = {
-    async load(run_id, after) {
-      // A store that answers synchronously must not let a subscriber of many frames block the event loop.
-      await loopTick(environment);
-      return await load(run_id, after);
-    },
-    ring_size,
-    keep,
-    hold(runEvents) {
-      if (!closed && !logs.has(runEvents.run_id)) logs.set(runEvents.run_id, runEvents);
-    },
-    forget,
-  };
-
-  return {
-    runEvents(run_id) {
-      let runEvents = logs.get(run_id);
-      if (!runEvents) {
-        runEvents = new RunEvents(run_id, settings);
-        logs.set(run_id, runEvents);
-      }
-      return runEvents;
-    },
-    find: (run_id) => logs.get(run_id),
-    forget,
-    close() {
-      closed = true;
-      const result = {
-        __error__: { error: "ServerStopping", message: "The server is stopping; the run goes on later" },
-      };
-      for (const runEvents of logs.values()) runEvents.end({ status: "gone", result });
-      logs.clear();
-    },
-    get closed() {
-      return closed;
-    },
-  };
-}
-
-interface LogSettings {
-  readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
-  readonly ring_size: number;
-  readonly keep: (runEvents: RunEvents, size: number) => void;
-  readonly hold: (runEvents: RunEvents) => void;
-  readonly forget: (runEvents: RunEvents) => void;
+  /** Ends every open log as `gone` at shutdown. */
+  close(): void {
+    this.closed = true;
+    const message = "The server is stopping; the run goes on later";
+    const result = { __error__: { error: "ServerStopping", message } };
+    for (const runEvents of this.#logs.values()) runEvents.end({ status: "gone", result });
+    this.#logs.clear();
+  }
 }
 
 /** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
-export class RunEvents {
+export class RunEvents extends Log<Frame, StoredFrame> {
   readonly run_id: string;
   /** An attempt in this process writes the log. */
   live = false;
@@ -212,31 +117,30 @@ export class RunEvents {
   attempt = 0;
   /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
   seen = 0;
-  #lastId = 0;
+  /** Why there are no frames yet, as JSON. */
+  waiting_for: string | undefined;
   #outcome: Outcome | undefined;
-  readonly #settings: LogSettings;
-  #frames: StoredFrame[] = [];
-  #size = 0;
-  #lostUpTo = 0;
-  #note: string | undefined;
-  #readers = 0;
+  readonly #hub: StreamHub;
   #released = false;
-  // Loaded frames, newest first, shared by all subscribers behind the ring.
-  #pages: (readonly StoredFrame[])[] = [];
-  #loading: Promise<unknown> | undefined;
-  #loaded: SharedTexts<StoredFrame> | undefined;
-  /** A frame was added, or the log has ended. */
-  readonly #change = new Change();
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
-  constructor(run_id: string, settings: LogSettings) {
+  constructor(run_id: string, hub: StreamHub) {
+    super(hub.limit);
     this.run_id = run_id;
-    this.#settings = settings;
+    this.#hub = hub;
+  }
+
+  placeOf({ id }: Frame): number {
+    return id as number;
+  }
+
+  protected get room(): number {
+    return this.#hub.options.ring_size / (this.stored ? 4 : 1);
   }
 
   /** The highest id so far; 0 before the first. */
   get lastId(): number {
-    return this.#lastId;
+    return this.last;
   }
 
   /** Undefined until the run has ended; then the log accepts no more frames. */
@@ -246,56 +150,52 @@ export class RunEvents {
 
   /** The log has a subscriber now, or a caller that waits for its end. */
   get followed(): boolean {
-    return this.#readers > 0 || this.#endWaiters.length > 0;
+    return this.readers > 0 || this.#endWaiters.length > 0;
   }
 
   /** The next frame gets at least this id, without a gap before it. */
   startAt(id: number): void {
-    this.#lastId = Math.max(this.#lastId, id - 1);
+    this.last = Math.max(this.last, id - 1);
   }
 
   /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
   skipTo(id: number): void {
-    if (id <= this.#lastId || this.#outcome) return;
-    this.#frames = [];
-    this.#size = 0;
-    this.#lastId = id;
-    this.#lostUpTo = id;
-    this.#change.notify();
+    if (id <= this.last || this.#outcome) return;
+    this.clear(id);
+    this.change.notify();
   }
 
   publish(event: string, data: string): void {
     if (this.#outcome) return;
-    this.#frames.push({ id: ++this.#lastId, event, data });
-    this.#size += data.length + FRAME_OVERHEAD;
-    if (this.#size > this.#room()) this.#cut();
-    this.#change.notify();
+    this.append({ id: this.last + 1, event, data });
+    this.change.notify();
   }
 
   /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
   note(data: string): void {
-    if (this.live || this.#outcome || this.#lastId > 0) return;
-    this.#note = data;
-    this.#change.notify();
+    if (this.live || this.#outcome || this.last > 0) return;
+    this.waiting_for = data;
+    this.change.notify();
   }
 
   end(outcome: Outcome): void {
     if (this.#outcome) return;
     this.#outcome = outcome;
-    this.#change.notify();
+    this.change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
-    this.#settings.keep(this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
+    this.#hub.keep(this, this.size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
   /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */
   release(): void {
     this.#released = true;
-    this.#forgetUnread();
+    if (this.readers === 0) this.#hub.forget(this);
   }
 
-  #forgetUnread(): void {
-    if (this.#released && this.#readers === 0) this.#settings.forget(this);
+  override left(): void {
+    super.left();
+    if (this.#released) this.release();
   }
 
   /** Resolves when the run has ended. */
@@ -310,118 +210,64 @@ export class RunEvents {
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
-    this.#readers++;
-    if (this.#released) this.#settings.hold(this);
-    let cursor = Math.max(0, after);
-    // Frames up to this id are neither in the ring nor in the store.
-    let missing = 0;
-    let noted = false;
-    let left = false;
-    const close = (): void => {
-      left = true;
-      this.#readers--;
-      this.#pages = [];
-      this.#forgetUnread();
-    };
-    const pull = (): Frame[] => {
-      if (left) return [];
-      if (this.#note !== undefined && this.#lastId === 0 && !noted) {
-        noted = true;
-        return [{ id: null, event: "metadata", data: this.#note }];
-      }
-      if (!this.stored) missing = this.#lostUpTo;
-      if (cursor < missing) {
-        cursor = missing;
-        return [this.#gap(cursor + 1)];
-      }
-      const ready: Frame[] = [];
-      const frames = this.#framesAfter(cursor);
-      let room = BATCH_SIZE;
-      for (let i = indexAfter(frames, cursor, idOf); i < frames.length && room > 0; i++) {
-        const frame = frames[i] as StoredFrame;
-        ready.push(frame);
-        cursor = frame.id;
-        room -= frame.data.length + FRAME_OVERHEAD;
-      }
-      return ready;
-    };
-    const load = async (): Promise<void> => {
-      const first = await this.#load(cursor).catch((error: unknown) => {
-        if (!left) close();
-        throw error;
-      });
-      if (first !== undefined) missing = Math.min(first, this.#lostUpTo + 1) - 1;
-    };
-    const next = async (): Promise<Frame[]> => {
-      while (true) {
-        const ready = pull();
-        if (ready.length > 0 || left) return ready;
-        if (cursor < this.#lostUpTo) await load();
-        else if (this.#outcome) close();
-        else await this.#change.wait(next);
-      }
-    };
-    const leave = (): void => {
-      if (left) return;
-      close();
-      this.#change.wake(next);
-      if (!this.#outcome) onLeave?.();
-    };
-    return createReader(next, leave);
-  }
-
-  #room(): number {
-    return this.stored ? this.#settings.ring_size / 4 : this.#settings.ring_size;
-  }
-
-  /** Drops the oldest quarter of the ring, but never the newest frame: subscribers at the end must not lose a large one. */
-  #cut(): void {
-    let count = 0;
-    for (const { data } of this.#frames.slice(0, -1)) {
-      if (this.#size <= 0.75 * this.#room()) break;
-      this.#size -= data.length + FRAME_OVERHEAD;
-      count++;
-    }
-    this.#lostUpTo = this.#frames[count - 1]?.id ?? this.#lostUpTo;
-    this.#frames = this.#frames.slice(count);
-  }
-
-  /** The list with the frame after the cursor; empty if it is not in memory. */
-  #framesAfter(cursor: number): readonly StoredFrame[] {
-    if (cursor >= this.#lostUpTo) return this.#frames;
-    const covers = (page: readonly StoredFrame[]): boolean =>
-      (page[0] as StoredFrame).id <= cursor + 1 && (page.at(-1) as StoredFrame).id > cursor;
-    return this.#pages.find(covers) ?? [];
-  }
-
-  /**
-   * Loads the frames after `after`; returns the first id in the store if it is a later one. Loads run one at a time, so that
-   * subscribers at the same position share a page.
-   */
-  #load(after: number): Promise<number | undefined> {
-    const before = this.#loading;
-    const loading = (async () => {
-      await before;
-      if (this.#framesAfter(after).length > 0) return undefined;
-      const stored = await this.#settings.load(this.run_id, after);
-      this.#loaded ??= new SharedTexts();
-      const page = stored.map((frame) => this.#loaded?.share(frame.id, frame) ?? frame);
-      const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
-      if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
-      return first > after + 1 ? first : undefined;
-    })();
-    this.#loading = loading.catch(() => {});
-    return loading;
-  }
-
-  #gap(missing_before: number): Frame {
-    const attempt = this.attempt > 0 ? { attempt: this.attempt } : {};
-    const data = JSON.stringify({ run_id: this.run_id, ...attempt, missing_before });
-    return { id: null, event: "metadata", data };
+    const { options, closed } = this.#hub;
+    if (this.#released && !closed) this.#hub.hold(this);
+    return new FrameCursor(this, after, options.load, onLeave).reader();
   }
 }
 
-const idOf = ({ id }: StoredFrame): number => id;
+class FrameCursor extends Cursor<Frame, StoredFrame> {
+  readonly #log: RunEvents;
+  readonly #load: Required<StreamHubOptions>["load"];
+  readonly #onLeave: (() => void) | undefined;
+  /** Frames up to this id are neither in the ring nor in the store. */
+  #missing = 0;
+  #noted = false;
+
+  constructor(log: RunEvents, after: number, load: Required<StreamHubOptions>["load"], onLeave?: () => void) {
+    super(log, Math.max(0, after));
+    this.#log = log;
+    this.#load = load;
+    this.#onLeave = onLeave;
+  }
+
+  protected override notice(): Frame | undefined {
+    const { waiting_for, last, stored, from, run_id, attempt } = this.#log;
+    if (waiting_for !== undefined && last === 0 && !this.#noted) {
+      this.#noted = true;
+      return metadata(waiting_for);
+    }
+    if (!stored) this.#missing = from;
+    if (this.place >= this.#missing) return undefined;
+    this.place = this.#missing;
+    const about = attempt > 0 ? { run_id, attempt } : { run_id };
+    return metadata(JSON.stringify({ ...about, missing_before: this.place + 1 }));
+  }
+
+  protected async load(): Promise<Page<StoredFrame>> {
+    const { run_id, pages } = this.#log;
+    const { items } = await pages.read(`${this.place}`, async () => ({ items: await this.#load(run_id, this.place) }));
+    const first = items[0]?.id ?? Number.POSITIVE_INFINITY;
+    if (first > this.place + 1) this.#missing = Math.min(first, this.#log.from + 1) - 1;
+    return { items, read_to: items.at(-1)?.id ?? null };
+  }
+
+  protected show(frame: Frame): Frame {
+    return frame;
+  }
+
+  protected override isAtEnd(): boolean {
+    return this.#log.outcome !== undefined && this.place >= this.#log.from;
+  }
+
+  override leave(): void {
+    if (this.left) return;
+    super.leave();
+    if (!this.#log.outcome) this.#onLeave?.();
+  }
+}
+
+const metadata = (data: string): Frame => ({ id: null, event: "metadata", data });
 
 /** The approximate size of a value in memory, in bytes. */
 function weightOf(value: Json): number {

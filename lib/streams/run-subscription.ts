@@ -5,7 +5,9 @@ import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.t
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { FinishRun, RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
-import { createReader, type Frame, type Outcome, type Reader, type RunEvents, type StreamHub } from "./hub.ts";
+import type { Frame, Outcome, RunEvents, StreamHub } from "./hub.ts";
+import { createReader, type Reader } from "./log.ts";
+import { Poller } from "./poller.ts";
 
 /** What comes before the `end`: the feedback URLs by key, as JSON, and the error. */
 export interface Tail {
@@ -123,21 +125,6 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
   }
 }
 
-interface FollowedRun {
-  readonly thread_id: string;
-  readonly runEvents: RunEvents;
-  /** A signal arrived after the check under way began. */
-  checkAgain: boolean;
-  checking: boolean;
-  cancelTimer(): void;
-}
-
-/** The interval between two checks; it grows while nothing changes. */
-const FIRST_POLL_MS = 250;
-const LONGEST_POLL_MS = 1_000;
-/** The interval where signals announce changes: a signal may be lost. */
-const SIGNALLED_POLL_MS = 800;
-
 /** The log of this run accepts frames, and no attempt here writes them. */
 const isOpen = (runEvents: RunEvents): boolean => !runEvents.outcome && !runEvents.live;
 
@@ -148,60 +135,40 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
 function createRemoteRuns(options: RunSubscriptionOptions) {
   const { storage, bus, scope, environment, hub } = options;
   const signalled = storage.signals !== undefined;
-  const followed = new Map<RunEvents, FollowedRun>();
+  const followed = new Map<RunEvents, { readonly thread_id: string; readonly poller: Poller }>();
 
   const warn = (run_id: string, error: unknown): void =>
     environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
   function watch({ thread_id }: Pick<RunRow, "thread_id">, runEvents: RunEvents): void {
     if (!isOpen(runEvents)) return;
-    const known = followed.get(runEvents);
-    if (known) {
-      if (signalled) checkRun(known);
-      return;
-    }
-    const entry: FollowedRun = { thread_id, runEvents, checkAgain: false, checking: false, cancelTimer: () => {} };
-    followed.set(runEvents, entry);
+    let poller = followed.get(runEvents)?.poller;
     // Signals sent before this moment did not reach this process.
-    if (signalled) void poll(entry, SIGNALLED_POLL_MS);
-    else pollAfter(entry, FIRST_POLL_MS);
-  }
-
-  function pollAfter(entry: FollowedRun, ms: number): void {
-    entry.cancelTimer = environment.timer(ms, () => void poll(entry, ms));
-  }
-
-  async function poll(entry: FollowedRun, ms: number): Promise<void> {
-    const { runEvents } = entry;
-    const before = runEvents.lastId;
-    entry.checking = true;
-    try {
-      do {
-        entry.checkAgain = false;
-        // The first check of a run tells whether its frames are stored.
-        const wasStored = runEvents.stored;
-        if (isOpen(runEvents) && wasStored) await copyFrames(runEvents);
-        await closeIfEnded(runEvents);
-        if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
-      } while (entry.checkAgain && isOpen(runEvents) && runEvents.followed);
-    } catch (error) {
-      warn(runEvents.run_id, error);
+    if (poller && !signalled) return;
+    if (!poller) {
+      poller = new Poller({
+        environment,
+        signalled,
+        read: () => read(runEvents).catch((error: unknown) => warn(runEvents.run_id, error)),
+        place: () => runEvents.lastId,
+        isNeeded: () => isOpen(runEvents) && runEvents.followed,
+        onIdle() {
+          followed.delete(runEvents);
+          if (isOpen(runEvents)) hub.forget(runEvents);
+        },
+      });
+      followed.set(runEvents, { thread_id, poller });
     }
-    entry.checking = false;
-    if (isOpen(runEvents) && runEvents.followed) {
-      const quiet = runEvents.lastId === before;
-      pollAfter(entry, signalled ? SIGNALLED_POLL_MS : quiet ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS);
-      return;
-    }
-    followed.delete(runEvents);
-    if (isOpen(runEvents)) hub.forget(runEvents);
+    if (signalled) void poller.read();
+    else poller.start();
   }
 
-  function checkRun(entry: FollowedRun): void {
-    entry.checkAgain = true;
-    if (entry.checking) return;
-    entry.cancelTimer();
-    void poll(entry, SIGNALLED_POLL_MS);
+  async function read(runEvents: RunEvents): Promise<void> {
+    // The first check of a run tells whether its frames are stored.
+    const wasStored = runEvents.stored;
+    if (isOpen(runEvents) && wasStored) await copyFrames(runEvents);
+    await closeIfEnded(runEvents);
+    if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
   }
 
   async function copyFrames(runEvents: RunEvents): Promise<void> {
@@ -242,13 +209,13 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     const runEvents = hub.find(run_id);
     if (!runEvents) return;
     const entry = followed.get(runEvents);
-    if (entry) checkRun(entry);
+    if (entry) void entry.poller.read();
     else closeIfEnded(runEvents).catch((error: unknown) => warn(run_id, error));
   }
 
   function checkRuns(thread_id?: string): void {
     for (const entry of [...followed.values()]) {
-      if (thread_id === undefined || thread_id === entry.thread_id) checkRun(entry);
+      if (thread_id === undefined || thread_id === entry.thread_id) void entry.poller.read();
     }
   }
 

@@ -1,7 +1,8 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
-import { type Environment, sharedCalls, type TickLimit, tickLimit } from "../environment.ts";
+import type { Environment, TickLimit } from "../environment.ts";
 import type { Json } from "../json.ts";
-import type { EventPage, EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import { type Page, type Pages, READ_COST } from "./log.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
 import { LARGE, SharedTexts } from "./shared-texts.ts";
 
@@ -22,29 +23,14 @@ const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
 
 /** The event as it is sent. `data`: as JSON. */
 export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
-  const { seq, method, namespace, name } = event;
-  return { seq, id, event: method, namespace, name, data: `${headOf(event, id)}${data}${TAIL}` };
-}
-
-/** The envelope before the data of an event, and after it. */
-function headOf(event: StoredThreadEvent, id: string = idOf(event)): string {
-  const { seq, method, namespace, timestamp, node } = event;
+  const { seq, method, namespace, timestamp, node, name } = event;
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":`;
-  return `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}`;
-}
-const TAIL = "}}";
-
-/** Compares without another copy of the text. */
-function isSame(sent: SentEvent, event: StoredThreadEvent, data: string): boolean {
-  const head = headOf(event);
-  const length = head.length + data.length + TAIL.length;
-  return sent.data.length === length && sent.data.startsWith(head) && sent.data.startsWith(data, head.length);
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-/** How much may be read in one tick of the event loop, in characters; and what a read and an event cost as such. */
-const READ_PER_TICK = 256 * 1024;
-const READ_COST = 4 * 1024;
+/** What an event costs as such, in characters. */
 const EVENT_COST = 256;
 /** How much of the values that were read last is kept, in characters. */
 const KEPT_VALUES = 4 * 1024 * 1024;
@@ -61,32 +47,26 @@ export class SentEvents {
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
   readonly #limit: TickLimit;
-  readonly #pages: ReturnType<typeof sharedCalls>;
-  readonly #stored = new SharedTexts<StoredThreadEvent & { readonly data: string }>();
   readonly #sent = new SharedTexts<SentEvent>();
-  /** What large stored events were made, while they are alive. */
-  readonly #made = new WeakMap<StoredThreadEvent, SentEvent>();
   #size = 0;
-  #readers = 0;
 
-  constructor(options: SentEventOptions) {
+  constructor(options: SentEventOptions, limit: TickLimit) {
     this.#options = options;
-    this.#limit = tickLimit(options.environment, READ_PER_TICK);
-    this.#pages = sharedCalls(this.#limit.room);
+    this.#limit = limit;
   }
 
-  page(scope: Scope, thread_id: string, query: EventQuery): Promise<EventPage> {
-    const key = JSON.stringify([scope, thread_id, query.after, [...(query.methods ?? [])]]);
-    return this.#pages(key, READ_COST, async () => {
-      const { events, ...rest } = await this.#options.storage.readEvents(scope, thread_id, query);
-      this.#limit.spend(events.reduce((sum, { data }) => sum + EVENT_COST + (data?.length ?? 0), 0));
-      return { ...rest, events: events.map((event) => this.#shared(thread_id, event)) };
+  /** A page of stored events; `pages`: those of the thread. */
+  page(
+    pages: Pages<StoredThreadEvent>,
+    scope: Scope,
+    thread_id: string,
+    query: EventQuery,
+  ): Promise<Page<StoredThreadEvent> & { readonly more: boolean }> {
+    const key = JSON.stringify([scope, query.after, [...(query.methods ?? [])]]);
+    return pages.read(key, async () => {
+      const { events, ...page } = await this.#options.storage.readEvents(scope, thread_id, query);
+      return { ...page, items: events };
     });
-  }
-
-  #shared(thread_id: string, event: StoredThreadEvent): StoredThreadEvent {
-    const { data } = event;
-    return data === null ? event : this.#stored.share(`${thread_id} ${event.seq}`, { ...event, data });
   }
 
   /** The event as it is sent; null if it does not pass, or its values can no longer be read. */
@@ -105,13 +85,9 @@ export class SentEvents {
 
   #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
     if (data.length < LARGE) return sentOf(event, data);
-    const key = `${thread_id} ${event.seq}`;
-    const known = this.#made.get(event);
-    if (known) return known;
-    const alive = this.#sent.get(key);
-    const made = alive && isSame(alive, event, data) ? alive : this.#sent.share(key, sentOf(event, data));
-    this.#made.set(event, made);
-    return made;
+    // A `seq` is never used twice, but a rollback shortens the end of its run.
+    const key = `${thread_id} ${event.seq} ${data.length}`;
+    return this.#sent.get(key) ?? this.#sent.share(key, sentOf(event, data));
   }
 
   async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
@@ -146,15 +122,8 @@ export class SentEvents {
     this.#values.delete(key);
   }
 
-  enter(): void {
-    this.#readers++;
-  }
-
-  /** With its last reader, what was read is forgotten. */
-  leave(): void {
-    if (--this.#readers > 0) return;
+  clear(): void {
     this.#values.clear();
-    this.#stored.clear();
     this.#sent.clear();
     this.#size = 0;
   }

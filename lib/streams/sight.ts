@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import { createReader, type Reader } from "./hub.ts";
+import { createReader, type Reader } from "./log.ts";
 
 interface SightOptions {
   readonly storage: Pick<Storage, "getThread">;

@@ -4,7 +4,9 @@ import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { createReader, type Frame, type Reader, type StreamHub } from "./hub.ts";
+import type { Frame, StreamHub } from "./hub.ts";
+import { createReader, type Reader } from "./log.ts";
+import { longestPoll } from "./poller.ts";
 import { hasEnded } from "./run-subscription.ts";
 
 /** A position in the stream of a thread. Frames carry it as `<seq>-<frame>-<at>`. */
@@ -192,9 +194,6 @@ interface Source {
   end?: { readonly status: string; readonly id: Frame["id"] };
 }
 
-const POLL_MS = 1_000;
-/** The interval where signals announce new runs: a signal may be lost. */
-const SIGNALLED_POLL_MS = 800;
 const LIFECYCLE: Readonly<Record<string, string>> = {
   success: "completed",
   error: "failed",
@@ -334,7 +333,7 @@ export async function subscribeThread(
 
   const pause = (): Promise<void> =>
     new Promise((resolve) => {
-      const cancel = environment.timer(storage.signals ? SIGNALLED_POLL_MS : POLL_MS, refreshSoon);
+      const cancel = environment.timer(longestPoll(storage.signals !== undefined), refreshSoon);
       wake = () => {
         cancel();
         resolve();

@@ -5,7 +5,7 @@ import type { Json, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { EVENT_METHODS } from "../../lib/storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../lib/storage/visibility.ts";
-import type { Reader } from "../../lib/streams/hub.ts";
+import type { Reader } from "../../lib/streams/log.ts";
 import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
 import { until } from "../support/until.ts";
 

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { StoredFrame } from "../../lib/storage/mod.ts";
-import { createStreamHub, type Frame, type StreamHub, type StreamHubOptions } from "../../lib/streams/hub.ts";
+import { type Frame, StreamHub, type StreamHubOptions } from "../../lib/streams/hub.ts";
 import { testClock } from "../suite/kit.ts";
 
 const RUN = "00000000-0000-4000-8000-000000000001";
 
 function eventsAt(clock: ReturnType<typeof testClock>, options?: StreamHubOptions): StreamHub {
-  return createStreamHub({ ...systemEnvironment(), now: clock.now, timer: clock.timer }, options);
+  return new StreamHub({ ...systemEnvironment(), now: clock.now, timer: clock.timer }, options);
 }
 
 async function collect(frames: AsyncIterable<Frame>): Promise<Frame[]> {

@@ -6,7 +6,8 @@ import { systemEnvironment } from "../../lib/environment.ts";
 import { fromFunctions } from "../../lib/mod.ts";
 import type { Bus } from "../../lib/storage/bus.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
-import { Change, createReader, createStreamHub, type Frame, type Reader } from "../../lib/streams/hub.ts";
+import { type Frame, StreamHub } from "../../lib/streams/hub.ts";
+import { Change, createReader, type Reader } from "../../lib/streams/log.ts";
 import { createSights } from "../../lib/streams/sight.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -200,7 +201,7 @@ describe("many readers", () => {
 
   it("of a run leave it one by one, and the others get its frames", async () => {
     const environment = { now: () => 0, timer: () => () => {}, defer: (fn: () => void) => void setImmediate(fn) };
-    const hub = createStreamHub(environment as never);
+    const hub = new StreamHub(environment as never);
     const run = hub.runEvents("run");
     const [one, other] = [run.read(0), run.read(0)];
     const [left, got] = [one.next(), other.next()];

@@ -1,6 +1,6 @@
 /** Events of a thread that a test writes, and a socket that it reads. */
 
-import { createReader, type Reader } from "../../lib/streams/hub.ts";
+import { createReader, type Reader } from "../../lib/streams/log.ts";
 import {
   compileFilter,
   type EventFilter,

@@ -17,7 +17,7 @@ import {
 import type { Caller } from "../../lib/storage/identity.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
-import { createReader } from "../../lib/streams/hub.ts";
+import { createReader } from "../../lib/streams/log.ts";
 import { assertCode } from "../support/error-codes.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";

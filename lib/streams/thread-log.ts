@@ -1,0 +1,169 @@
+/** The newest events of a thread in memory, for all its readers in this process. */
+import { loopTick, sharedCalls, type TickLimit } from "../environment.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
+import { Log } from "./log.ts";
+import { Poller } from "./poller.ts";
+import type { SentEvent } from "./protocol.ts";
+import type { SentEventOptions, SentEvents } from "./sent-events.ts";
+
+export interface ThreadLogOptions extends SentEventOptions {
+  readonly scope: Scope;
+  readonly bus: Bus;
+}
+
+/** The size limit of what is in memory, in characters. */
+const RING_SIZE = 1024 * 1024;
+
+/**
+ * The attempt that executes here appends what it has stored; events of other processes are read from the store.
+ */
+export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
+  /** A reader has seen the thread: once it is gone, it was deleted. */
+  exists = false;
+  /** It had runs that wait or execute when it was last read. */
+  busy = false;
+  /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
+  deletions = 0;
+  /** How often the thread may have appeared or changed: those who do not see it look again. */
+  changes = 0;
+  /** Resolves when `from` and `last` are known. */
+  readonly ready: Promise<void>;
+  readonly #thread_id: string;
+  readonly #options: ThreadLogOptions;
+  readonly #sent: SentEvents;
+  /** Published, and not in `items` before the store was read. */
+  readonly #early = new Map<number, SentEvent>();
+  readonly #poller: Poller;
+  readonly #onClose: () => void;
+  #checkThread = false;
+  readonly #shared = sharedCalls();
+
+  /** `onClose`: its last reader has left, or the service stops. */
+  constructor(thread_id: string, options: ThreadLogOptions, limit: TickLimit, sent: SentEvents, onClose: () => void) {
+    super(limit);
+    this.#thread_id = thread_id;
+    this.#options = options;
+    this.#sent = sent;
+    this.#poller = new Poller({
+      environment: options.environment,
+      signalled: options.storage.signals !== undefined,
+      read: (timed) => this.#read(timed),
+      place: () => this.last,
+      isNeeded: () => !this.closed,
+    });
+    const unsubscribe = options.bus.on("thread", thread_id, () => this.read(true));
+    this.#onClose = () => {
+      unsubscribe();
+      onClose();
+    };
+    this.ready = this.#begin();
+    this.ready.catch(() => {});
+  }
+
+  placeOf({ seq }: { readonly seq: number }): number {
+    return seq;
+  }
+
+  protected get room(): number {
+    return RING_SIZE;
+  }
+
+  async #begin(): Promise<void> {
+    const { storage, scope } = this.#options;
+    const newest = await storage.lastEvent(scope, this.#thread_id);
+    if (this.last === 0) this.clear(newest);
+    if (!this.closed) this.#poller.start();
+  }
+
+  /** The thread, if it is visible. From now on its runs record all events. */
+  find(scope: Scope): Promise<ThreadRow | null> {
+    return this.#shared(JSON.stringify(scope), 0, async () => {
+      const { storage } = this.#options;
+      const thread = await storage.getThread(scope, this.#thread_id);
+      if (!thread || thread.stateless) return null;
+      if (!thread.records_all) await storage.recordAllEvents(scope, this.#thread_id);
+      this.exists = true;
+      this.busy = thread.status === "busy";
+      return thread;
+    });
+  }
+
+  /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
+  publish(before: number, events: readonly SentEvent[]): void {
+    if (this.last < before || this.last === 0) {
+      // The store has others before them, but perhaps not their large values.
+      for (const event of events) this.#early.set(event.seq, event);
+      this.read();
+      return;
+    }
+    for (const event of events) this.#add(event);
+    this.change.notify();
+  }
+
+  /** Reads what other processes have stored. `changed`: the thread was made, changed or deleted. */
+  read(changed = false): void {
+    if (this.closed) return;
+    this.#noteChange(changed);
+    void this.#poller.read();
+  }
+
+  #noteChange(changed: boolean): void {
+    this.#checkThread ||= changed;
+    if (changed) this.changes++;
+  }
+
+  async #read(timed: boolean): Promise<void> {
+    const { storage, scope, environment } = this.#options;
+    this.#noteChange(timed);
+    try {
+      await this.ready;
+      const check = this.#checkThread && this.exists;
+      this.#checkThread = false;
+      const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
+      if (thread) this.busy = thread.status === "busy";
+      if (thread === null) this.#forget();
+      let after: number | null = this.last;
+      while (after !== null) {
+        const page = await storage.readEvents(scope, this.#thread_id, { after });
+        for (const event of page.events) {
+          if (event.seq <= this.last) continue;
+          const logged = this.#early.get(event.seq) ?? (await this.#sent.of(this.#thread_id, event));
+          if (logged) this.#add(logged);
+        }
+        after = page.more ? page.read_to : null;
+        if (after !== null) await loopTick(environment);
+      }
+    } catch (error) {
+      const message = "reading the events of a thread failed";
+      environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
+    }
+    for (const seq of this.#early.keys()) if (seq <= this.last) this.#early.delete(seq);
+    this.change.notify();
+  }
+
+  #add(event: SentEvent): void {
+    if (event.seq > this.last) this.append(event);
+  }
+
+  /** The thread was deleted. Another one may get its id, whose events begin again. */
+  #forget(): void {
+    this.deletions++;
+    this.exists = false;
+    this.#early.clear();
+    this.clear(0);
+  }
+
+  override left(): void {
+    super.left();
+    if (this.readers === 0) this.close();
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.#onClose();
+    this.#poller.stop();
+    this.change.notify();
+  }
+}
