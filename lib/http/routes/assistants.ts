@@ -113,9 +113,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     body: assistantCreate,
     answer: "Assistant",
     errors: [404, 409],
-    async handle(context) {
-      return json(await context.nouns.assistants.create(await context.body()));
-    },
+    handle: async (context) => json(await context.nouns.assistants.create(await context.body())),
   }),
   route("post", "/assistants/search", {
     summary: "Search assistants",
@@ -135,17 +133,13 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     events: ["assistants:search"],
     body: assistantCount,
     answer: "count",
-    async handle(context) {
-      return json(await context.nouns.assistants.count(await context.body()));
-    },
+    handle: async (context) => json(await context.nouns.assistants.count(await context.body())),
   }),
   route("get", "/assistants/:assistant_id", {
     summary: "Get an assistant",
     ...reads,
     answer: "Assistant",
-    async handle(context) {
-      return json(await context.nouns.assistants.get(assistantId(context)));
-    },
+    handle: async (context) => json(await context.nouns.assistants.get(assistantId(context))),
   }),
   route("patch", "/assistants/:assistant_id", {
     summary: "Create a new version of an assistant and activate it",
@@ -153,10 +147,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     body: assistantPatch,
     answer: "Assistant",
     errors: [404],
-    async handle(context) {
-      const assistant_id = assistantId(context);
-      return json(await context.nouns.assistants.update(assistant_id, await context.body()));
-    },
+    handle: async (context) => json(await context.nouns.assistants.update(assistantId(context), await context.body())),
   }),
   route("delete", "/assistants/:assistant_id", {
     summary: "Delete an assistant with all its versions",
@@ -164,8 +155,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     query: assistantDeletion,
     errors: [404, 409],
     async handle(context) {
-      const assistant_id = assistantId(context);
-      await context.nouns.assistants.delete(assistant_id, context.query());
+      await context.nouns.assistants.delete(assistantId(context), context.query());
       return empty();
     },
   }),
@@ -187,10 +177,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     query: latest,
     answer: "Assistant",
     errors: [404],
-    async handle(context) {
-      const assistant_id = assistantId(context);
-      return json(await context.nouns.assistants.setLatest(assistant_id, await version(context)));
-    },
+    handle: async (context) =>
+      json(await context.nouns.assistants.setLatest(assistantId(context), await version(context))),
   }),
   route("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
@@ -206,9 +194,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Get the schemas of the graph",
     ...reads,
     answer: "GraphSchemas",
-    async handle(context) {
-      return json(await context.nouns.assistants.schemas(assistantId(context)));
-    },
+    handle: async (context) => json(await context.nouns.assistants.schemas(assistantId(context))),
   }),
   route("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",

@@ -151,28 +151,22 @@ export const CRON_ROUTES: readonly Route[] = [
     events: ["crons:search"],
     body: cronCount,
     answer: "count",
-    async handle(context) {
-      return json(await context.nouns.crons.count(await context.body()));
-    },
+    handle: async (context) => json(await context.nouns.crons.count(await context.body())),
   }),
   route("get", "/runs/crons/:cron_id", {
     summary: "Get a cron",
     events: ["crons:read"],
     answer: "Cron",
     errors: [404],
-    async handle(context) {
-      return json(await context.nouns.crons.get(cronId(context)));
-    },
+    handle: async (context) => json(await context.nouns.crons.get(cronId(context))),
   }),
   route("patch", "/runs/crons/:cron_id", {
     summary: "Update a cron: absent fields stay, null clears a field, metadata is merged",
     events: ["crons:update"],
     answer: "Cron",
     errors: [404],
-    async handle(context) {
-      const cron_id = cronId(context);
-      return json(await context.nouns.crons.update(cron_id, readCronPatch(await context.bytes())));
-    },
+    handle: async (context) =>
+      json(await context.nouns.crons.update(cronId(context), readCronPatch(await context.bytes()))),
   }),
   route("delete", "/runs/crons/:cron_id", {
     summary: "Delete a cron; its runs stay",

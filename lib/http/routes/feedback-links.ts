@@ -317,11 +317,8 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "List the links of a run, oldest first, including expired ones",
     answer: "FeedbackToken[]",
-    async handle(context) {
-      const caller = await context.caller();
-      const query = readTokenQuery(searchParams(context));
-      return json(await context.nouns.feedback.listTokens(caller, query));
-    },
+    handle: async (context) =>
+      json(await context.nouns.feedback.listTokens(await context.caller(), readTokenQuery(searchParams(context)))),
   }),
 ];
 /** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */

@@ -194,9 +194,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Get feedback statistics by key",
     answer: "FeedbackStats",
     async handle(context) {
-      const caller = await context.caller();
-      const query = readStatsQuery(searchParams(context));
-      const stats = await context.nouns.feedback.stats(caller, query);
+      const stats = await context.nouns.feedback.stats(await context.caller(), readStatsQuery(searchParams(context)));
       return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
   }),
@@ -204,33 +202,23 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     summary: "List feedback, newest first",
     answer: "Feedback[]",
-    async handle(context) {
-      const caller = await context.caller();
-      const query = readFeedbackQuery(searchParams(context));
-      return json(await context.nouns.feedback.list(caller, query));
-    },
+    handle: async (context) =>
+      json(await context.nouns.feedback.list(await context.caller(), readFeedbackQuery(searchParams(context)))),
   }),
   route("post", "/api/v1/feedback", {
     events: ["threads:update"],
     summary: "Record feedback on a run or a project",
     answer: "Feedback",
     errors: [404, 409],
-    async handle(context) {
-      const caller = await context.caller();
-      const request = readFeedbackCreate(await context.bytes());
-      return json(await context.nouns.feedback.create(caller, request));
-    },
+    handle: async (context) =>
+      json(await context.nouns.feedback.create(await context.caller(), readFeedbackCreate(await context.bytes()))),
   }),
   route("get", "/api/v1/feedback/:id", {
     events: ["threads:read"],
     summary: "Get feedback",
     answer: "Feedback",
     errors: [404],
-    async handle(context) {
-      const caller = await context.caller();
-      const feedback_id = feedbackId(context);
-      return json(await context.nouns.feedback.get(caller, feedback_id));
-    },
+    handle: async (context) => json(await context.nouns.feedback.get(await context.caller(), feedbackId(context))),
   }),
   route("patch", "/api/v1/feedback/:id", {
     events: ["threads:update"],
@@ -239,9 +227,8 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const caller = await context.caller();
-      const feedback_id = feedbackId(context);
-      const patch = readFeedbackPatch(await context.bytes());
-      return json(await context.nouns.feedback.update(caller, feedback_id, patch));
+      const id = feedbackId(context);
+      return json(await context.nouns.feedback.update(caller, id, readFeedbackPatch(await context.bytes())));
     },
   }),
   route("delete", "/api/v1/feedback/:id", {
@@ -250,9 +237,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     answer: "any",
     errors: [404],
     async handle(context) {
-      const caller = await context.caller();
-      const feedback_id = feedbackId(context);
-      await context.nouns.feedback.delete(caller, feedback_id);
+      await context.nouns.feedback.delete(await context.caller(), feedbackId(context));
       return json({});
     },
   }),

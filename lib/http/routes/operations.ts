@@ -148,9 +148,7 @@ const RUN_ROUTES: readonly Route[] = [
     summary: "Count the runs of the last hour by status, with waits and durations by minute",
     events: ["threads:search"],
     answer: "RunStats",
-    async handle(context) {
-      return json(await context.service.runs.stats(await visibilityOf(context, {})));
-    },
+    handle: async (context) => json(await context.service.runs.stats(await visibilityOf(context, {}))),
   }),
   route("get", "/greenroom/runs/:run_id", {
     summary: "Get everything that is stored of a run",
@@ -181,18 +179,14 @@ const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:search"],
     query: threadListQuery,
     answer: "ThreadListing",
-    async handle(context) {
-      return json(await context.nouns.threads.list(context.query()));
-    },
+    handle: async (context) => json(await context.nouns.threads.list(context.query())),
   }),
   route("get", "/greenroom/inbox", {
     summary: "List the interrupts that wait for a person, oldest first",
     events: ["threads:search"],
     query: inboxQuery,
     answer: "Inbox",
-    async handle(context) {
-      return json(await context.nouns.threads.inbox(context.query()));
-    },
+    handle: async (context) => json(await context.nouns.threads.inbox(context.query())),
   }),
 ];
 
@@ -209,9 +203,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     answer: "DeliveryDetail",
     errors: [404],
-    async handle(context) {
-      return json(await context.nouns.webhooks.get(runId(context)));
-    },
+    handle: async (context) => json(await context.nouns.webhooks.get(runId(context))),
   }),
   route("post", "/greenroom/webhooks/:run_id/send", {
     summary: "Send the webhook of a run again, with a new series of retries",
@@ -237,18 +229,14 @@ const CRON_ROUTES: readonly Route[] = [
     events: ["crons:read"],
     answer: "CronDetail",
     errors: [404],
-    async handle(context) {
-      return json(await context.nouns.crons.inspect(cronId(context)));
-    },
+    handle: async (context) => json(await context.nouns.crons.inspect(cronId(context))),
   }),
   route("post", "/greenroom/crons/:cron_id/run", {
     summary: "Create a run of a cron now, as its creator; the schedule does not move",
     events: ["crons:update"],
     answer: "Run",
     errors: [404, 409, 503, 507],
-    async handle(context) {
-      return json(await context.nouns.crons.run(cronId(context)));
-    },
+    handle: async (context) => json(await context.nouns.crons.run(cronId(context))),
   }),
 ];
 
@@ -258,20 +246,14 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     query: scoreQuery,
     answer: "ScoreSeries",
-    async handle(context) {
-      const caller = await context.caller();
-      return json(await context.nouns.feedback.scores(caller, context.query()));
-    },
+    handle: async (context) => json(await context.nouns.feedback.scores(await context.caller(), context.query())),
   }),
   accountRoute("get", "/greenroom/feedback/links", {
     summary: "List feedback links of all runs, newest first",
     events: ["threads:read"],
     query: linkQuery,
     answer: "FeedbackLinks",
-    async handle(context) {
-      const caller = await context.caller();
-      return json(await context.nouns.feedback.links(caller, context.query()));
-    },
+    handle: async (context) => json(await context.nouns.feedback.links(await context.caller(), context.query())),
   }),
   accountRoute("delete", "/greenroom/feedback/links/:id", {
     summary: "Revoke a feedback link; its records stay",
@@ -279,17 +261,14 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const caller = await context.caller();
-      const id = readKnownId(context.params.id, "Feedback link");
-      await context.nouns.feedback.revokeLink(caller, id);
+      await context.nouns.feedback.revokeLink(caller, readKnownId(context.params.id, "Feedback link"));
       return empty();
     },
   }),
   accountRoute("get", "/greenroom/server", {
     summary: "Get versions, health, work and configuration; needs `organization:manage`",
     answer: "ServerReport",
-    async handle(context) {
-      return json(await context.service.report(await context.caller()));
-    },
+    handle: async (context) => json(await context.service.report(await context.caller())),
   }),
 ];
 
