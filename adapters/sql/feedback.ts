@@ -92,14 +92,6 @@ const getToken = prepared<{ token_id: string }>(
   (p) => sql`select * from feedback_tokens where token_id = ${p.token_id}`,
 );
 
-type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset: number; deployment: string };
-
-const listTokens = scoped<TokenQuery>(
-  (p, bound) =>
-    sql`select * from feedback_tokens where run_id = ${scalar(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
-    order by created_at, token_id limit ${scalar(p.limit)} offset ${scalar(p.offset)}`,
-);
-
 type TokenKey = { deployment: string; workspace_ids: string; token_id: string };
 
 const deleteToken = scoped<TokenKey>(
@@ -129,10 +121,7 @@ const runThere = scoped<{ run_id: string | null; deployment: string }>(
   (p, bound) => sql`select 1 as there where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}`,
 );
 
-const getFeedback = scoped<{ id: string; deployment: string }>(
-  (p, bound) =>
-    sql`select * from feedback where id = ${p.id}${andOfRunPermitted(sql`feedback.run_id`, p.deployment, bound)}`,
-);
+const getFeedback = prepared<{ id: string }>((p) => sql`select * from feedback where id = ${p.id}`);
 
 const deleteFeedback = scoped<{ workspace_ids: string; id: string; deployment: string }>(
   (p, bound) =>
@@ -195,9 +184,18 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
 
     getFeedbackToken: (token_id) => readOne(driver, getToken({ token_id }), toToken),
 
-    listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
-      const args = { ...query, workspace_ids: JSON.stringify(workspace_ids), deployment: scope.deployment };
-      return readAll(driver, listTokens(args, scope.filter), toToken);
+    listFeedbackTokens({ scope: { deployment, filter }, workspace_ids, run_id, sort_order, after, limit, offset = 0 }) {
+      const where = [
+        sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
+        run_id === undefined ? sql`deployment = ${deployment}` : sql`run_id = ${run_id}`,
+        ...below(after, "token_id"),
+      ];
+      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
+      const order = sort_order === "asc" ? sql`asc` : sql`desc`;
+      const select = sql`select * from feedback_tokens where ${sql.join(where, sql` and `)}${permitted}
+        order by created_at ${order}, token_id ${order} limit ${limit} offset ${offset}`;
+      const toListed = (row: SqlRow) => ({ ...toToken(row), submissions: Number(row.submissions) });
+      return readAll(driver, statement(select), toListed);
     },
 
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
@@ -231,18 +229,13 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
       const [made, [row] = [], there] = await driver.batch(
         [
           insertFeedback({ ...toStored(feedback), deployment }, filter),
-          getFeedback({ id, deployment }, undefined),
+          getFeedback({ id }),
           runThere({ run_id, deployment }, filter),
         ],
         [`feedback ${id}`],
       );
       if (!there?.length) return null;
       return { kind: made?.length ? "created" : "exists", feedback: toFeedback(row as SqlRow) };
-    },
-
-    async getFeedback(workspace_ids, id, { deployment, filter } = EVERYWHERE) {
-      const [row] = await driver.read(getFeedback({ id, deployment }, filter));
-      return row && workspace_ids.includes(row.workspace_id as string) ? toFeedback(row) : null;
     },
 
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
@@ -294,20 +287,6 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
       return readAll(driver, statement(select), toBucket);
     },
 
-    searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
-      const where = [
-        sql`deployment = ${deployment}`,
-        sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
-        ...below(after, "token_id"),
-      ];
-      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
-      const select = statement(
-        sql`select * from feedback_tokens where ${sql.join(where, sql` and `)}${permitted}
-          order by created_at desc, token_id desc limit ${limit}`,
-      );
-      return readAll(driver, select, (row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
-    },
-
     async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
       const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
       const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
@@ -329,14 +308,15 @@ function candidates(query: FeedbackQuery): SelectQueryBuilder<Rows, "feedback", 
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = rowsDb.selectFrom("feedback");
   const [only = ""] = workspace_ids;
-  // With run ids the statement must use their index. Within one workspace, that index has the right order.
-  const workspace = run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
+  // With ids the statement must use their index. Within one workspace, that index has the right order.
+  const workspace = query.ids || run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
   let select =
     workspace_ids.length === 1
       ? all.where(workspace, "=", only)
       : all.where(workspace, "in", each(JSON.stringify(workspace_ids)));
   const lists = [
-    ["run_id", query.run_ids],
+    ["id", query.ids],
+    ["run_id", run_ids],
     ["project_id", query.project_ids],
     ["key", query.keys],
     ["source", query.sources],

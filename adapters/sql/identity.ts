@@ -4,11 +4,11 @@ import {
   type ApiKeyRow,
   type IdentityStore,
   type KeyGrants,
-  type Made,
   type MembershipRow,
   PERMISSIONS,
   type Permission,
-  type ProjectRow,
+  type UnitKind,
+  type UnitRows,
   type WorkspaceRow,
 } from "../../lib/storage/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
@@ -63,11 +63,11 @@ const touchKey = prepared<{ id: string; now: number; before: number }>(
     where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`,
 );
 
-const listKeys = prepared<{ organization_id: string }>(
-  (p) => sql`select * from api_keys where organization_id = ${p.organization_id} order by created_at, id`,
+const listKeys = prepared<{ organization_id: string | null; limit: number }>(
+  (p) =>
+    sql`select * from api_keys where organization_id = coalesce(${p.organization_id}, organization_id)
+    order by created_at, id limit ${p.limit}`,
 );
-
-const anyKey = prepared<Record<string, never>>(() => sql`select id from api_keys limit 1`);
 
 /** Key, memberships, workspaces and projects at one moment: different kinds of rows in columns of equal types. */
 const findKey = prepared<{ key_hash: string }>(
@@ -115,9 +115,8 @@ function keyVerbs(driver: Database) {
       return revoked?.[0] ? toKey(revoked[0]) : null;
     },
 
-    listKeys: (organization_id) => readAll(driver, listKeys({ organization_id }), toKey),
-
-    hasKeys: async () => (await driver.read(anyKey({}))).length > 0,
+    listKeys: ({ organization_id = null, limit = Number.MAX_SAFE_INTEGER }) =>
+      readAll(driver, listKeys({ organization_id, limit }), toKey),
 
     async setMembership(membership) {
       const { subject_id, scope_id } = membership;
@@ -188,41 +187,37 @@ const deleteProjectsOf = prepared<Id & { now: number }>(
   (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 
-function placeVerbs(driver: Database) {
-  type Things = ReturnType<typeof namedRows>;
-  const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
-    const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
-    if (made?.[0]) return { kind: "made", row: made[0] as Row };
-    return { kind: parent?.length ? "name_taken" : "parent_not_found" };
-  };
-  const rename = async <Row>(things: Things, id: string, name: string): Promise<Made<Row>> => {
-    const [renamed, there] = await driver.batch([things.rename({ id, name }), things.isThere({ id })]);
-    if (renamed?.[0]) return { kind: "made", row: renamed[0] as Row };
-    return { kind: there?.length ? "name_taken" : "not_found" };
-  };
+const units = { workspace: workspaces, project: projects };
+
+function unitVerbs(driver: Database) {
   return {
-    createWorkspace: (row) => create(workspaces, { ...row, parent: row.organization_id }),
-    renameWorkspace: (id, name) => rename(workspaces, id, name),
-    async deleteWorkspace(id, now) {
-      const [deleted] = await driver.batch([workspaces.delete({ id, now }), deleteProjectsOf({ id, now })]);
-      return deleted?.[0] ? asIs<WorkspaceRow>(deleted[0]) : null;
+    async createUnit(kind, row) {
+      const parent = "organization_id" in row ? row.organization_id : row.workspace_id;
+      const [made, there] = await driver.batch([
+        units[kind].insert({ ...row, parent }),
+        units[kind].hasParent({ id: parent }),
+      ]);
+      if (made?.[0]) return { kind: "made", row: asIs(made[0]) };
+      return { kind: there?.length ? "name_taken" : "parent_not_found" };
     },
-    listWorkspaces: (organization_id) =>
-      readAll(driver, workspaces.list({ parents: JSON.stringify([organization_id]) }), asIs<WorkspaceRow>),
-    createProject: (row) => create(projects, { ...row, parent: row.workspace_id }),
-    renameProject: (id, name) => rename(projects, id, name),
-    async deleteProject(id, now) {
-      const [deleted] = await driver.batch([projects.delete({ id, now })]);
-      return deleted?.[0] ? asIs<ProjectRow>(deleted[0]) : null;
+    async renameUnit(kind, id, name) {
+      const [renamed, there] = await driver.batch([units[kind].rename({ id, name }), units[kind].isThere({ id })]);
+      if (renamed?.[0]) return { kind: "made", row: asIs(renamed[0]) };
+      return { kind: there?.length ? "name_taken" : "not_found" };
     },
-    listProjects: (workspace_ids) =>
-      readAll(driver, projects.list({ parents: JSON.stringify(workspace_ids) }), asIs<ProjectRow>),
-  } satisfies Partial<IdentityStore>;
+    async deleteUnit(kind, id, now) {
+      const its = kind === "workspace" ? [deleteProjectsOf({ id, now })] : [];
+      const [deleted] = await driver.batch([units[kind].delete({ id, now }), ...its]);
+      return deleted?.[0] ? asIs(deleted[0]) : null;
+    },
+    listUnits: <Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) =>
+      readAll(driver, units[kind].list({ parents: JSON.stringify(parent_ids) }), asIs<UnitRows[Kind]>),
+  } satisfies Pick<IdentityStore, "createUnit" | "renameUnit" | "deleteUnit" | "listUnits">;
 }
 
 /** The IdentityStore on `driver`. */
 export function sqlIdentity(driver: Database): IdentityStore {
-  return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
+  return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...unitVerbs(driver), ...userVerbs(driver) };
 }
 
 // ----------------------------------------------------------------------- rows

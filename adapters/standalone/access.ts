@@ -5,7 +5,10 @@ import type { CommandOptions } from "./command-options.ts";
 
 /** How callers are known. Throws a ConfigError when the server would be open to other machines. */
 export async function guard(auth: ServiceOptions["auth"], { identity, own, options }: Guarded): Promise<AuthMode> {
-  const mode = auth?.mode ?? (auth?.custom && "custom") ?? (own || (await identity.hasKeys()) ? "api_key" : "none");
+  const mode =
+    auth?.mode ??
+    (auth?.custom && "custom") ??
+    (own || (await identity.listKeys({ limit: 1 })).length > 0 ? "api_key" : "none");
   if (mode === "none" && own) {
     throw new ConfigError(['GREENROOM_API_KEYS: has no effect while auth.mode is "none"; remove one of the two']);
   }

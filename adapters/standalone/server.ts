@@ -207,8 +207,8 @@ async function workspacesAndProjects(
 ): Promise<ReadonlySet<string> | null> {
   if (project === undefined && workspace === undefined) return null;
   const { organization } = await identity.ensureDefaults(Date.now());
-  const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
-  return new Set([...workspaces, ...(await identity.listProjects(workspaces)).map(({ id }) => id)]);
+  const workspaces = (await identity.listUnits("workspace", [organization.id])).map(({ id }) => id);
+  return new Set([...workspaces, ...(await identity.listUnits("project", workspaces)).map(({ id }) => id)]);
 }
 
 /** Logs a workspace or project that this start has created: the name may be a typing error. */

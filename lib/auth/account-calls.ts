@@ -123,7 +123,7 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
     id?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
   async function workspacesOf(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]> {
-    const rows = await identity.listWorkspaces(organization_id);
+    const rows = await identity.listUnits("workspace", [organization_id]);
     const pairs = names.map((name) => [name, findByIdOrName(rows, name)] as const);
     const unknown = pairs.filter(([, row]) => !row).map(([name]) => name);
     if (unknown.length > 0) throw missing("Workspace", unknown.join(", "));
@@ -135,8 +135,13 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
 
   async function projectsOf(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
-      workspace === undefined ? await identity.listWorkspaces(await organizationOf()) : [await workspaceOf(workspace)];
-    return identity.listProjects(rows.map(({ id }) => id));
+      workspace === undefined
+        ? await identity.listUnits("workspace", [await organizationOf()])
+        : [await workspaceOf(workspace)];
+    return identity.listUnits(
+      "project",
+      rows.map(({ id }) => id),
+    );
   }
 
   async function projectOf(name: string, workspace?: string): Promise<ProjectRow> {
@@ -206,7 +211,7 @@ function keyVerbs({
     },
 
     async listKeys(organization_id) {
-      return identity.listKeys(await organizationOf(organization_id));
+      return identity.listKeys({ organization_id: await organizationOf(organization_id) });
     },
 
     async revokeKey(key, organization_id) {
@@ -226,27 +231,32 @@ function workspaceVerbs({
     async createWorkspace(name, organization) {
       checkName("Workspace", name);
       const organization_id = await organizationOf(organization);
-      const created_at = laterThan(await identity.listWorkspaces(organization_id), environment.now());
+      const created_at = laterThan(await identity.listUnits("workspace", [organization_id]), environment.now());
       const terms = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
-      const row = rowOf(await identity.createWorkspace(terms), "Workspace", name, `Organization ${organization_id}`);
+      const row = rowOf(
+        await identity.createUnit("workspace", terms),
+        "Workspace",
+        name,
+        `Organization ${organization_id}`,
+      );
       const project = { id: environment.uuid(), workspace_id: row.id, name: "Default", created_at, deleted_at: null };
-      await identity.createProject(project);
+      await identity.createUnit("project", project);
       return row;
     },
 
     async renameWorkspace(workspace, name) {
       checkName("Workspace", name);
       const { id } = await workspaceOf(workspace);
-      return rowOf(await identity.renameWorkspace(id, name), "Workspace", name, `Workspace ${workspace}`);
+      return rowOf(await identity.renameUnit("workspace", id, name), "Workspace", name, `Workspace ${workspace}`);
     },
 
     async deleteWorkspace(workspace) {
-      const row = await identity.deleteWorkspace((await workspaceOf(workspace)).id, environment.now());
+      const row = await identity.deleteUnit("workspace", (await workspaceOf(workspace)).id, environment.now());
       return existing(row, "Workspace", workspace);
     },
 
     async listWorkspaces(organization_id) {
-      return identity.listWorkspaces(await organizationOf(organization_id));
+      return identity.listUnits("workspace", [await organizationOf(organization_id)]);
     },
   };
 }
@@ -264,19 +274,19 @@ function projectVerbs({
         workspace === undefined
           ? (await identity.ensureDefaults(environment.now())).workspace
           : await workspaceOf(workspace);
-      const created_at = laterThan(await identity.listProjects([workspace_id]), environment.now());
+      const created_at = laterThan(await identity.listUnits("project", [workspace_id]), environment.now());
       const row = { id: environment.uuid(), workspace_id, name, created_at, deleted_at: null };
-      return rowOf(await identity.createProject(row), "Project", name, `Workspace ${workspace_id}`);
+      return rowOf(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
     },
 
     async renameProject(project, name, workspace) {
       checkName("Project", name);
       const { id } = await projectOf(project, workspace);
-      return rowOf(await identity.renameProject(id, name), "Project", name, `Project ${project}`);
+      return rowOf(await identity.renameUnit("project", id, name), "Project", name, `Project ${project}`);
     },
 
     async deleteProject(project, workspace) {
-      const row = await identity.deleteProject((await projectOf(project, workspace)).id, environment.now());
+      const row = await identity.deleteUnit("project", (await projectOf(project, workspace)).id, environment.now());
       return existing(row, "Project", project);
     },
 

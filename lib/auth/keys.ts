@@ -53,10 +53,13 @@ export function callerOf({ key, memberships, workspaces, projects }: KeyGrants):
 export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
   const { organization } = await identity.ensureDefaults(now);
   const organization_id = organization.id;
-  const workspaces = await identity.listWorkspaces(organization_id);
-  const projects = [...(await identity.listProjects(workspaces.map(({ id }) => id)))].sort(
-    (a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1),
-  );
+  const workspaces = await identity.listUnits("workspace", [organization_id]);
+  const projects = [
+    ...(await identity.listUnits(
+      "project",
+      workspaces.map(({ id }) => id),
+    )),
+  ].sort((a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1));
   const everything = [{ scope_id: organization_id, permissions: PERMISSIONS }];
   const nobody = { user_id: null, api_key: null, key_id: null };
   return { organization_id, ...nobody, ...permitted(organization_id, everything, workspaces, projects) };

@@ -270,7 +270,7 @@ export function createAccess(options: AccessOptions): Access {
       return await requireKey(headers);
     },
     async workspaces(caller, { limit, offset }) {
-      const rows = await identity.listWorkspaces(caller.organization_id);
+      const rows = await identity.listUnits("workspace", [caller.organization_id]);
       const readable = rows.filter(({ id }) => caller.workspaces.get(id)?.has("workspaces:read"));
       const page = readable.slice(offset, offset + limit);
       return page.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));

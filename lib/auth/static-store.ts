@@ -9,6 +9,8 @@ import {
   type OrganizationRow,
   type Permission,
   type ProjectRow,
+  type UnitKind,
+  type UnitRows,
   type UserRow,
   UUID,
   type WorkspaceRow,
@@ -112,12 +114,9 @@ const refuse = async (): Promise<never> => {
 
 const REFUSED = {
   createKey: refuse,
-  createWorkspace: refuse,
-  renameWorkspace: refuse,
-  deleteWorkspace: refuse,
-  createProject: refuse,
-  renameProject: refuse,
-  deleteProject: refuse,
+  createUnit: refuse,
+  renameUnit: refuse,
+  deleteUnit: refuse,
   createUser: refuse,
   deleteUser: refuse,
   setMembership: refuse,
@@ -191,20 +190,18 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
       keys.set(row.id, revoked);
       return revoked;
     },
-    async listKeys(organization_id) {
+    async listKeys({ organization_id, limit }) {
       const { organization, keys } = await ready;
-      return organization_id === organization.id ? [...keys.values()] : [];
+      return (organization_id ?? organization.id) === organization.id ? [...keys.values()].slice(0, limit) : [];
     },
-    async hasKeys() {
-      return (await ready).keys.size > 0;
-    },
-    async listWorkspaces(organization_id) {
-      const { organization, workspaces } = await ready;
-      return organization_id === organization.id ? [...workspaces.values()].sort(by("name")) : [];
-    },
-    async listProjects(workspace_ids) {
-      const { projects } = await ready;
-      return workspace_ids.flatMap((id) => projectsOf(projects, id)).sort(by("name"));
+    async listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) {
+      const { workspaces, projects } = await ready;
+      const rows: { readonly [K in UnitKind]: readonly UnitRows[K][] } = {
+        workspace: [...workspaces.values()].filter((row) => parent_ids.includes(row.organization_id)),
+        project: parent_ids.flatMap((id) => projectsOf(projects, id)),
+      };
+      const ofKind: readonly UnitRows[Kind][] = rows[kind];
+      return [...ofKind].sort(by("name"));
     },
     async getUser(user) {
       const { users } = await ready;

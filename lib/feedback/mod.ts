@@ -130,7 +130,7 @@ export interface FeedbackOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   /** Finds the deployment's workspace for runs without a trace, and lists projects. Default: the storage's identity store. */
-  readonly identity?: Pick<IdentityStore, "getDeployment" | "listProjects">;
+  readonly identity?: Pick<IdentityStore, "getDeployment" | "listUnits">;
   /** The URL of the server for clients. Tokens need it. */
   base_url(): string | undefined;
   /** True allows tokens and records for runs of other servers. */
@@ -185,7 +185,7 @@ function createTargets(options: FeedbackOptions) {
   async function targetOfSession(seen: Scope, by: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (seen.filter) throw new ServiceError("not_found", "Session not found");
-    const projects = await identity.listProjects([...by.workspaces.keys()]);
+    const projects = await identity.listUnits("project", [...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
     requireIn(by, project.workspace_id, "feedback:create");
@@ -232,7 +232,7 @@ function tokenVerbs(
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
       const search = { ...query, run_id, workspace_ids, scope: seen };
-      return (await storage.listFeedbackTokens(search)).map(toToken);
+      return (await storage.listFeedbackTokens({ ...search, sort_order: "asc" })).map(toToken);
     },
 
     async token(token_id) {
@@ -292,7 +292,8 @@ function recordVerbs(
   /** The record, if the caller has the permission in its workspace. */
   async function permittedRow(seen: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
     workspacesWith(by, permission);
-    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
+    const workspace_ids = [...by.workspaces.keys()];
+    const [row] = await storage.listFeedback({ workspace_ids, ids: [id], scope: seen, limit: 1, offset: 0 });
     if (!row) throw unknownRecord();
     requireIn(by, row.workspace_id, permission);
     return row;

@@ -92,7 +92,7 @@ export function feedbackOverview(
     async links(scope, by, { limit = 50, cursor } = {}) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const query = { workspace_ids, limit, ...positionOf(cursor) };
-      const rows = await storage.searchFeedbackTokens(scope, query);
+      const rows = await storage.listFeedbackTokens({ ...query, scope, sort_order: "desc" });
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
         ...{ id: token_id, url: tokenUrl(token_id), run_id, feedback_key, submissions },

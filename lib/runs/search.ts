@@ -174,8 +174,8 @@ export function createRunSearches(
           workspace_ids: [workspace_id],
           run_id: run.run_id,
           scope: visible,
+          sort_order: "asc",
           limit: MOST_LINKS,
-          offset: 0,
         }),
       ]);
       return {

@@ -58,6 +58,7 @@ export interface FeedbackQuery {
   /** With a filter: records on runs that are there within it, and no others. */
   readonly scope?: Scope;
   readonly workspace_ids: readonly string[];
+  readonly ids?: readonly string[];
   readonly run_ids?: readonly string[];
   readonly project_ids?: readonly string[];
   readonly keys?: readonly string[];
@@ -105,6 +106,19 @@ export interface ListedToken extends FeedbackTokenRow {
   readonly submissions: number;
 }
 
+/** Which feedback tokens are listed, by their creation. */
+export interface TokenQuery {
+  /** With a filter: those of runs that it permits. */
+  readonly scope: Scope;
+  readonly workspace_ids: readonly string[];
+  readonly run_id?: string;
+  readonly sort_order: "asc" | "desc";
+  /** Only tokens after this one in descending order. */
+  readonly after?: ListPosition;
+  readonly limit: number;
+  readonly offset?: number;
+}
+
 /**
  * With a filter, a scope shows only feedback on runs that it lets the caller see: not feedback on a project alone, on runs of another
  * deployment or on deleted runs. Submitting to a token uses no filter.
@@ -114,10 +128,8 @@ export interface FeedbackStorage {
   createFeedbackTokens(scope: Scope, tokens: readonly FeedbackTokenRow[]): Promise<boolean>;
   /** Reads a token, an expired one too. Null when it does not exist. */
   getFeedbackToken(token_id: string): Promise<FeedbackTokenRow | null>;
-  /** Reads the tokens of a run, expired ones too, oldest first. */
-  listFeedbackTokens(
-    query: { readonly workspace_ids: readonly string[]; readonly run_id: string; readonly scope?: Scope } & Page,
-  ): Promise<readonly FeedbackTokenRow[]>;
+  /** Reads tokens with how often they were used, expired ones too: those of a run, or else of the deployment's runs. */
+  listFeedbackTokens(query: TokenQuery): Promise<readonly ListedToken[]>;
   /**
    * Records one submission to a token. Guard, in the same batch: the token exists, has not expired and has had fewer than `limit`
    * submissions. Idempotent with an idempotency key (`repeated`).
@@ -138,8 +150,6 @@ export interface FeedbackStorage {
     feedback: FeedbackRow,
     scope?: Scope,
   ): Promise<{ readonly kind: "created" | "exists"; readonly feedback: FeedbackRow } | null>;
-  /** Reads a record. Null when it does not exist or is not visible. */
-  getFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<FeedbackRow | null>;
   /** Writes the members of `patch`. Null when the record does not exist or is not visible. Idempotent. */
   updateFeedback(
     workspace_ids: readonly string[],
@@ -158,11 +168,6 @@ export interface FeedbackStorage {
   feedbackBuckets(
     query: FeedbackQuery & { readonly origin: number; readonly stride_ms: number },
   ): Promise<readonly FeedbackBucket[]>;
-  /** Reads feedback tokens of the deployment's visible runs, expired ones too, newest first. */
-  searchFeedbackTokens(
-    scope: Scope,
-    query: { readonly workspace_ids: readonly string[]; readonly after?: ListPosition; readonly limit: number },
-  ): Promise<readonly ListedToken[]>;
   /** Deletes a feedback token of the deployment; its records stay. False when it does not exist or its run is not visible. */
   deleteFeedbackToken(scope: Scope, workspace_ids: readonly string[], token_id: string): Promise<boolean>;
 }

@@ -82,6 +82,15 @@ export interface ProjectRow {
   readonly deleted_at: number | null;
 }
 
+/** What an organization is divided into: its workspaces, and their projects. */
+export interface UnitRows {
+  readonly workspace: WorkspaceRow;
+  readonly project: ProjectRow;
+}
+
+/** The kinds of these. */
+export type UnitKind = keyof UnitRows;
+
 /** A user as stored. */
 export interface UserRow {
   readonly id: string;
@@ -201,21 +210,15 @@ export interface IdentityStore {
   ): Promise<{ readonly kind: "made" | "short_key_taken" | "parent_not_found" }>;
   /** By id or short form. Null when there is none; a key that was revoked before keeps that time. */
   revokeKey(organization_id: string, key: string, now: number): Promise<ApiKeyRow | null>;
-  /** Oldest first. */
-  listKeys(organization_id: string): Promise<readonly ApiKeyRow[]>;
-  /** True when any key was ever made. */
-  hasKeys(): Promise<boolean>;
+  /** Oldest first. Default: of all organizations, as many as there are. */
+  listKeys(query: { readonly organization_id?: string; readonly limit?: number }): Promise<readonly ApiKeyRow[]>;
 
-  createWorkspace(workspace: WorkspaceRow): Promise<Made<WorkspaceRow>>;
-  renameWorkspace(id: string, name: string): Promise<Made<WorkspaceRow>>;
-  deleteWorkspace(id: string, now: number): Promise<WorkspaceRow | null>;
-  /** By name, deleted ones left out. */
-  listWorkspaces(organization_id: string): Promise<readonly WorkspaceRow[]>;
-  createProject(project: ProjectRow): Promise<Made<ProjectRow>>;
-  renameProject(id: string, name: string): Promise<Made<ProjectRow>>;
-  deleteProject(id: string, now: number): Promise<ProjectRow | null>;
-  /** By name, deleted ones left out. */
-  listProjects(workspace_ids: readonly string[]): Promise<readonly ProjectRow[]>;
+  createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<Made<UnitRows[Kind]>>;
+  renameUnit<Kind extends UnitKind>(kind: Kind, id: string, name: string): Promise<Made<UnitRows[Kind]>>;
+  /** A workspace with its projects. */
+  deleteUnit<Kind extends UnitKind>(kind: Kind, id: string, now: number): Promise<UnitRows[Kind] | null>;
+  /** By name, deleted ones left out: workspaces of organizations, projects of workspaces. */
+  listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]): Promise<readonly UnitRows[Kind][]>;
   createUser(user: UserRow): Promise<Made<UserRow>>;
   deleteUser(id: string, now: number): Promise<UserRow | null>;
   /** By id or email. */

@@ -4,7 +4,7 @@ import { ServiceError } from "../../lib/errors.ts";
 import { type FeedbackRecord, uuidV7 } from "../../lib/feedback/mod.ts";
 import { readFeedbackKeys } from "../../lib/runs/request.ts";
 import { VERSION } from "../../lib/service.ts";
-import type { Caller, ProjectRow } from "../../lib/storage/identity.ts";
+import type { Caller, IdentityStore, ProjectRow, UnitKind } from "../../lib/storage/identity.ts";
 import {
   ask,
   BASE,
@@ -44,7 +44,8 @@ const identity = {
     owner_user_id: null,
     shared: false,
   }),
-  listProjects: async (ids: readonly string[]) => [project].filter(({ workspace_id }) => ids.includes(workspace_id)),
+  listUnits: (async (_kind: UnitKind, ids: readonly string[]) =>
+    [project].filter(({ workspace_id }) => ids.includes(workspace_id))) as unknown as IdentityStore["listUnits"],
 };
 
 describe("the feedback keys of a run", () => {

@@ -40,7 +40,7 @@ describe("static identity", () => {
     assert.deepEqual([...caller.projects], [[workspace.id, project.id]]);
     assert.equal(caller.organization_id, organization.id);
     assert.deepEqual(
-      (await identity.listKeys(organization.id)).map(({ short_key }) => short_key),
+      (await identity.listKeys({ organization_id: organization.id })).map(({ short_key }) => short_key),
       ["static_...ters", "static_...1234", "static_...s-1234"],
     );
     assert.equal(await identity.findKey(await hashKey(`${key} `)), null);
@@ -52,7 +52,7 @@ describe("static identity", () => {
       const identity = staticIdentity({ keys: [key] });
       await identity.placeDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
-      const [made] = await identity.listKeys(organization.id);
+      const [made] = await identity.listKeys({ organization_id: organization.id });
       return JSON.stringify([organization, workspace, project, await identity.getDeployment("d"), made]);
     };
     assert.equal(await ids(), await ids());
@@ -110,9 +110,12 @@ describe("static identity", () => {
     const identity = staticIdentity({ keys: [key], workspaces: [] });
     const { organization, workspace, project } = await identity.ensureDefaults(NOW);
     assert.deepEqual([workspace.name, project.name, project.workspace_id], ["Default", "Default", workspace.id]);
-    assert.deepEqual(await identity.listWorkspaces(organization.id), [workspace]);
+    assert.deepEqual(await identity.listUnits("workspace", [organization.id]), [workspace]);
     assert.deepEqual([...(await callerWith(identity, key)).projects], [[workspace.id, project.id]]);
-    assert.deepEqual([await identity.hasKeys(), await staticIdentity({ keys: [] }).hasKeys()], [true, false]);
+    assert.deepEqual(
+      [(await identity.listKeys({})).length, (await staticIdentity({ keys: [] }).listKeys({})).length],
+      [1, 0],
+    );
   });
 
   it("places deployments by id, and makes nothing for an id that is unknown", async () => {
@@ -149,8 +152,8 @@ describe("static identity", () => {
     }
     const { organization } = await identity.ensureDefaults(NOW);
     assert.equal(await identity.getDeployment("none"), null);
-    assert.equal((await identity.listWorkspaces(organization.id)).length, 2);
-    assert.equal((await identity.listProjects([uuid(1), uuid(2)])).length, 2);
+    assert.equal((await identity.listUnits("workspace", [organization.id])).length, 2);
+    assert.equal((await identity.listUnits("project", [uuid(1), uuid(2)])).length, 2);
     // Without a workspace and a project, a deployment stays where it is, and a new one goes to the oldest.
     const moved = await identity.placeDeployment({ name: "d", workspace: "two" }, NOW);
     assert.deepEqual(await identity.placeDeployment({ name: "d" }, NOW), moved);
@@ -196,16 +199,22 @@ describe("static identity", () => {
     const sorted = ["B", "b", "ba", "\uFF5E", "\u{1F600}"];
     const listed = async (rows: Promise<readonly { readonly name: string }[]>): Promise<readonly string[]> =>
       (await rows).map(({ name }) => name);
-    assert.deepEqual(await listed(identity.listWorkspaces(organization.id)), sorted);
-    assert.deepEqual(await listed(identity.listProjects(["w0"])), sorted);
-    assert.deepEqual([await identity.listWorkspaces("other"), await identity.listProjects([])], [[], []]);
-    assert.deepEqual([await identity.listKeys("other"), await identity.listDeployments("other")], [[], []]);
+    assert.deepEqual(await listed(identity.listUnits("workspace", [organization.id])), sorted);
+    assert.deepEqual(await listed(identity.listUnits("project", ["w0"])), sorted);
+    assert.deepEqual(
+      [await identity.listUnits("workspace", ["other"]), await identity.listUnits("project", [])],
+      [[], []],
+    );
+    assert.deepEqual(
+      [await identity.listKeys({ organization_id: "other" }), await identity.listDeployments("other")],
+      [[], []],
+    );
   });
 
   it("revokes keys by id or short form, once, and notes their use", async () => {
     const identity = staticIdentity({ keys: [key, { key: `${key}-2`, short_key: "two" }] });
     const { organization } = await identity.ensureDefaults(NOW);
-    const [first] = await identity.listKeys(organization.id);
+    const [first] = await identity.listKeys({ organization_id: organization.id });
     const id = first?.id as string;
     assert.equal((await identity.revokeKey(organization.id, id, NOW))?.revoked_at, NOW);
     assert.equal((await identity.revokeKey(organization.id, id, NOW + 1))?.revoked_at, NOW);
@@ -214,12 +223,12 @@ describe("static identity", () => {
     assert.equal(await identity.revokeKey(organization.id, "three", NOW), null);
     const used = async (now: number): Promise<number | null | undefined> => {
       await identity.touchKey(id, now);
-      return (await identity.listKeys(organization.id))[0]?.last_used_at;
+      return (await identity.listKeys({ organization_id: organization.id }))[0]?.last_used_at;
     };
     assert.deepEqual([await used(NOW), await used(NOW + 59_999), await used(NOW + 60_000)], [NOW, NOW, NOW + 60_000]);
     await identity.touchKey("nothing", NOW);
     assert.equal((await identity.revokeKey(organization.id, "two", NOW))?.short_key, "two");
-    assert.equal((await identity.listKeys(organization.id)).length, 2);
+    assert.equal((await identity.listKeys({ organization_id: organization.id })).length, 2);
   });
 
   it("keeps owner and sharing of an agent until they are changed", async () => {

@@ -6,6 +6,7 @@ import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { createService, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
+import { getFeedback } from "../suite/records.ts";
 import { customWorld, owning } from "./custom-world.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
@@ -211,7 +212,7 @@ describe("usage and the platform", () => {
     await world.ask("ann", "DELETE", `/threads/${thread_id}`);
     assert.deepEqual((await world.ask("ann", "GET", feedback)).body, []);
     const workspace_ids = [world.it.service.deployment.workspace_id];
-    assert.equal((await storage.getFeedback(workspace_ids, id as string))?.id, id, "it is still there for a key");
+    assert.equal((await getFeedback(storage, workspace_ids, id as string))?.id, id, "it is still there for a key");
   });
 
   it("take a key of the accounts first, and another one for the host's", async () => {

@@ -159,7 +159,16 @@ describe("a token creation", () => {
     const { status, json } = await create(kit, one);
     assert.deepEqual([status, json], [422, { detail: "public_base_url is not set", code: "public_base_url_missing" }]);
     assert.equal(
-      (await kit.storage.listFeedbackTokens({ workspace_ids: [], run_id: RUN, limit: 9, offset: 0 })).length,
+      (
+        await kit.storage.listFeedbackTokens({
+          scope: { deployment: "default" },
+          sort_order: "asc",
+          workspace_ids: [],
+          run_id: RUN,
+          limit: 9,
+          offset: 0,
+        })
+      ).length,
       0,
     );
   });

@@ -1,4 +1,5 @@
 /** Tests of feedback tokens, submissions and records. */
+
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type {
@@ -10,6 +11,7 @@ import type {
   Storage,
   SubmitOutcome,
 } from "../../../lib/storage/mod.ts";
+import { getFeedback } from "../records.ts";
 import {
   anAssistant,
   aThread,
@@ -45,7 +47,13 @@ async function ids(storage: Storage, query: Partial<FeedbackQuery & { limit: num
 }
 
 async function tokensOf(storage: Storage, run_id: string): Promise<string> {
-  const tokens = await storage.listFeedbackTokens({ workspace_ids: ["w1"], run_id, ...everything });
+  const tokens = await storage.listFeedbackTokens({
+    scope: here,
+    sort_order: "asc",
+    workspace_ids: ["w1"],
+    run_id,
+    ...everything,
+  });
   return tokens.map(({ token_id, expires_at }) => `${token_id} ${expires_at}`).join();
 }
 
@@ -85,7 +93,14 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       for (const token of tokens) assert.deepEqual(await storage.getFeedbackToken(token.token_id), token);
       assert.equal(await storage.getFeedbackToken("t4"), null);
       const list = async (run_id: string, workspace_ids: string[], page = {}) => {
-        const found = await storage.listFeedbackTokens({ workspace_ids, run_id, ...everything, ...page });
+        const found = await storage.listFeedbackTokens({
+          scope: here,
+          sort_order: "asc",
+          workspace_ids,
+          run_id,
+          ...everything,
+          ...page,
+        });
         return found.map(({ token_id }) => token_id).join();
       };
       assert.equal(await list("r1", ["w1"]), "t3,t1,t2");
@@ -188,7 +203,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await submit(storage, "t1", "f2", { now: 5000 })).kind, "token_expired");
       assert.equal((await submit(storage, "t3", "f2")).kind, "token_not_found");
       assert.equal(await ids(storage), "f1");
-      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), aRecord("f1"));
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), aRecord("f1"));
     });
 
     test("on one token never pass the limit, also at once", async (storage) => {
@@ -260,7 +275,8 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const stats = async (scope: Scope): Promise<readonly number[]> =>
         (await storage.feedbackStats({ workspace_ids: ["w1"], scope })).map(({ n }) => n);
       const tokens = async (scope: Scope, run_id: string): Promise<number> =>
-        (await storage.listFeedbackTokens({ workspace_ids: ["w1"], run_id, scope, ...everything })).length;
+        (await storage.listFeedbackTokens({ scope, sort_order: "asc", workspace_ids: ["w1"], run_id, ...everything }))
+          .length;
       const elsewhere = { ...ann, deployment: there.deployment };
       for (const [scope, visible] of [
         [ann, "f1"],
@@ -272,8 +288,8 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
         assert.equal(await ids(storage, { scope, run_ids: ["r1", "r9"] }), visible);
         assert.deepEqual(await stats(scope), visible === "" ? [] : [1]);
         assert.deepEqual([await tokens(scope, "r1"), await tokens(scope, "r9")], [found, 0]);
-        assert.equal((await storage.getFeedback(["w1"], "f1", scope))?.id, visible === "" ? undefined : visible);
-        for (const id of ["project", "gone"]) assert.equal(await storage.getFeedback(["w1"], id, scope), null);
+        assert.equal((await getFeedback(storage, ["w1"], "f1", scope))?.id, visible === "" ? undefined : visible);
+        for (const id of ["project", "gone"]) assert.equal(await getFeedback(storage, ["w1"], id, scope), null);
       }
       assert.equal(await ids(storage, { scope: here }), "f1,gone,project");
     });
@@ -284,7 +300,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateFeedback(["w1"], "gone", { score: 2 }, 3000, ann), null);
       assert.equal(await storage.deleteFeedback(["w1"], "f1", bob), false);
       assert.equal(await storage.deleteFeedback(["w1"], "project", ann), false);
-      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), aRecord("f1"));
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), aRecord("f1"));
       assert.equal((await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, ann))?.score, 2);
       assert.equal(await storage.deleteFeedback(["w1"], "f1", ann), true);
     });
@@ -318,7 +334,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       ];
       for (const row of rows) {
         assert.deepEqual(await storage.createFeedback(row), { kind: "created", feedback: row });
-        assert.deepEqual(await storage.getFeedback(["w2", "w1"], row.id), row);
+        assert.deepEqual(await getFeedback(storage, ["w2", "w1"], row.id), row);
       }
     });
 
@@ -331,7 +347,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(creations.length, 1);
       for (const outcome of outcomes) assert.deepEqual(outcome?.feedback, creations[0]);
       assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" })))?.kind, "exists");
-      assert.equal(await storage.getFeedback(["w2"], "f1"), null);
+      assert.equal(await getFeedback(storage, ["w2"], "f1"), null);
     });
 
     test("changes what a patch names, in the workspaces given", async (storage) => {
@@ -340,13 +356,13 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.updateFeedback(["w2"], "f1", { score: 2 }, 3000), null);
       assert.equal(await storage.updateFeedback([], "f1", { score: 2 }, 3000), null);
       assert.equal(await storage.updateFeedback(["w1"], "f2", { score: 2 }, 3000), null);
-      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), row);
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), row);
       const scored = { ...row, score: false, modified_at: 3000 };
       assert.deepEqual(await storage.updateFeedback(["w1"], "f1", { score: false }, 3000), scored);
       const cleared = { score: null, value: null, comment: null, correction: null, source_metadata: null };
       const after = { ...row, ...cleared, modified_at: 3001 };
       assert.deepEqual(await storage.updateFeedback(["w1"], "f1", cleared, 3001), after);
-      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), after);
+      assert.deepEqual(await getFeedback(storage, ["w1"], "f1"), after);
     });
 
     test("is deleted once, in the workspaces given", async (storage) => {
@@ -354,7 +370,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteFeedback(["w2"], "f1"), false);
       assert.equal(await storage.deleteFeedback(["w1"], "f1"), true);
       assert.equal(await storage.deleteFeedback(["w1"], "f1"), false);
-      assert.equal(await storage.getFeedback(["w1"], "f1"), null);
+      assert.equal(await getFeedback(storage, ["w1"], "f1"), null);
     });
 
     test("outlives its run", async (storage) => {

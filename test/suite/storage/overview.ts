@@ -1,6 +1,8 @@
 /** Tests of the verbs that look at all runs of a deployment, and at its feedback as a whole. */
+
 import assert from "node:assert/strict";
 import type { FeedbackRow, RunRow, RunSearch, Scope, Storage } from "../../../lib/storage/mod.ts";
+import { getFeedback } from "../records.ts";
 import {
   anAssistant,
   aThread,
@@ -206,8 +208,8 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       const three = [token("k1", "r1", 1000), token("k2", "r2", 2000), token("k3", "r3", 2000)];
       await storage.createFeedbackTokens(here, three);
       const ids = async (scope: Scope, query = {}): Promise<string> => {
-        const asked = { workspace_ids: ["w1"], limit: 10, ...query };
-        return (await storage.searchFeedbackTokens(scope, asked)).map(({ token_id }) => token_id).join();
+        const asked = { workspace_ids: ["w1"], sort_order: "desc" as const, limit: 10, ...query };
+        return (await storage.listFeedbackTokens({ scope, ...asked })).map(({ token_id }) => token_id).join();
       };
       assert.equal(await ids(here), "k3,k2,k1");
       assert.equal(await ids(here, { limit: 1 }), "k3");
@@ -218,7 +220,12 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(ann), "k3,k1");
       const submission = { token_id: "k1", feedback: aRecord("f1", { score: 1 }), limit: 9, now: 2000 };
       await storage.submitFeedback(here, submission);
-      const [, , k1] = await storage.searchFeedbackTokens(here, { workspace_ids: ["w1"], limit: 9 });
+      const [, , k1] = await storage.listFeedbackTokens({
+        scope: here,
+        workspace_ids: ["w1"],
+        sort_order: "desc",
+        limit: 9,
+      });
       assert.deepEqual(k1, { ...token("k1", "r1", 1000), submissions: 1 });
 
       assert.equal(await storage.deleteFeedbackToken(ann, ["w1"], "k2"), false);
@@ -227,7 +234,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteFeedbackToken(here, ["w1"], "k1"), true);
       assert.equal(await storage.deleteFeedbackToken(here, ["w1"], "k1"), false);
       assert.equal(await storage.getFeedbackToken("k1"), null);
-      assert.equal((await storage.getFeedback(["w1"], "f1"))?.id, "f1", "its records stay");
+      assert.equal((await getFeedback(storage, ["w1"], "f1"))?.id, "f1", "its records stay");
       assert.equal(await ids(here), "k3,k2");
     });
   });
