@@ -29,6 +29,7 @@ import {
   text,
   texts,
   whole,
+  withDefaults,
 } from "./validation.ts";
 import { checkWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
@@ -148,6 +149,14 @@ export const DEFAULTS: {
   usage: { enabled: true, unreadable_workspaces: "refuse", prices: {} },
   crons: { enabled: true, misfire_grace_ms: 3_600_000 },
 };
+
+/** The sections that have defaults, completed. */
+export type Settings = typeof DEFAULTS;
+
+export const settingsOf = (options: ServiceOptions): Settings =>
+  Object.fromEntries(
+    Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
+  ) as unknown as Settings;
 
 /** The limit of timers: longer ones fire at once. */
 const LONGEST_MS = 2 ** 31 - 1;

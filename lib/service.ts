@@ -164,7 +164,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       openCalls: calls.open,
     });
     bus.connect();
-    const jobs = startRetentionJobs({ ...nouns, storage, scope, environment, options });
+    const jobs = startRetentionJobs({ nouns, storage, scope, environment, options });
     const stop = createStop(opened, nouns, calls, async () => {
       await Promise.all(jobs.map((job) => job.stop()));
     });

@@ -13,6 +13,7 @@ import type {
 } from "../executor/contract.ts";
 import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
+import type { RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Bus } from "../storage/bus.ts";
@@ -47,8 +48,7 @@ export interface AttemptOptions {
   /** The time limit of an attempt, unless its graph sets one. */
   readonly run_timeout_ms: number;
   readonly prices: Prices;
-  /** The feedback URLs of a run by key, as JSON; null when it has none. */
-  readonly feedbackUrls: (run: RunRow) => string | null;
+  readonly features: RunFeatures;
   /** The end of a run is stored. */
   readonly onFinished?: OnRunFinished;
 }

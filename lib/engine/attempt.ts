@@ -11,7 +11,6 @@ import {
   type Tail,
   tailLength,
   waitResult,
-  webhookValues,
 } from "../streams/run-subscription.ts";
 import {
   type AttemptContext,
@@ -106,19 +105,8 @@ async function run(context: AttemptContext): Promise<void> {
   }
   heartbeat.stop();
   detach();
-  if (isLost() || state.reason === "shutting_down") await addUsage(context);
+  if (isLost() || state.reason === "shutting_down") await options.features.left(claimed.run, context.mapper);
   if (isLost()) await releaseThread(context).catch(() => {});
-}
-
-/** Stores what an attempt has used that does not end its run. Once: the verb is not idempotent. */
-async function addUsage({ options, claimed, mapper }: AttemptContext): Promise<void> {
-  const usage = mapper.usage();
-  const { run_id } = claimed.run;
-  try {
-    if (usage) await options.storage.addTraceUsage(run_id, usage);
-  } catch (error) {
-    options.environment.log({ level: "warn", message: "the usage of an attempt was not stored", run_id, error });
-  }
 }
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
@@ -305,7 +293,7 @@ const MOST_STACK = 16_000;
 /** `failure`: what the executor threw; undefined if it returned. */
 async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
   const { options, slot, claimed, state, progress, mapper, runEvents } = context;
-  const { environment, bus, scope } = options;
+  const { environment } = options;
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, stateless } = run;
   state.phase = "ending";
@@ -320,8 +308,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const discard = stateless && (progress.hasSaved() || resumed);
   await context.recorder.end({ status, error, waits: next.length > 0, failure });
   const { progress: unsaved, shown } = progress.rest();
-  const tail: Tail = { feedback: options.feedbackUrls(run), error };
-  const usage = mapper.usage();
+  const tail: Tail = { frames: options.features.tail(run), error };
   const end: FinishRun = {
     claims: run.claims,
     status,
@@ -340,9 +327,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
         : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
     },
     end_frame: progress.nextId() + tailLength(tail),
-    features: [...(run.feedback.length > 0 ? ["feedback"] : []), ...(run.webhook ? ["webhooks"] : [])],
-    ...(run.webhook && !stateless ? { values: webhookValues(last?.values) } : {}),
-    ...(usage ? { usage } : {}),
+    ...options.features.finish(run, last?.values, mapper),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     waiting: slot.hasWaitingRuns(),
     // The same time in every try: it identifies a try that took effect without an answer.
@@ -359,7 +344,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   }
   shown();
   closeRunEvents(runEvents, { status, result }, tail, end.end_frame);
-  if (run.webhook) bus.publish("deliveries", scope.deployment, "here");
+  options.features.finished(run);
   options.onFinished?.(run, { status, ended_at: end.now, error });
 }
 

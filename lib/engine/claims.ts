@@ -1,5 +1,5 @@
 /** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
-import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, TraceTerms } from "../storage/mod.ts";
+import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms } from "../storage/mod.ts";
 import type { Attempt } from "./attempt.ts";
 import type { AttemptOptions, NextClaim, StopReason } from "./attempt-context.ts";
 import type { ClaimHealth } from "./health.ts";
@@ -92,19 +92,17 @@ export class Slots {
 export interface ClaimOptions extends AttemptOptions {
   /** The name of this process in the runs' `claim_log`. */
   readonly worker: string;
-  /** How runs are billed. */
-  readonly trace?: TraceTerms;
 }
 
 const MAX_ATTEMPTS = 3;
 
 /** A fresh token for each claim: it identifies the lease. */
-function claimTerms({ environment, lease_ms, worker, trace }: ClaimOptions, now: number): ClaimTerms {
+function claimTerms({ environment, lease_ms, worker, features }: ClaimOptions, now: number): ClaimTerms {
   return {
     token: environment.uuid(),
     lease_until: now + lease_ms,
     worker,
-    ...(trace ? { trace } : {}),
+    ...features.claim,
   };
 }
 

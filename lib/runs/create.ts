@@ -5,6 +5,7 @@ import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
 import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
+import type { RunFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
   CreatedRun,
@@ -16,7 +17,6 @@ import type {
   StoppedRun,
   Storage,
   ThreadRow,
-  ThreadTtl,
 } from "../storage/mod.ts";
 import { refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
@@ -24,7 +24,6 @@ import type { ThreadDirectory } from "../threads/mod.ts";
 import {
   checkpointOf,
   checkRequest,
-  type Notifications,
   planRun,
   type Resolved,
   type RunCreate,
@@ -44,9 +43,7 @@ export interface CreateOptions {
   readonly limits: NonNullable<CreateRun["limits"]>;
   /** The store has stopped these runs: stops their attempts here. */
   readonly onStopped: (runs: readonly StoppedRun[]) => void;
-  /** The time to live of threads that runs create. */
-  readonly ttl?: ThreadTtl;
-  readonly notifications: Notifications;
+  readonly features: Pick<RunFeatures, "prepare" | "thread" | "isTail">;
 }
 
 /** Runs that another module stores in a batch of its own, as crons do. */
@@ -65,10 +62,9 @@ interface RunCreation extends RunPreparation {
 }
 
 export function createRunCreation(options: CreateOptions): RunCreation {
-  const { scope, environment, assistants, notifications } = options;
+  const { scope, environment, assistants, features } = options;
   const resolver = createResolver(options);
   const runs = createStarts(options, resolver.plan);
-  const ttl = options.ttl ? { ttl: options.ttl } : {};
 
   /** Everything about a run that no lookup changes. */
   function describe(thread_id: string | null, given: RunCreate, origin: RunOrigin, index = 0) {
@@ -77,10 +73,10 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       request,
       origin,
       stateless: thread_id === null && request.on_completion !== "keep",
-      notifications: notifications.prepare(request, origin),
+      added: features.prepare(request, origin),
+      thread_added: features.thread,
       thread_id: thread_id?.toLowerCase() ?? environment.uuid(),
       run_id: origin.run_ids?.[index] ?? environment.uuid(),
-      ...ttl,
     } satisfies Partial<Resolved>;
   }
 

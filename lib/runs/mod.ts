@@ -212,7 +212,8 @@ export function createRuns(options: RunOptions): RunDirectory {
         leave(run, request.on_disconnect === "cancel", origin.threads),
         true,
       );
-      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, { namespaces });
+      const shown =
+        namespaces.length === 0 ? frames : filterFrames(frames, runEvents, options.features, { namespaces });
       const seen = withVisibility(scope, origin.threads);
       return { run: toRun(run), frames: sights.reader(seen, run.thread_id, shown, true) };
     },
@@ -256,7 +257,10 @@ export function createRuns(options: RunOptions): RunDirectory {
       const onLeave = leave(run, cancel_on_disconnect, visibility, mayCancel);
       const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
       const seen = withVisibility(scope, visibility);
-      return { run: toRun(run), frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, shown)) };
+      return {
+        run: toRun(run),
+        frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, options.features, shown)),
+      };
     },
   };
 }

@@ -1,6 +1,5 @@
-/** Run requests: their validation, the plan of the run that a request creates, its webhook and its feedback links. */
+/** Run requests: their validation, and the plan of the run that a request creates. */
 import { refuseTwoValues } from "../assistants/mod.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import {
   type AuthUser,
@@ -11,7 +10,6 @@ import {
   type StreamMode,
 } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
-import { keyProblem, tokenUrlAt } from "../feedback/links.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type {
   AssistantRow,
@@ -19,15 +17,11 @@ import type {
   IdempotencyKey,
   MultitaskStrategy,
   NewRun,
-  NewWebhook,
-  RunRow,
+  NewThread,
   ThreadRow,
-  ThreadTtl,
-  TraceTerms,
 } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import { unknownKey } from "../validation.ts";
-import { checkUrl, type WebhookPolicy } from "../webhooks/policy.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -186,15 +180,15 @@ export interface Resolved {
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless: boolean;
-  readonly notifications: Pick<NewRun, "feedback" | "webhook">;
-  /** The time to live of a thread that the run creates. */
-  readonly ttl?: ThreadTtl;
+  /** What features add to the row of the run, and to a thread that it creates and keeps. */
+  readonly added: Partial<NewRun>;
+  readonly thread_added: Partial<NewThread>;
   readonly now: number;
 }
 
 /** Errors: bad_request (one key with two values). */
 export function planRun(resolved: Resolved): CreateRun {
-  const { request, origin, assistant, thread, thread_id, run_id, stateless, notifications, ttl, now } = resolved;
+  const { request, origin, assistant, thread, thread_id, run_id, stateless, added, thread_added, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
@@ -217,7 +211,7 @@ export function planRun(resolved: Resolved): CreateRun {
       api_key: origin.api_key ?? null,
       ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
       ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
-      ...notifications,
+      ...added,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
@@ -228,7 +222,7 @@ export function planRun(resolved: Resolved): CreateRun {
             metadata: { ...own, ...request.metadata },
             config: kept,
             stateless,
-            ...(ttl && !stateless ? { ttl } : {}),
+            ...(stateless ? {} : thread_added),
           },
         }),
     ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
@@ -320,97 +314,4 @@ function jobRequest(
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.
     durability: request.durability ?? ((request.checkpoint_during ?? !stateless) ? "async" : "exit"),
   };
-}
-
-interface NotificationOptions {
-  readonly environment: Environment;
-  /** The start of feedback URLs; undefined while it is unknown. */
-  readonly baseUrl: () => string | undefined;
-  /** How long feedback tokens stay valid after the end of their run. */
-  readonly token_life_ms: number;
-  readonly trace: TraceTerms;
-  readonly webhooks: WebhookPolicy;
-  /** Relative webhook URLs can be delivered. */
-  readonly loopback: boolean;
-  /** Absolute webhook URLs can be delivered. */
-  readonly transport: boolean;
-}
-
-export interface Notifications {
-  /** Errors: invalid. */
-  prepare(request: RunCreate, origin: RunOrigin): Pick<NewRun, "feedback" | "webhook">;
-  /** The feedback URLs of a run by key, as JSON; null when it has none. */
-  feedbackUrls(run: RunRow): string | null;
-}
-
-/** The limit of a chain in which webhooks start runs that have webhooks. */
-const DEEPEST = 5;
-
-export function createNotifications(options: NotificationOptions): Notifications {
-  const { environment, baseUrl, token_life_ms, trace, webhooks } = options;
-
-  function feedbackOf(request: RunCreate): NonNullable<NewRun["feedback"]> | undefined {
-    const keys = readFeedbackKeys(request.feedback_keys);
-    if (keys.length === 0) return undefined;
-    if (baseUrl() === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
-    const { workspace_id, project_id } = trace;
-    const tokens = keys.map((key) => [key, environment.uuid()] as const);
-    return { tokens, life_ms: token_life_ms, workspace_id, project_id };
-  }
-
-  function webhookOf(request: RunCreate, depth: number): NewWebhook | undefined {
-    const url = request.webhook ?? null;
-    if (url === null) return undefined;
-    const verdict = checkUrl(webhooks, url);
-    if (verdict.verdict === "ignore") return undefined;
-    const refused = (reason: string): ServiceError =>
-      new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
-    if (verdict.verdict === "reject") throw refused(verdict.reason);
-    const { destination } = verdict;
-    if (destination.kind === "loopback") {
-      if (!options.loopback) throw refused("loopback_unavailable");
-      return { url, host: "", depth };
-    }
-    if (!options.transport) throw refused("delivery_unavailable");
-    return { url, host: `${destination.host}:${destination.port}`, depth };
-  }
-
-  return {
-    prepare(request, { webhook_depth = 0 }) {
-      if (webhook_depth >= DEEPEST) {
-        throw new ServiceError(
-          "invalid",
-          `x-webhook-depth: webhooks that start runs may follow each other ${DEEPEST} times`,
-        );
-      }
-      const feedback = feedbackOf(request);
-      const webhook = webhookOf(request, webhook_depth);
-      return { ...(feedback ? { feedback } : {}), ...(webhook ? { webhook } : {}) };
-    },
-    feedbackUrls({ feedback }) {
-      const base = baseUrl();
-      if (feedback.length === 0 || base === undefined) return null;
-      return JSON.stringify(Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)])));
-    },
-  };
-}
-
-/** The most feedback keys of one run. */
-const KEYS = 50;
-
-/**
- * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
- * key, a key of more than 255 code points).
- */
-export function readFeedbackKeys(value: unknown): readonly string[] {
-  if (value === undefined || value === null) return [];
-  const list: unknown = typeof value === "string" ? [value] : value;
-  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
-  const keys = [...new Set<unknown>(list)];
-  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must have at most ${KEYS} keys`);
-  return keys.map((key) => {
-    const problem = keyProblem(key);
-    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
-    return key as string;
-  });
 }

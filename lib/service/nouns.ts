@@ -8,18 +8,12 @@ import type { CronDirectory, Crons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
-import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
-import { bindFeedback } from "../feedback/bind.ts";
-import { lazyFeedback } from "../feedback/lazy.ts";
-import type { Feedback, FeedbackDirectory } from "../feedback/mod.ts";
-import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import type { Feature } from "../features/mod.ts";
+import { settingsOf } from "../options.ts";
 import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
-import { createNotifications } from "../runs/request.ts";
-import type { Bus } from "../storage/bus.ts";
-import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
-import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
+import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { StreamHub } from "../streams/hub.ts";
@@ -27,47 +21,36 @@ import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createSights } from "../streams/sight.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
 import { bindThreads } from "../threads/bind.ts";
-import { createThreads, storedTtl, type ThreadDirectory, type Threads } from "../threads/mod.ts";
+import { createThreads, type ThreadDirectory, type Threads } from "../threads/mod.ts";
 import { createStates } from "../threads/read.ts";
-import { createUsage, type Usage } from "../usage/mod.ts";
-import { withDefaults } from "../validation.ts";
-import { bindWebhooks } from "../webhooks/bind.ts";
-import { createDeliveries, type Deliveries, type Webhooks } from "../webhooks/deliver.ts";
-import { exposedHeaders, type WebhookSettings } from "../webhooks/options.ts";
-import { systemTransport } from "../webhooks/send.ts";
+import {
+  createFeatures,
+  FEATURE_BINDERS,
+  type FeatureCallerNouns,
+  type FeatureDirectories,
+  type FeatureNouns,
+  type ServiceContext,
+} from "./features.ts";
 
-interface NounOptions {
-  readonly options: ServiceOptions;
-  readonly webhooks: WebhookSettings;
-  readonly storage: Storage;
-  readonly bus: Bus;
-  readonly identity: IdentityStore;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly deployment: DeploymentRow;
-  readonly user_agent: string;
+interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
   /** Calls that `stop` waits for. */
   readonly openCalls: Set<Promise<unknown>>;
 }
 
 /** What callers are bound to. */
-export interface CallerNouns {
+export interface CallerNouns extends FeatureCallerNouns {
   readonly assistants: Assistants;
   readonly threads: Threads;
   readonly crons: Omit<Crons, "create">;
   readonly store: Store;
-  readonly feedback: Feedback;
-  readonly webhooks: Webhooks;
 }
 
 /** The same nouns for any scope, without authorization. */
-export interface Directories {
+export interface Directories extends FeatureDirectories {
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly crons: CronDirectory;
   readonly store: Directory<Store>;
-  readonly feedback: FeedbackDirectory;
-  readonly webhooks: Directory<Webhooks>;
 }
 
 type Binders = {
@@ -78,8 +61,7 @@ const BINDERS: Binders = {
   threads: bindThreads,
   crons: bindCrons,
   store: bindStore,
-  feedback: bindFeedback,
-  webhooks: bindWebhooks,
+  ...FEATURE_BINDERS,
 };
 
 /** The nouns as one caller may use them. Each is made when it is first used. */
@@ -96,15 +78,13 @@ export function bindNouns(directories: Directories, binding: Binding): CallerNou
   );
 }
 
-export interface Nouns {
+export interface Nouns extends FeatureNouns {
+  readonly features: readonly Feature[];
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronLoop;
   readonly store: Directory<Store>;
-  readonly feedback: FeedbackDirectory;
-  readonly usage: Usage;
-  readonly deliveries: Deliveries;
   readonly worker: Worker;
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
@@ -112,34 +92,17 @@ export interface Nouns {
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
-  const { options, webhooks, storage, bus, identity, scope, environment, deployment, user_agent, openCalls } = given;
+  const { options, storage, bus, scope, environment, deployment, openCalls } = given;
   const { executor } = options;
   const sights = createSights({ storage, bus, environment });
   const shared = { storage, bus, scope, executor, environment, sights };
-  const { workspace_id, project_id } = deployment;
-  const usageSettings = withDefaults(DEFAULTS.usage, options.usage);
-  const feedbackSettings = withDefaults(DEFAULTS.feedback, options.feedback);
-  const workerSettings = withDefaults(DEFAULTS.worker, options.worker);
-  const trace = { workspace_id, project_id, counted: usageSettings.enabled };
-  const baseUrl = (): string | undefined =>
+  const { workspace_id } = deployment;
+  const settings = settingsOf(options);
+  const base_url = (): string | undefined =>
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
-  const feedback = lazyFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
-  const usage = createUsage({ storage, identity, environment, ...usageSettings });
-  const transport = webhooks.transport ?? (await systemTransport());
-  const { loopback } = webhooks;
-  const deliveries = createDeliveries({ ...shared, settings: webhooks, transport, loopback, user_agent });
-  warnOfExposedHeaders(options, webhooks, environment);
-  const notifications = createNotifications({
-    environment,
-    baseUrl,
-    trace,
-    token_life_ms: feedbackSettings.token_ttl_ms,
-    webhooks: webhooks.policy,
-    loopback: loopback !== null,
-    transport: transport !== null,
-  });
+  const { list, all: features, nouns } = await createFeatures({ ...given, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
-  const slots = new Slots(workerSettings.concurrency);
+  const slots = new Slots(settings.worker.concurrency);
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({
     ...shared,
@@ -164,28 +127,25 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const subscriptions = createRunSubscriptions({
     ...shared,
     hub,
-    feedbackUrls: notifications.feedbackUrls,
+    features,
     currentState: states.current,
   });
   const worker = createWorker({
     ...shared,
-    ...workerSettings,
+    ...settings.worker,
     slots,
-    prices: usageSettings.prices,
+    prices: settings.usage.prices,
     worker: environment.uuid().slice(0, 8),
     hub,
     events,
-    trace,
     store: inScope<Store>(store, scope),
-    feedbackUrls: notifications.feedbackUrls,
+    features,
     onFinished,
     onAttemptLeft: subscriptions.watch,
   });
-  const { default_ttl, strategy = "delete" } = options.checkpointer?.ttl ?? {};
-  const threadTtl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
   const threads = createThreads({
     ...shared,
-    ...threadTtl,
+    features,
     hub,
     states,
     worker,
@@ -205,14 +165,13 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
 
   const runs = createRuns({
     ...shared,
-    ...threadTtl,
+    features,
     hub,
     worker,
     assistants,
     threads,
     subscriptions,
-    limits: withDefaults(DEFAULTS.limits, options.limits),
-    notifications,
+    limits: settings.limits,
     workspace_id,
     ...(options.onRunFinished ? { onEndedUnstarted: (run) => void onEndedUnstarted(run) } : {}),
   });
@@ -222,18 +181,11 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     environment,
     assistants,
     runs,
-    ...withDefaults(DEFAULTS.crons, options.crons),
+    ...settings.crons,
     max_failures: options.crons?.max_failures ?? null,
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
-  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
-}
-
-function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
-  const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
-  if (exposed.length === 0) return;
-  const message = `webhooks.headers: every caller that starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
-  environment.log({ level: "warn", message });
+  return { ...nouns, features: list, assistants, threads, runs, crons, store, worker, hub, events, protocol };
 }
 
 export interface OpenCalls {

@@ -4,13 +4,11 @@ import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
 import { type Environment, guardedLog, systemEnvironment, withTimeout } from "../environment.ts";
 import { ConfigError, isOutage } from "../errors.ts";
-import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import type { Feature } from "../features/mod.ts";
+import { type ServiceOptions, settingsOf } from "../options.ts";
 import { type Bus, createBus, withBus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import type { ThreadDirectory } from "../threads/mod.ts";
-import type { Usage } from "../usage/mod.ts";
-import { withDefaults } from "../validation.ts";
 
 export interface OpenStorage {
   readonly storage: Storage;
@@ -146,22 +144,21 @@ interface RetentionJobsOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly options: ServiceOptions;
-  readonly usage: Pick<Usage, "seal">;
-  readonly threads: Pick<ThreadDirectory, "expire">;
+  readonly nouns: { readonly features: readonly Feature[] };
 }
 
 const EVERY_MS = 5_000;
 const MINUTE_MS = 60_000;
 const MOST_ROWS = 500;
-const MOST_THREADS = 100;
 
 export function startRetentionJobs(given: RetentionJobsOptions): readonly RetentionJob[] {
-  const { storage, scope, environment, options, usage, threads } = given;
-  const retention = withDefaults(DEFAULTS.retention, options.retention);
-  const { sweep_interval_minutes: thread_minutes = 5 } = options.checkpointer?.ttl ?? {};
+  const { storage, scope, environment, options, nouns } = given;
+  const { features } = nouns;
+  const { retention } = settingsOf(options);
   const { sweep_interval_minutes: item_minutes = 5 } = options.store?.ttl ?? {};
   const start = (every_ms: number, failure: string, step: () => Promise<number>): RetentionJob =>
     startRetentionJob({ environment, every_ms, failure, step });
+  const ages = features.flatMap(({ name, keep_ms }) => (keep_ms === undefined ? [] : [[name, keep_ms] as const]));
   return [
     start(EVERY_MS, "retention job failed", () => {
       const now = environment.now();
@@ -169,19 +166,14 @@ export function startRetentionJobs(given: RetentionJobsOptions): readonly Retent
         stateless_before: now - retention.stateless_ms,
         frames_before: now - retention.frames_ms,
         keys_before: now - retention.idempotency_ms,
-        features: { feedback: now - retention.tokens_ms, webhooks: now - retention.deliveries_ms },
+        features: Object.fromEntries(ages.map(([name, keep_ms]) => [name, now - keep_ms])),
         limit: MOST_ROWS,
         now,
       });
     }),
-    start(EVERY_MS, "summing usage by hour failed", async () => {
-      // One call sums all hours that are over.
-      await usage.seal();
-      return 0;
-    }),
     start(item_minutes * MINUTE_MS, "deleting expired store items failed", () =>
       storage.sweepItems(scope, environment.now(), MOST_ROWS),
     ),
-    start(thread_minutes * MINUTE_MS, "pruning expired threads failed", () => threads.expire(MOST_THREADS)),
+    ...features.flatMap(({ job }) => (job ? [start(job.every_ms, job.failure, () => job.step(nouns))] : [])),
   ];
 }

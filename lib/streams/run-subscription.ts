@@ -2,22 +2,23 @@
 import { type Environment, loopTick } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
 import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
+import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { FinishRun, RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
+import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
 import type { Frame, Outcome, RunEvents, StreamHub } from "./hub.ts";
 import { createReader, type Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
 
-/** What comes before the `end`: the feedback URLs by key, as JSON, and the error. */
+/** What comes before the `end`: the frames of features, and the error. */
 export interface Tail {
-  readonly feedback: string | null;
+  readonly frames: TailFrames;
   readonly error: JsonObject | null;
 }
 
 /** How many frames come right before the `end`. */
-export function tailLength({ feedback, error }: Tail): number {
-  return (feedback === null ? 0 : 1) + (error === null ? 0 : 1);
+export function tailLength({ frames, error }: Tail): number {
+  return frames.length + (error === null ? 0 : 1);
 }
 
 /** The first frame id after so many claims, for a run without stored frames: above the ids of all earlier attempts. */
@@ -26,18 +27,18 @@ export function firstFrameId(claims: number): number {
 }
 
 /**
- * Ends the log with a `feedback` and an `error` frame, if the tail has them, and the `end`. `end_frame` is the one in the run's
+ * Ends the log with the frames of the tail, an `error` frame if it has one, and the `end`. `end_frame` is the one in the run's
  * row; null when the row was deleted. No effect on a log that has ended.
  */
 export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tail, end_frame: number | null): void {
-  const { feedback, error } = tail;
+  const { frames, error } = tail;
   if (end_frame !== null) {
     const first = end_frame - tailLength(tail);
     if (runEvents.stored) runEvents.skipTo(first - 1);
     else runEvents.startAt(first);
   }
   // Clients stop reading at an error.
-  if (feedback !== null) runEvents.publish("feedback", feedback);
+  for (const [event, data] of frames) runEvents.publish(event, data);
   if (error) runEvents.publish("error", JSON.stringify(error));
   const status = outcome.status === "gone" ? "rollback" : outcome.status;
   runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));
@@ -56,7 +57,7 @@ export function endRolledBack(runEvents: RunEvents): void {
 
 function endGone(runEvents: RunEvents, error: JsonObject): void {
   runEvents.startAt(runEvents.seen + 1);
-  closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
+  closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { frames: [], error }, null);
 }
 
 /** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
@@ -65,19 +66,11 @@ export function waitResult(values: Json, next: readonly string[], interrupts: re
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
-/** The answer of wait and join with the feedback links of the run, where no event can have them. */
-const withFeedback = (result: Json, urls: string | null): Json =>
-  urls !== null && isObject(result) ? { ...result, __feedback__: JSON.parse(urls) as Json } : result;
-
-/** A larger state is left out of webhooks, in characters. */
-const LARGEST_VALUES = 5 * 1024 * 1024;
-
-/** The state as the webhook payload has it. */
-export function webhookValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
-  const json = values === undefined ? null : JSON.stringify(values);
-  const omitted = json !== null && json.length > LARGEST_VALUES;
-  return { json: omitted ? null : json, omitted };
-}
+/** The answer of wait and join with what no event can tell their callers. */
+const withTail = (result: Json, frames: TailFrames): Json =>
+  isObject(result)
+    ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, JSON.parse(data) as Json])) }
+    : result;
 
 /** The error of an attempt; null if it succeeded, which takes at least one state. */
 export function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
@@ -100,8 +93,7 @@ interface RunSubscriptionOptions {
   readonly hub: StreamHub;
   /** The state at a thread's head; null before the first run. Errors: StateUnreadable. */
   currentState(thread: ThreadRow): Promise<ThreadState | null>;
-  /** The feedback URLs of a run by key, as JSON; null when it has none. */
-  readonly feedbackUrls: (run: RunRow) => string | null;
+  readonly features: Pick<RunFeatures, "tail">;
 }
 
 /** What wait and join answer for a run that ended before the call. */
@@ -197,7 +189,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     runEvents.stored ||= row.resumable;
     runEvents.attempt = row.attempt;
     if (!hasEnded(row)) return;
-    const tail = { feedback: options.feedbackUrls(row), error: row.error };
+    const tail = { frames: options.features.tail(row), error: row.error };
     const end_frame = row.end_frame ?? firstFrameId(row.claims) + tailLength(tail);
     // Frames that retention has deleted are reported to subscribers as missing.
     if (row.kwargs["resumable"] === true) runEvents.skipTo(end_frame - tailLength(tail) - 1);
@@ -320,16 +312,16 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     async result(run, created = false) {
       const runEvents = await logOf(run, 0, created);
       const gone = runEvents.outcome?.status === "gone";
-      const urls = options.feedbackUrls(run);
+      const frames = options.features.tail(run);
       try {
         // The state is read now, because later runs change it.
         if (hasEnded(run) && !gone) {
-          return { runEvents, result: Promise.resolve(withFeedback(await storedResult(options, run), urls)) };
+          return { runEvents, result: Promise.resolve(withTail(await storedResult(options, run), frames)) };
         }
         const ended = runEvents.ended();
         return {
           runEvents,
-          result: ended.then(({ status, result }) => withFeedback(result ?? {}, status === "gone" ? null : urls)),
+          result: ended.then(({ status, result }) => withTail(result ?? {}, status === "gone" ? [] : frames)),
         };
       } finally {
         watch(run, runEvents);
@@ -338,8 +330,8 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   };
 }
 
-/** Events that pass every filter. */
-const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
+/** Events that pass every filter, beside those of features. */
+const ALWAYS = new Set(["metadata", "error", "end"]);
 
 /** Whether a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
 function isWithin(namespace: string, namespaces: readonly string[]): boolean {
@@ -361,6 +353,7 @@ interface FrameFilter {
 export function filterFrames(
   frames: Reader<Frame>,
   runEvents: RunEvents,
+  { isTail }: Pick<RunFeatures, "isTail">,
   { modes = [], namespaces = [] }: FrameFilter,
 ): Reader<Frame> {
   let ended = false;
@@ -368,9 +361,10 @@ export function filterFrames(
     ended ||= event === "end";
     const bar = event.indexOf("|");
     const name = bar < 0 ? event : event.slice(0, bar);
-    if (bar < 0 && ALWAYS.has(name)) return true;
+    const always = ALWAYS.has(name) || isTail(name);
+    if (bar < 0 && always) return true;
     if (namespaces.length > 0 && !isWithin(bar < 0 ? "" : event.slice(bar + 1), namespaces)) return false;
-    if (modes.length === 0 || ALWAYS.has(name)) return true;
+    if (modes.length === 0 || always) return true;
     if (name.startsWith("messages/")) return modes.includes("messages");
     return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
   };

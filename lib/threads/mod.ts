@@ -4,6 +4,7 @@ import type { Worker } from "../engine/worker.ts";
 import { lazyCalls } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
+import type { RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { PruneStrategy, RunRow, RunStatus, Scope, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
@@ -100,8 +101,7 @@ interface ThreadOptions extends ThreadSummaryOptions {
   readonly sights: Sights;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
-  /** The default time to live of new threads. */
-  readonly ttl?: ThreadTtl;
+  readonly features: Pick<RunFeatures, "thread">;
   /** Frames of a run after an id, also of a run that another process executes. */
   readonly read: ThreadStreamOptions["read"];
 }
@@ -136,11 +136,16 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       refuseForOthers(seen, metadata);
       const thread_id = (request.thread_id ?? environment.uuid()).toLowerCase();
-      const ttl = ttlOf(request.ttl) ?? options.ttl;
+      const ttl = ttlOf(request.ttl);
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
       const outcome = await storage.createThread(
         scope,
-        { thread_id, metadata, config: {}, stateless: false, ...(ttl ? { ttl } : {}), ...(state ? { state } : {}) },
+        {
+          ...{ thread_id, metadata, config: {}, stateless: false },
+          ...options.features.thread,
+          ...(ttl ? { ttl } : {}),
+          ...(state ? { state } : {}),
+        },
         environment.now(),
       );
       if (outcome.kind === "created") return await toThread(outcome.thread);

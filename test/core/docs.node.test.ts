@@ -133,7 +133,7 @@ describe("limits in docs", () => {
   });
 
   it("have the length of a chain of webhooks", () => {
-    const deepest = numberOf("lib/runs/request.ts", /const DEEPEST = (\d+);/);
+    const deepest = numberOf("lib/webhooks/feature.ts", /const DEEPEST = (\d+);/);
     assert.match(read("docs/guides/webhooks.md").replace(/\s+/g, " "), new RegExp(`depth of ${deepest} or more`));
     assert.match(read("docs/operations/guarantees.md"), new RegExp(`\`X-Webhook-Depth\` \\| ${deepest} \\|`));
   });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../lib/errors.ts";
+import { readFeedbackKeys } from "../../lib/feedback/feature.ts";
 import { type FeedbackRecord, uuidV7 } from "../../lib/feedback/mod.ts";
-import { readFeedbackKeys } from "../../lib/runs/request.ts";
 import { VERSION } from "../../lib/service.ts";
 import type { Caller, IdentityStore, ProjectRow, UnitKind } from "../../lib/storage/identity.ts";
 import {

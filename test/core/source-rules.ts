@@ -91,6 +91,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["store", "assistants", "engine", "usage", "feedback", "webhooks"],
   ["auth"],
   ["streams"],
+  ["features"],
   ["executor"],
   ["storage"],
   ["validation"],

@@ -117,9 +117,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the links of a run without a webhook never die",
-    file: "lib/engine/attempt.ts",
-    find: 'run.feedback.length > 0 ? ["feedback"] : []',
-    replace: 'run.webhook ? ["feedback"] : []',
+    file: "lib/feedback/feature.ts",
+    find: "isUsedBy: ({ feedback }) => feedback.length > 0,",
+    replace: "isUsedBy: ({ webhook }) => webhook !== null,",
   },
   {
     name: "the life of a link begins with its run",
@@ -130,15 +130,15 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "feedback links are shown after the error",
     file: "lib/streams/run-subscription.ts",
-    find: '  if (feedback !== null) runEvents.publish("feedback", feedback);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
+    find: '  for (const [event, data] of frames) runEvents.publish(event, data);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
     replace:
-      '  if (error) runEvents.publish("error", JSON.stringify(error));\n  if (feedback !== null) runEvents.publish("feedback", feedback);\n',
+      '  if (error) runEvents.publish("error", JSON.stringify(error));\n  for (const [event, data] of frames) runEvents.publish(event, data);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",
     file: "lib/streams/run-subscription.ts",
-    find: "feedback: options.feedbackUrls(row), error",
-    replace: "feedback: null, error",
+    find: "frames: options.features.tail(row), error",
+    replace: "frames: [], error",
   },
   {
     name: "feedback that is sent again is recorded again",

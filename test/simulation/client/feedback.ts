@@ -1,5 +1,5 @@
 /** Clients that submit feedback with the tokens of runs. */
-import { readFeedbackKeys } from "../../../lib/runs/request.ts";
+import { readFeedbackKeys } from "../../../lib/feedback/feature.ts";
 import { isActive } from "../oracle/notes.ts";
 import type { Caller, Submitted } from "./caller.ts";
 

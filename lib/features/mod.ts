@@ -1,0 +1,95 @@
+/** What a feature adds to the life of a run. lib/service/features.ts lists the features of a service. */
+import type { Environment } from "../environment.ts";
+import type { Json } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
+import type { ClaimTerms, FinishRun, NewRun, NewThread, RunRow, Scope, Storage, TraceUsage } from "../storage/mod.ts";
+
+/** What features are made from. */
+export interface FeatureContext {
+  readonly storage: Storage;
+  readonly bus: Bus;
+  readonly identity: IdentityStore;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly deployment: DeploymentRow;
+  readonly user_agent: string;
+  /** The start of URLs that leave the process; undefined while it is unknown. */
+  base_url(): string | undefined;
+}
+
+/** What the executor has reported during an attempt. */
+export interface AttemptReport {
+  usage(): TraceUsage | null;
+}
+
+/** A task at intervals. */
+export interface FeatureJob {
+  readonly every_ms: number;
+  /** The log message when the job fails. */
+  readonly failure: string;
+  /** One batch; it is called again until it returns 0. `nouns`: those of the service. */
+  step(nouns: object): Promise<number>;
+}
+
+/** Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs without the feature. */
+export interface Feature {
+  /** As the list in adapters/sql/features.ts names it. */
+  readonly name: string;
+  /** Its nouns, by their names in the service. */
+  readonly nouns?: object;
+  /** What the request of a run asks for: members of the new row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
+  prepare?(request: object, origin: object): Partial<NewRun>;
+  /** Members of each thread that a run creates and keeps. */
+  readonly thread?: Partial<NewThread>;
+  /** Members of each claim. */
+  readonly claim?: Partial<ClaimTerms>;
+  /** Whether statements of the feature belong to the end of the run. */
+  isUsedBy?(run: RunRow): boolean;
+  /**
+   * A frame right before the end of a run, with JSON; null for a run without one. Results of `wait` have it as `__event__`.
+   * `Feature.end_frame` of adapters/sql must agree.
+   */
+  readonly tail?: { readonly event: string; data(run: RunRow): string | null };
+  /** What is stored with the end of an attempt. `values`: the last state. */
+  finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
+  /** The end is stored. */
+  finished?(run: RunRow): void;
+  /** The attempt ends, but its run does not. Must not reject. */
+  left?(run: RunRow, report: AttemptReport): Promise<void>;
+  /** How long retention keeps the rows that `Feature.swept` of adapters/sql names. */
+  readonly keep_ms?: number;
+  readonly job?: FeatureJob;
+}
+
+/** The frames that features put right before the end of a run. */
+export type TailFrames = readonly (readonly [event: string, data: string])[];
+
+/** The features of a service as one. */
+export interface RunFeatures
+  extends Required<Pick<Feature, "thread" | "claim" | "prepare" | "finish" | "finished" | "left">> {
+  tail(run: RunRow): TailFrames;
+  isTail(event: string): boolean;
+}
+
+const together = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
+
+export function joinFeatures(features: readonly Feature[]): RunFeatures {
+  return {
+    thread: together(features.map(({ thread }) => thread)),
+    claim: together(features.map(({ claim }) => claim)),
+    prepare: (request, origin) => together(features.map((feature) => feature.prepare?.(request, origin))),
+    tail: (run) =>
+      features.flatMap(({ tail }) => {
+        const data = tail?.data(run) ?? null;
+        return tail && data !== null ? [[tail.event, data] as const] : [];
+      }),
+    isTail: (event) => features.some(({ tail }) => tail?.event === event),
+    finish: (run, values, report) => ({
+      ...together(features.map((feature) => feature.finish?.(run, values, report))),
+      features: features.filter((feature) => feature.isUsedBy?.(run)).map(({ name }) => name),
+    }),
+    finished: (run) => features.forEach((feature) => void feature.finished?.(run)),
+    left: async (run, report) => void (await Promise.all(features.map((feature) => feature.left?.(run, report)))),
+  };
+}

@@ -1,0 +1,59 @@
+/** Feedback links of runs: what a request asks for, and the frame that shows them. */
+import { ServiceError } from "../errors.ts";
+import type { Feature, FeatureContext } from "../features/mod.ts";
+import type { NewRun } from "../storage/mod.ts";
+import { lazyFeedback } from "./lazy.ts";
+import { keyProblem, tokenUrlAt } from "./links.ts";
+
+interface FeedbackContext extends FeatureContext {
+  readonly settings: {
+    readonly feedback: { readonly token_ttl_ms: number; readonly external_runs: boolean };
+    readonly retention: { readonly tokens_ms: number };
+  };
+}
+
+export function feedbackFeature(context: FeedbackContext): Feature {
+  const { environment, base_url, deployment, settings } = context;
+  const { workspace_id, project_id } = deployment;
+  return {
+    name: "feedback",
+    nouns: { feedback: lazyFeedback({ ...context, ...settings.feedback }) },
+    prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
+      const keys = readFeedbackKeys(feedback_keys);
+      if (keys.length === 0) return {};
+      if (base_url() === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
+      const tokens = keys.map((key) => [key, environment.uuid()] as const);
+      return { feedback: { tokens, life_ms: settings.feedback.token_ttl_ms, workspace_id, project_id } };
+    },
+    isUsedBy: ({ feedback }) => feedback.length > 0,
+    tail: {
+      event: "feedback",
+      data({ feedback }) {
+        const base = base_url();
+        if (feedback.length === 0 || base === undefined) return null;
+        return JSON.stringify(Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)])));
+      },
+    },
+    keep_ms: settings.retention.tokens_ms,
+  };
+}
+
+/** The most feedback keys of one run. */
+const KEYS = 50;
+
+/**
+ * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
+ * key, a key of more than 255 code points).
+ */
+export function readFeedbackKeys(value: unknown): readonly string[] {
+  if (value === undefined || value === null) return [];
+  const list: unknown = typeof value === "string" ? [value] : value;
+  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
+  const keys = [...new Set<unknown>(list)];
+  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must have at most ${KEYS} keys`);
+  return keys.map((key) => {
+    const problem = keyProblem(key);
+    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
+    return key as string;
+  });
+}

@@ -1,0 +1,25 @@
+/** The default time to live of threads, and the job that prunes those whose time is over. */
+import type { Feature } from "../features/mod.ts";
+import type { ThreadDirectory } from "./mod.ts";
+import { storedTtl, type TimeToLive } from "./thread.ts";
+
+const MOST_THREADS = 100;
+
+type Ttl = Pick<TimeToLive, "strategy"> & { readonly default_ttl?: number; readonly sweep_interval_minutes?: number };
+
+export function threadTtlFeature({
+  options,
+}: {
+  readonly options: { readonly checkpointer?: { readonly ttl?: Ttl } };
+}): Feature {
+  const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
+  return {
+    name: "thread_ttl",
+    thread: default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) },
+    job: {
+      every_ms: sweep_interval_minutes * 60_000,
+      failure: "pruning expired threads failed",
+      step: ({ threads }: { readonly threads: Pick<ThreadDirectory, "expire"> }) => threads.expire(MOST_THREADS),
+    },
+  };
+}

@@ -1,0 +1,39 @@
+/** Traces of runs: billed with the first claim, with the tokens and cost that attempts report. */
+import type { Feature, FeatureContext } from "../features/mod.ts";
+import { createUsage, type UsageOptions } from "./mod.ts";
+
+interface UsageContext extends FeatureContext {
+  readonly settings: { readonly usage: Pick<UsageOptions, "enabled" | "unreadable_workspaces"> };
+}
+
+const SEAL_EVERY_MS = 5_000;
+
+export function usageFeature(context: UsageContext): Feature {
+  const { storage, environment, deployment, settings } = context;
+  const { workspace_id, project_id } = deployment;
+  const usage = createUsage({ ...context, ...settings.usage });
+  return {
+    name: "usage",
+    nouns: { usage },
+    claim: { trace: { workspace_id, project_id, counted: settings.usage.enabled } },
+    finish(_run, _values, report) {
+      const reported = report.usage();
+      return reported ? { usage: reported } : {};
+    },
+    // Once: the verb is not idempotent.
+    async left({ run_id }, report) {
+      const reported = report.usage();
+      try {
+        if (reported) await storage.addTraceUsage(run_id, reported);
+      } catch (error) {
+        environment.log({ level: "warn", message: "the usage of an attempt was not stored", run_id, error });
+      }
+    },
+    job: {
+      every_ms: SEAL_EVERY_MS,
+      failure: "summing usage by hour failed",
+      // One call sums all hours that are over.
+      step: () => usage.seal().then(() => 0),
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** Webhooks of runs: the URL that a request names, and the outbox that its end writes to. */
+import { ServiceError } from "../errors.ts";
+import type { Feature, FeatureContext } from "../features/mod.ts";
+import type { Json } from "../json.ts";
+import type { FinishRun, NewRun } from "../storage/mod.ts";
+import { createDeliveries } from "./deliver.ts";
+import { exposedHeaders, type WebhookOptions, type WebhookSettings } from "./options.ts";
+import { checkUrl } from "./policy.ts";
+import { systemTransport } from "./send.ts";
+
+interface WebhookContext extends FeatureContext {
+  readonly options: { readonly webhooks?: WebhookOptions };
+  readonly webhooks: WebhookSettings;
+  readonly settings: { readonly retention: { readonly deliveries_ms: number } };
+}
+
+/** The limit of a chain in which webhooks start runs that have webhooks. */
+const DEEPEST = 5;
+/** A larger state is left out of webhooks, in characters. */
+const LARGEST_VALUES = 5 * 1024 * 1024;
+
+export async function webhooksFeature(context: WebhookContext): Promise<Feature> {
+  const { options, webhooks, bus, scope, environment, settings } = context;
+  const { loopback, policy } = webhooks;
+  const transport = webhooks.transport ?? (await systemTransport());
+  const deliveries = createDeliveries({ ...context, settings: webhooks, transport, loopback });
+  const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
+  if (exposed.length > 0) {
+    const message = `webhooks.headers: every caller that starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
+    environment.log({ level: "warn", message });
+  }
+  return {
+    name: "webhooks",
+    nouns: { deliveries },
+    prepare(
+      { webhook: url = null }: { readonly webhook?: string | null },
+      { webhook_depth: depth = 0 }: { readonly webhook_depth?: number },
+    ): Pick<NewRun, "webhook"> {
+      if (depth >= DEEPEST) {
+        const message = `x-webhook-depth: webhooks that start runs may follow each other ${DEEPEST} times`;
+        throw new ServiceError("invalid", message);
+      }
+      if (url === null) return {};
+      const verdict = checkUrl(policy, url);
+      if (verdict.verdict === "ignore") return {};
+      const refused = (reason: string): ServiceError =>
+        new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
+      if (verdict.verdict === "reject") throw refused(verdict.reason);
+      const { destination } = verdict;
+      const local = destination.kind === "loopback";
+      if (local && !loopback) throw refused("loopback_unavailable");
+      if (!local && !transport) throw refused("delivery_unavailable");
+      return { webhook: { url, host: local ? "" : `${destination.host}:${destination.port}`, depth } };
+    },
+    isUsedBy: ({ webhook }) => webhook !== null,
+    finish: ({ webhook, stateless }, values) => (webhook && !stateless ? { values: shownValues(values) } : {}),
+    finished({ webhook }) {
+      if (webhook) bus.publish("deliveries", scope.deployment, "here");
+    },
+    keep_ms: settings.retention.deliveries_ms,
+  };
+}
+
+/** The state as the payload has it. */
+function shownValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
+  const json = values === undefined ? null : JSON.stringify(values);
+  const omitted = json !== null && json.length > LARGEST_VALUES;
+  return { json: omitted ? null : json, omitted };
+}
