@@ -55,9 +55,9 @@ interface Counted {
 }
 
 export async function runStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
-  const statuses = await storage.countRuns(scope, now - HOUR_MS);
-  const times = await storage.runTimes(scope, now - 2 * HOUR_MS, MOST_TIMES + 1);
-  return statsOf(statuses, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
+  const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
+  const { counts, times } = await storage.runFigures(scope, { ...since, limit: MOST_TIMES + 1 });
+  return statsOf(counts, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
 }
 
 /** `times`: of runs that were created in the last two hours, and of active ones. */

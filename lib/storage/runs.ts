@@ -288,6 +288,14 @@ export interface ListedRun {
   readonly claim_log: readonly { readonly at: number; readonly worker: string }[];
 }
 
+/** Which runs `runFigures` reads: those created since these times, and all active ones. */
+export interface RunFigureQuery {
+  readonly counted_since: number;
+  readonly timed_since: number;
+  /** The most `times`. */
+  readonly limit: number;
+}
+
 /** The times of one run. */
 export interface RunTimes {
   readonly status: RunStatus;
@@ -357,10 +365,11 @@ export interface RunStorage {
     scope: Scope,
     query: RunSearch,
   ): Promise<{ readonly rows: readonly ListedRun[]; readonly next: ListPosition | null }>;
-  /** Counts visible runs by status: those created at `since` or later, and all active ones. */
-  countRuns(scope: Scope, since: number): Promise<Readonly<Record<RunStatus, number>>>;
-  /** Reads the times of visible runs: those created at `since` or later, and all active ones. The newest first. */
-  runTimes(scope: Scope, since: number, limit: number): Promise<readonly RunTimes[]>;
+  /** Counts visible runs by status, and reads the times of the newest, newest first. */
+  runFigures(
+    scope: Scope,
+    query: RunFigureQuery,
+  ): Promise<{ readonly counts: Readonly<Record<RunStatus, number>>; readonly times: readonly RunTimes[] }>;
   /**
    * Deletes a run; the thread's state does not change. Of its events only its end stays; a pending run gets one, as stopRuns leaves it.
    * Guard: the run does not execute; `running` says that nothing was deleted.

@@ -65,8 +65,7 @@ describe("searches over many runs", () => {
       () => search({ status: ["error"] }),
       () => search({ assistant_id: "a", metadata: { a: 1 }, after: { created_at: 500, id: "r" } }),
       () => search({}, ann),
-      () => storage.countRuns(scope, 10),
-      () => storage.runTimes(scope, 10, 100),
+      () => storage.runFigures(scope, { counted_since: 10, timed_since: 10, limit: 100 }),
     ];
     for (const call of calls) {
       const plan = await planOf(call);

@@ -119,7 +119,7 @@ const runTimes = (scope: Scope, since: number, limit: number): Statement => {
 };
 
 /** The verbs that look at the runs of all threads. */
-export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "countRuns" | "runTimes"> {
+export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "runFigures"> {
   return {
     async searchRuns(scope, query) {
       if (query.status?.length === 0) return { rows: [], next: null };
@@ -131,13 +131,11 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
       return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
     },
 
-    async countRuns(scope, since) {
-      const [row] = await driver.read(countRuns(scope, since));
-      return Object.fromEntries(STATUSES.map((status) => [status, Number(row?.[status])])) as Record<RunStatus, number>;
-    },
-
-    async runTimes(scope, since, limit) {
-      return (await driver.read(runTimes(scope, since, limit))) as unknown as readonly RunTimes[];
+    async runFigures(scope, { counted_since, timed_since, limit }) {
+      const [row] = await driver.read(countRuns(scope, counted_since));
+      const counts = Object.fromEntries(STATUSES.map((status) => [status, Number(row?.[status])]));
+      const times = await driver.read(runTimes(scope, timed_since, limit));
+      return { counts: counts as Record<RunStatus, number>, times: times as unknown as readonly RunTimes[] };
     },
   };
 }

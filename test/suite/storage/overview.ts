@@ -49,6 +49,10 @@ function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
   return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
 }
 
+/** Of runs created at a time or later. */
+const figures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
+  storage.runFigures(scope, { counted_since: since, timed_since: since, limit });
+
 export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {
     test("are found newest first, then by id, and by what was asked for", async (storage) => {
@@ -114,24 +118,25 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await found(storage, {}, ann), "r3,r1");
       assert.equal(await found(storage, { run_id: "r2" }, ann), "");
       const none = { pending: 0, running: 0, success: 0, error: 0, timeout: 0, interrupted: 0 };
-      assert.deepEqual(await storage.countRuns(ann, 0), { ...none, running: 1, success: 1 });
-      assert.equal((await storage.runTimes(ann, 0, 10)).length, 2);
+      const { counts, times } = await figures(storage, ann, 0);
+      assert.deepEqual(counts, { ...none, running: 1, success: 1 });
+      assert.equal(times.length, 2);
     });
 
     test("are counted by status, active ones whatever their age", async (storage) => {
       await someRuns(storage);
       const counts = { pending: 1, running: 2, success: 1, error: 1, timeout: 0, interrupted: 0 };
-      assert.deepEqual(await storage.countRuns(here, 1100), counts);
-      assert.deepEqual(await storage.countRuns(here, 1101), { ...counts, success: 0, error: 0 });
-      assert.deepEqual(await storage.countRuns(here, 99_999), { ...counts, success: 0, error: 0 });
-      assert.equal((await storage.countRuns(there, 0)).running, 0);
-      const times = await storage.runTimes(here, 1100, 3);
+      assert.deepEqual((await figures(storage, here, 1100)).counts, counts);
+      assert.deepEqual((await figures(storage, here, 1101)).counts, { ...counts, success: 0, error: 0 });
+      assert.deepEqual((await figures(storage, here, 99_999)).counts, { ...counts, success: 0, error: 0 });
+      assert.equal((await figures(storage, there, 0)).counts.running, 0);
+      const { times } = await figures(storage, here, 1100, 3);
       assert.deepEqual(times.map(({ status, created_at }) => `${status} ${created_at}`).sort(), [
         "pending 9000",
         "running 1200",
         "running 1200",
       ]);
-      const [end] = (await storage.runTimes(here, 1100, 9)).filter(({ status }) => status === "error");
+      const [end] = (await figures(storage, here, 1100)).times.filter(({ status }) => status === "error");
       assert.deepEqual(end, { status: "error", created_at: 1100, started_at: 1100, ended_at: 2500 });
     });
   });
