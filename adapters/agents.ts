@@ -1,5 +1,5 @@
 /** Tells plain functions and LangGraph.js graphs apart. The LangGraph adapter is loaded only for graphs. */
-import type { GraphInfo } from "../lib/executor/contract.ts";
+import type { AgentSettings, GraphInfo } from "../lib/executor/contract.ts";
 import {
   type AgentEntry,
   type AgentFunction,
@@ -25,7 +25,7 @@ type Entry = AgentEntry | GraphEntry;
 const LONGEST_MS = 2 ** 31 - 1;
 
 /** The settings that may stand beside `agent` or `graph`. */
-export const SETTINGS: Section["members"] = {
+export const SETTINGS: Record<keyof AgentSettings, Section["members"][string]> = {
   description: text((value) => value.isWellFormed(), "must be a text"),
   max_attempts: whole(1, 1e9),
   timeout_ms: whole(1, LONGEST_MS),

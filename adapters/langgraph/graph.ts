@@ -1,5 +1,5 @@
 /** The host's graphs: which values are graphs, and how they are prepared without changing them. */
-import type { Send } from "../../lib/executor/contract.ts";
+import type { AgentSettings, Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { JobStore } from "./store.ts";
@@ -32,18 +32,8 @@ export interface FactoryConfig {
 export type GraphFactory = (config: FactoryConfig) => GraphLike | Promise<GraphLike>;
 
 /** A graph with its limits and description. */
-export interface GraphEntry {
+export interface GraphEntry extends AgentSettings {
   readonly graph: GraphLike | GraphFactory;
-  readonly description?: string;
-  /** How many times a run may be started before it ends as `error`. Default 3. */
-  readonly max_attempts?: number;
-  /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
-  readonly timeout_ms?: number;
-  /**
-   * How long a run may ignore a stop before it is abandoned and the thread's next run starts, in milliseconds, at most
-   * `worker.lease_ms`. Default: 1,000 on a SQLite file that only this process executes, else 5,000.
-   */
-  readonly abandon_ms?: number;
 }
 
 export interface Snapshot {

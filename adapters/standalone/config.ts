@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { parseEnv } from "node:util";
+import type { AgentSettings } from "../../lib/executor/contract.ts";
 import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
 import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN } from "../../lib/validation.ts";
 import { SETTINGS } from "../agents.ts";
@@ -19,15 +20,7 @@ export interface GraphEntry extends ModuleExport {
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
   /** What the library is told of it. */
-  readonly settings: GraphSettings;
-}
-
-interface GraphSettings {
-  readonly max_attempts?: number;
-  readonly timeout_ms?: number;
-  readonly abandon_ms?: number;
-  /** Of its default assistant. */
-  readonly description?: string;
+  readonly settings: AgentSettings;
 }
 
 export interface FileConfig {

@@ -193,8 +193,23 @@ export interface Spending {
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
+/** What a host can set for each agent. */
+export interface AgentSettings {
+  /** How many attempts without progress a run gets before it ends as `error`. Default 3. */
+  readonly max_attempts?: number;
+  /** The time limit of one attempt before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
+  readonly timeout_ms?: number;
+  /**
+   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
+   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   */
+  readonly abandon_ms?: number;
+  /** Of its default assistant. */
+  readonly description?: string;
+}
+
 /** What an executor declares about a graph. */
-export interface GraphInfo {
+export interface GraphInfo extends AgentSettings {
   readonly graph_id: string;
   /**
    * A retry continues where the attempt before stopped: from the newest root checkpoint, so an attempt that has stored one has made
@@ -206,16 +221,6 @@ export interface GraphInfo {
    * and `state` events.
    */
   readonly protocol_events?: boolean;
-  /** How many attempts without progress a run gets before it ends as `error`. Default 3. */
-  readonly max_attempts?: number;
-  /** The time limit of one attempt before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
-  readonly timeout_ms?: number;
-  /**
-   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
-   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
-   */
-  readonly abandon_ms?: number;
-  readonly description?: string;
 }
 
 /** Versions of libraries that `GET /info` shows. */

@@ -1,5 +1,14 @@
 /** One call of a hosted function: what it gets, and what becomes of what it emits, yields and returns. */
-import type { ExecutorEvent, Interrupt, Job, Spending, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
+import type {
+  AgentSettings,
+  ExecutorEvent,
+  Interrupt,
+  Job,
+  Spending,
+  StreamEvent,
+  StreamMode,
+  Task,
+} from "../executor/contract.ts";
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
@@ -41,18 +50,8 @@ export interface FunctionJob extends Job {
 export type AgentFunction = (job: FunctionJob) => unknown;
 
 /** A function with its settings. */
-export interface AgentEntry {
+export interface AgentEntry extends AgentSettings {
   readonly agent: AgentFunction;
-  readonly description?: string;
-  /** How many attempts a run gets before it ends as `error`. Default 3. */
-  readonly max_attempts?: number;
-  /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
-  readonly timeout_ms?: number;
-  /**
-   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
-   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
-   */
-  readonly abandon_ms?: number;
 }
 
 /** The value that `job.interrupt(value)` returns. */
