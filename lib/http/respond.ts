@@ -70,11 +70,11 @@ export function errorResponse(
 ): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   const { message, reason: code } = known;
-  const detail = known instanceof InputError && issues ? known.issues.map((issue) => placed(issue, issues)) : message;
+  const detail = known instanceof InputError && issues ? known.issues.map((issue) => issueIn(issue, issues)) : message;
   return json({ detail, ...(error_message ? { message } : {}), code }, headers, STATUS[known.code]);
 }
 
-const placed = ({ loc, ...issue }: InputIssue, issues: "found" | "query"): InputIssue => ({
+const issueIn = ({ loc, ...issue }: InputIssue, issues: "found" | "query"): InputIssue => ({
   loc: issues === "query" ? ["query", ...loc.slice(0, 1)] : loc,
   ...issue,
 });
