@@ -113,13 +113,14 @@ function unplaced(state: GraphState): GraphState {
   return Object.fromEntries(methods) as GraphState;
 }
 
-const refusal = (status: number, code: string, detail: string): Response => Response.json({ detail, code }, { status });
+const refusal = (code: "forbidden" | "unavailable", detail: string): Response =>
+  Response.json({ detail, code }, { status: code === "forbidden" ? 403 : 503 });
 
 /** What a client calls that was made at this place, or at none. */
 function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch {
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const { handler, users } = place?.api ?? outside;
-    if (!handler) return refusal(503, "unavailable", "The server is not up: its API can be called once it has started");
+    if (!handler) return refusal("unavailable", "The server is not up: its API can be called once it has started");
     const request = new Request(input, init);
     if (!place) return await answered(handler, request);
     if (place.user || place.headers) {
@@ -127,14 +128,12 @@ function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch
       const here = places.getStore();
       if (here && here !== place) {
         return refusal(
-          403,
           "forbidden",
           "This Client was made in another run or request: make one in each, or give it an apiUrl",
         );
       }
       if (place.over)
         return refusal(
-          403,
           "forbidden",
           "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run",
         );

@@ -1,7 +1,7 @@
 /** Assistants: stored, versioned configurations of a graph. */
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
-import { nullIfNotFound, ServiceError } from "../errors.ts";
+import { notFound, nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { ofAssistant } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
@@ -188,7 +188,7 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     const row = await storage.getAssistant(seen, assistant_id);
     if (!row) {
       if (!seen.filter) cache.delete(assistant_id);
-      throw notFound(id);
+      throw notFound("assistant", id);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
     cache.set(assistant_id, row);
@@ -222,7 +222,7 @@ function readVerbs(
     count: async (seen, query = {}) => (await storage.searchAssistants(seen, { ...query, ...COUNT_ONLY })).total,
     async versions(seen, id, { metadata, limit = 10, offset = 0 } = {}) {
       const rows = await storage.listAssistantVersions(seen, await idOf(id), { metadata, limit, offset });
-      if (!rows) throw notFound(id);
+      if (!rows) throw notFound("assistant", id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
   };
@@ -258,7 +258,7 @@ function writeVerbs(
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
       refuseForOthers(seen, request.metadata ?? {});
-      if (!graphs.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
+      if (!graphs.has(graph_id)) throw notFound("graph", graph_id);
       const outcome = await storage.createAssistant(
         scope,
         {
@@ -280,9 +280,7 @@ function writeVerbs(
       return toAssistant(outcome.assistant);
     },
     async update(seen, id, patch) {
-      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
-        throw new ServiceError("graph_not_found", `Graph ${patch.graph_id} not found`);
-      }
+      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFound("graph", patch.graph_id);
       const { config, context } = patch;
       refuseTwoValues(config?.configurable, context);
       const reconfigured = config !== undefined || context !== undefined;
@@ -303,7 +301,7 @@ function writeVerbs(
         },
         environment.now(),
       );
-      if (!row) throw notFound(id);
+      if (!row) throw notFound("assistant", id);
       return toAssistant(row);
     },
     async delete(seen, id, { delete_threads = false, threads = {} } = {}) {
@@ -315,7 +313,8 @@ function writeVerbs(
           `Assistant ${id} is the default assistant of a graph and cannot be deleted`,
         );
       }
-      if (!(await storage.deleteAssistant(seen, assistant_id, { delete_threads, threads }))) throw notFound(id);
+      if (!(await storage.deleteAssistant(seen, assistant_id, { delete_threads, threads })))
+        throw notFound("assistant", id);
     },
     async setLatest(seen, id, version) {
       const outcome = await storage.setLatest(seen, await idOf(id), version, environment.now());
@@ -323,7 +322,7 @@ function writeVerbs(
         case "updated":
           return toAssistant(outcome.assistant);
         case "assistant_not_found":
-          throw notFound(id);
+          throw notFound("assistant", id);
         case "hidden":
           throw new ServiceError("forbidden", `Version ${version} of assistant ${id} has metadata outside your access`);
         case "version_not_found":
@@ -339,7 +338,7 @@ function graphVerbs(
   { graphs, read }: Lookup,
 ): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
   function stateOf(graph_id: string): GraphState {
-    if (!graphs.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
+    if (!graphs.has(graph_id)) throw notFound("graph", graph_id);
     return executor.state?.(graph_id) ?? recordedState;
   }
 
@@ -370,10 +369,6 @@ export function refuseTwoValues(configurable: Json | undefined, context: JsonObj
       throw new ServiceError("bad_request", `${name} has two values: in config.configurable and in context`);
     }
   }
-}
-
-function notFound(id: string): ServiceError {
-  return new ServiceError("assistant_not_found", `Assistant ${id} not found`);
 }
 
 function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantRow): Assistant {

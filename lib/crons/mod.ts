@@ -1,7 +1,7 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
-import { invalidField, ServiceError } from "../errors.ts";
+import { invalidField, notFound } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
@@ -151,9 +151,9 @@ export function createCrons(options: CronOptions): CronDirectory {
         case "created":
           return announced(outcome.cron);
         case "thread_not_found":
-          throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
+          throw notFound("thread", `${thread_id}`);
         case "assistant_not_found":
-          throw new ServiceError("assistant_not_found", `Assistant ${assistant_id} not found`);
+          throw notFound("assistant", assistant_id);
       }
     },
 
@@ -237,7 +237,7 @@ function endOf(text: string | null, now: number): number | null {
 function completionOf(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";
   if (requested !== null) {
-    throw new ServiceError("invalid", "on_run_completed: only stateless crons have it; this cron runs on a thread");
+    throw invalidField("on_run_completed", "only stateless crons have it; this cron runs on a thread");
   }
   return null;
 }

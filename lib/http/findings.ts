@@ -1,9 +1,9 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
-import { InputError, type InputIssue, ServiceError } from "../errors.ts";
+import { InputError, type InputIssue } from "../errors.ts";
 import { keyProblem } from "../feedback/links.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
-import { MAX_DEPTH, readJson as parsed, UUID } from "./parse.ts";
+import { readJson as parsed, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];
@@ -23,16 +23,12 @@ export const absent = (value: unknown): value is null | undefined => value === n
 
 /** A body as JSON. Findings are at `body`. */
 export function readJson(bytes: Uint8Array): Json {
-  return checked((report) => {
-    try {
-      return parsed(bytes) as Json;
-    } catch (error) {
-      const deep = error instanceof ServiceError && error.code === "invalid";
-      if (deep) report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
-      else report(["body"], "must be JSON", "json_invalid");
-      return null;
-    }
-  });
+  try {
+    return parsed(bytes) as Json;
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    throw new InputError([{ loc: ["body"], msg: "must be JSON", type: "json_invalid" }]);
+  }
 }
 
 /** A body that is an object. */

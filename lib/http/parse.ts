@@ -1,6 +1,6 @@
 /** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
 import * as v from "valibot";
-import { InputError, ServiceError } from "../errors.ts";
+import { InputError, invalidField, ServiceError } from "../errors.ts";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
@@ -20,7 +20,7 @@ export const MAX_DEPTH = 64;
 /** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
 export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
-  if (!isObject(body)) throw new ServiceError("invalid", "body: must be an object");
+  if (!isObject(body)) throw invalidField("body", "must be an object");
   return check(schema, body);
 }
 
@@ -28,10 +28,10 @@ export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): O
 export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Output[] {
   const body = bytes.length === 0 ? [] : readJson(bytes);
   if (!Array.isArray(body) || body.length === 0) {
-    throw new ServiceError("invalid", "body: must be a list with at least one item");
+    throw invalidField("body", "must be a list with at least one item");
   }
   return body.map((item, i) => {
-    if (!isObject(item)) throw new ServiceError("invalid", `${i}: must be an object`);
+    if (!isObject(item)) throw invalidField(`${i}`, "must be an object");
     return check(schema, item, [i]);
   });
 }
@@ -39,7 +39,7 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
 /** Errors: bad_request (no JSON), invalid (nested too deep). */
 export function readJson(bytes: Uint8Array): unknown {
   if (!shallow.has(bytes) && nestsDeeper(bytes, MAX_DEPTH))
-    throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
+    throw invalidField("body", `must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch {
@@ -63,7 +63,7 @@ export function readQuery<Output>(query: SentQuery, schema: Fields<Output>): Out
 /** A thread or run id of a path, in lower case. */
 export function readId(value: string | undefined, field: string): string {
   const id = readSegment(value, field);
-  if (!UUID.test(id)) throw new ServiceError("invalid", `${field}: must be a UUID`);
+  if (!UUID.test(id)) throw invalidField(field, "must be a UUID");
   return id.toLowerCase();
 }
 
@@ -79,10 +79,10 @@ export function readSegment(value: string | undefined, field: string): string {
   try {
     decoded = decodeURIComponent(value ?? "");
   } catch {
-    throw new ServiceError("invalid", `${field}: is not valid percent-encoding`);
+    throw invalidField(field, "is not valid percent-encoding");
   }
   if (/[/\\\0]/.test(decoded) || decoded === "." || decoded === "..") {
-    throw new ServiceError("invalid", `${field}: must not contain slashes, backslashes or U+0000`);
+    throw invalidField(field, "must not contain slashes, backslashes or U+0000");
   }
   return decoded;
 }

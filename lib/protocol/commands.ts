@@ -1,5 +1,5 @@
 /** Commands of the thread event protocol: what they are, what each does, and its answer. */
-import { nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
+import { notFound, nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
@@ -196,7 +196,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { request, origin } = await authorized(caller, thread_id, startRequest(params));
     const thread = await findThread(threads, withVisibility(scope, origin.threads), thread_id);
-    if (!thread && origin.threads?.filter && (await findThread(threads, scope, thread_id))) throw missing(thread_id);
+    if (!thread && origin.threads?.filter && (await findThread(threads, scope, thread_id)))
+      throw notFound("thread", thread_id);
     const { input, ...rest } = request;
     // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large.
     const open =
@@ -234,7 +235,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const sent = respondRequest(params, assistant_id, answers);
     const { request, origin } = await authorized(caller, thread_id, sent);
     if (origin.threads?.filter && !(await findThread(threads, withVisibility(scope, origin.threads), thread_id)))
-      throw missing(thread_id);
+      throw notFound("thread", thread_id);
     try {
       const { run, applied_through_seq } = await create(thread_id, request, origin);
       return { result: { run_id: run.run_id }, applied_through_seq };
@@ -248,9 +249,6 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
 
   return { start, respond };
 }
-
-const missing = (thread_id: string): ServiceError =>
-  new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
 
 /** The open interrupts of a thread at rest. */
 async function pendingInterrupts(

@@ -1,6 +1,6 @@
 /** The thread event protocol (v2) of a service: commands to a thread, and its events. */
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import {
@@ -87,7 +87,7 @@ export function createProtocol(options: ProtocolOptions): Protocol {
       options.events.count(withVisibility(scope, visibility), thread_id.toLowerCase(), filters),
     events(thread_id, filter, visibility = EVERYTHING) {
       const problem = problemOfChannels(filter.channels);
-      if (problem) throw new ServiceError("invalid", `channels: ${problem}`);
+      if (problem) throw invalidField("channels", problem);
       const { next, leave } = subscribe(thread_id, filter, visibility);
       return createReader(async () => (await next()).map(({ data }) => JSON.parse(data) as ProtocolEvent), leave);
     },

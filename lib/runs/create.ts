@@ -2,7 +2,7 @@
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError, StateUnreadable } from "../errors.ts";
+import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
 import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
 import type { RunFeatures } from "../features/mod.ts";
@@ -166,9 +166,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
         storage.getThread(withVisibility(scope, visibility), id),
         from ? storage.getCheckpoint(scope, id, from) : null,
       ]);
-      if (thread?.stateless || (!thread && request.if_not_exists !== "create")) {
-        throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
-      }
+      if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
       // Another user may own a thread with this id.
       if (!thread && visibility?.filter && (await storage.getThread(scope, id))) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
@@ -184,7 +182,7 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     },
     /** Errors: not_found. */
     requireHosted({ graph_id }: AssistantRow): void {
-      if (!hosted.has(graph_id)) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
+      if (!hosted.has(graph_id)) throw notFound("graph", graph_id);
     },
     plan(resolved: Resolved): CreateRun {
       const plan = planRun(resolved);
@@ -346,7 +344,7 @@ type Refused = Exclude<CreateRunOutcome, { readonly kind: "created" | "repeated"
 function refuse(outcome: Refused, thread_id: string): null {
   switch (outcome.kind) {
     case "thread_not_found":
-      throw new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
+      throw notFound("thread", thread_id);
     case "thread_busy":
       throw new ServiceError(
         "thread_busy",

@@ -1,6 +1,6 @@
 /** Runs: executions of an assistant on a thread. */
 import { lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField, notFound, ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
@@ -11,7 +11,7 @@ import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-
 import type { Sights } from "../streams/sight.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
-import { missing, type Run, toRun } from "./run.ts";
+import { type Run, toRun } from "./run.ts";
 import type { RunSearches } from "./search.ts";
 import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
@@ -138,7 +138,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
-      throw missing(run_id);
+      throw notFound("run", run_id);
     }
     return run;
   }
@@ -171,7 +171,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     const { runEvents, result } = await subscriptions.result(run, created);
     const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
     const visible = withVisibility(scope, visibility);
-    const seen = sights.value(visible, run.thread_id, result, created, () => missing(run.run_id));
+    const seen = sights.value(visible, run.thread_id, result, created, () => notFound("run", run.run_id));
     return {
       run: toRun(run),
       result: seen.value,
@@ -233,7 +233,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       const visible = withVisibility(scope, visibility);
       const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
-      if (outcome === "not_found") throw missing(run_id);
+      if (outcome === "not_found") throw notFound("run", run_id);
       const runEvents = hub.find(run.run_id);
       if (runEvents) endDeleted(runEvents);
     },
@@ -298,10 +298,10 @@ const REASON_LENGTH = 1000;
 /** The reason of a cancel, as it is stored. Errors: invalid. */
 function cancelReason(reason: string, action: StopAction): string {
   if (action === "rollback") {
-    throw new ServiceError("invalid", "reason: only with action interrupt, because a rolled-back run is deleted");
+    throw invalidField("reason", "only with action interrupt, because a rolled-back run is deleted");
   }
   if (reason.length > REASON_LENGTH) {
-    throw new ServiceError("invalid", `reason: must have at most ${REASON_LENGTH} characters`);
+    throw invalidField("reason", `must have at most ${REASON_LENGTH} characters`);
   }
   return reason === "taken" ? "taken: its input went into another run" : reason;
 }

@@ -1,5 +1,4 @@
 /** A run as the API shows it. */
-import { ServiceError } from "../errors.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
@@ -20,8 +19,6 @@ export interface Run {
   /** The `reason` of the call that cancelled it; null without one. */
   readonly cancel_reason: string | null;
 }
-
-export const missing = (run_id: string): ServiceError => new ServiceError("run_not_found", `Run ${run_id} not found`);
 
 export function toRun(row: RunRow): Run {
   return {

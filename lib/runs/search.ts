@@ -1,7 +1,7 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import { type Environment, loopTick } from "../environment.ts";
-import { invalidField } from "../errors.ts";
+import { invalidField, notFound } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -20,7 +20,7 @@ import type {
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type DeliveryDetail, deliveryOf } from "../webhooks/deliveries.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
-import { missing, type Run, shownKwargs } from "./run.ts";
+import { type Run, shownKwargs } from "./run.ts";
 import { type RunStats, runStats } from "./stats.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
@@ -133,7 +133,7 @@ export function createRunSearches(
       storage.searchRuns(visible, { run_id: id, limit: 1 }),
     ]);
     const [found] = listed.rows;
-    if (!run || !found) throw missing(run_id);
+    if (!run || !found) throw notFound("run", run_id);
     return [run, found];
   }
 

@@ -1,5 +1,5 @@
 /** Validates store input. Calls in process and authorization handlers bypass the HTTP validation, so every value is checked here. */
-import { ServiceError } from "../errors.ts";
+import { invalidField, ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { ItemCondition } from "../storage/items.ts";
 import { deeperThan, isStorable, isWhole, longerThan, NOT_STORABLE } from "../validation.ts";
@@ -20,21 +20,18 @@ const MINUTE_MS = 60_000;
 /** The first label that LangGraph reserves. */
 const RESERVED = "langgraph";
 
-export const invalid = (field: string, problem: string): ServiceError =>
-  new ServiceError("invalid", `${field}: ${problem}`);
-
 /** Checks a namespace, or with `min` 0 a prefix or suffix of one. Errors: invalid. */
 export function checkLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
-  if (!Array.isArray(labels)) throw invalid(field, "must be a list of labels");
+  if (!Array.isArray(labels)) throw invalidField(field, "must be a list of labels");
   const { length } = labels;
-  if (length < min || length > MAX_LABELS) throw invalid(field, `must have ${min} to ${MAX_LABELS} labels`);
+  if (length < min || length > MAX_LABELS) throw invalidField(field, `must have ${min} to ${MAX_LABELS} labels`);
   for (const [at, label] of labels.entries()) checkLabel(`${field}.${at}`, label);
   return labels as readonly string[];
 }
 
 function checkLabel(field: string, label: unknown): void {
   checkName(field, label);
-  if ((label as string).includes(".")) throw invalid(field, "must not contain a dot");
+  if ((label as string).includes(".")) throw invalidField(field, "must not contain a dot");
 }
 
 /** Errors: invalid. */
@@ -44,41 +41,42 @@ export function checkKey(key: unknown): string {
 }
 
 function checkName(field: string, name: unknown): void {
-  if (typeof name !== "string") throw invalid(field, "must be a string");
-  if (name === "") throw invalid(field, "must not be empty");
-  if (longerThan(name, MAX_NAME)) throw invalid(field, `must have at most ${MAX_NAME} characters`);
-  if (!isStorable(name)) throw invalid(field, NOT_STORABLE);
+  if (typeof name !== "string") throw invalidField(field, "must be a string");
+  if (name === "") throw invalidField(field, "must not be empty");
+  if (longerThan(name, MAX_NAME)) throw invalidField(field, `must have at most ${MAX_NAME} characters`);
+  if (!isStorable(name)) throw invalidField(field, NOT_STORABLE);
 }
 
 /** Checks a namespace to write to. Errors: invalid. */
 export function checkHome(namespace: unknown): readonly string[] {
   const labels = checkLabels("namespace", namespace, 1);
-  if (labels[0] === RESERVED) throw invalid("namespace.0", `${RESERVED} is reserved as the first label`);
+  if (labels[0] === RESERVED) throw invalidField("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
 /** Checks an item's value. Returns a copy, made by way of JSON. Errors: invalid. */
 export function checkValue(input: unknown): JsonObject {
-  if (!isObject(input)) throw invalid("value", "must be an object");
+  if (!isObject(input)) throw invalidField("value", "must be an object");
   let text: string | undefined;
   try {
     text = JSON.stringify(input, refuseNonFinite);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
-    throw invalid("value", "is not JSON");
+    throw invalidField("value", "is not JSON");
   }
   if (text !== undefined && hasMoreBytes(text, MAX_VALUE_BYTES)) {
-    throw invalid("value", `must be at most ${MAX_VALUE_BYTES} bytes of JSON`);
+    throw invalidField("value", `must be at most ${MAX_VALUE_BYTES} bytes of JSON`);
   }
   const value = JSON.parse(text ?? "null") as Json;
-  if (!isObject(value)) throw invalid("value", "must be an object");
-  if (deeperThan(value, MAX_LEVELS)) throw invalid("value", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (!isObject(value)) throw invalidField("value", "must be an object");
+  if (deeperThan(value, MAX_LEVELS)) throw invalidField("value", `must not nest deeper than ${MAX_LEVELS} levels`);
   return value;
 }
 
 function refuseNonFinite(_key: string, value: unknown): unknown {
   // JSON.stringify would write null for these.
-  if (typeof value === "number" && !Number.isFinite(value)) throw invalid("value", "must hold finite numbers only");
+  if (typeof value === "number" && !Number.isFinite(value))
+    throw invalidField("value", "must hold finite numbers only");
   return value;
 }
 
@@ -91,7 +89,7 @@ function hasMoreBytes(text: string, bytes: number): boolean {
 export function checkTtl(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
-    throw invalid("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
+    throw invalidField("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
   }
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
@@ -101,8 +99,8 @@ export function checkIndex(index: unknown): false | readonly string[] | undefine
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
   const isList = Array.isArray(index) && index.every((field) => typeof field === "string" && field !== "");
-  if (!isList) throw invalid("index", "must be false or a list of fields");
-  if (index.length > MAX_FIELDS) throw invalid("index", `must have at most ${MAX_FIELDS} fields`);
+  if (!isList) throw invalidField("index", "must be false or a list of fields");
+  if (index.length > MAX_FIELDS) throw invalidField("index", `must have at most ${MAX_FIELDS} fields`);
   return index as readonly string[];
 }
 
@@ -115,7 +113,7 @@ export function checkWhole<Fallback>(
 ): number | Fallback {
   if (value === undefined || value === null) return fallback;
   if (isWhole(value, min, max)) return value as number;
-  throw invalid(
+  throw invalidField(
     field,
     max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`,
   );
@@ -124,7 +122,7 @@ export function checkWhole<Fallback>(
 /** Checks an optional string; null becomes undefined. Errors: invalid. */
 export function checkText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  if (typeof value !== "string") throw invalid(field, "must be a string");
+  if (typeof value !== "string") throw invalidField(field, "must be a string");
   return value;
 }
 
@@ -143,22 +141,22 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
  */
 export function conditionsOf(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];
-  if (!isObject(filter)) throw invalid("filter", "must be an object");
-  if (deeperThan(filter, MAX_LEVELS)) throw invalid("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (!isObject(filter)) throw invalidField("filter", "must be an object");
+  if (deeperThan(filter, MAX_LEVELS)) throw invalidField("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
   const members = Object.entries(filter);
-  if (members.length > MAX_FIELDS) throw invalid("filter", `must have at most ${MAX_FIELDS} members`);
+  if (members.length > MAX_FIELDS) throw invalidField("filter", `must have at most ${MAX_FIELDS} members`);
   return members.flatMap(([member, condition]) => {
     const at = `filter.${member}`;
-    if (member.startsWith("$")) throw invalid(at, "operators belong in a condition of a member");
+    if (member.startsWith("$")) throw invalidField(at, "operators belong in a condition of a member");
     const isOperators = isObject(condition) && Object.keys(condition).some((key) => key.startsWith("$"));
     const operators = isOperators ? condition : { $eq: condition };
     return Object.entries(operators).map(([name, operand]): ItemCondition => {
       const operator = OPERATORS.get(name);
-      if (!operator) throw invalid(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
+      if (!operator) throw invalidField(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
       checkOperand(at, operand);
       const ordered = operator !== "eq" && operator !== "ne";
       if (ordered && typeof operand === "object" && operand !== null) {
-        throw invalid(`${at}.${name}`, "must be a number");
+        throw invalidField(`${at}.${name}`, "must be a number");
       }
       return [member, operator, operand];
     });
@@ -167,12 +165,13 @@ export function conditionsOf(filter: unknown): readonly ItemCondition[] {
 
 function checkOperand(at: string, operand: Json | undefined): void {
   if (operand === undefined || typeof operand === "function" || typeof operand === "bigint") {
-    throw invalid(at, "is not JSON");
+    throw invalidField(at, "is not JSON");
   }
-  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalid(at, "must be a finite number");
+  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalidField(at, "must be a finite number");
   if (typeof operand !== "object" || operand === null) return;
   for (const [key, inner] of Object.entries(operand)) {
-    if (!Array.isArray(operand) && key.startsWith("$")) throw invalid(`${at}.${key}`, "no operator is allowed here");
+    if (!Array.isArray(operand) && key.startsWith("$"))
+      throw invalidField(`${at}.${key}`, "no operator is allowed here");
     checkOperand(`${at}.${key}`, inner);
   }
 }

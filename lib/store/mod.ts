@@ -1,7 +1,7 @@
 /** The store: JSON items under namespaces, shared by all threads of a deployment, with semantic search. */
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField, ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StorePut } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -18,7 +18,6 @@ import {
   checkValue,
   checkWhole,
   conditionsOf,
-  invalid,
   MAX_LIMIT,
 } from "./bounds.ts";
 
@@ -106,7 +105,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       return row && toItem(row);
     },
     async put(scope, namespace, key, value, options = {}) {
-      if (value === null) throw invalid("value", "must be an object");
+      if (value === null) throw invalidField("value", "must be an object");
       await putMany(scope, [{ ...options, namespace, key, value }]);
     },
     putMany,

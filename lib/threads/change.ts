@@ -1,7 +1,7 @@
 /** Changes the state of a thread without a run: updates, copies, pruning. */
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField, notFound, ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
   type Command,
@@ -17,7 +17,7 @@ import {
 import { stateConfigs } from "../executor/kwargs.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { type CheckpointSelector, noCheckpoint, notFound, type States, trackFailures } from "./read.ts";
+import { type CheckpointSelector, noCheckpoint, type States, trackFailures } from "./read.ts";
 
 /** A state update, as if a node had returned it. */
 export interface StateChange {
@@ -117,7 +117,7 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
       throw new ServiceError("bad_request", message);
     }
     const graph = states.of(graph_id);
-    if (!graph) throw new ServiceError("graph_not_found", `Graph ${graph_id} not found`);
+    if (!graph) throw notFound("graph", graph_id);
     return [graph_id, graph];
   }
 
@@ -161,7 +161,7 @@ export function createChanges(options: ChangeOptions): Changes {
           environment.now(),
         );
         if (outcome === "busy") throw busy(thread_id);
-        if (outcome === "not_found") throw notFound(thread_id);
+        if (outcome === "not_found") throw notFound("thread", thread_id);
         if (outcome === "written") {
           const { checkpoint_id } = added;
           return { thread_id: row.thread_id, checkpoint_ns: added.ns, checkpoint_id, checkpoint_map: null };
@@ -203,12 +203,12 @@ export function createChanges(options: ChangeOptions): Changes {
     },
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {
-        throw new ServiceError("invalid", `supersteps: must be at most ${MOST_SUPERSTEPS}`);
+        throw invalidField("supersteps", `must be at most ${MOST_SUPERSTEPS}`);
       }
       const { graph_id, assistant_id } = about;
       const graph = typeof graph_id === "string" ? states.of(graph_id) : null;
       if (!graph || typeof graph_id !== "string") {
-        throw new ServiceError("invalid", "supersteps: need metadata.graph_id, the id of a graph of this server");
+        throw invalidField("supersteps", "need metadata.graph_id, the id of a graph of this server");
       }
       const checkpoints = collected(thread_id, null);
       const steps = supersteps.map(({ updates }) => updates.map(updateOf));

@@ -2,7 +2,7 @@
 import type { Directory } from "../auth/binding.ts";
 import type { Worker } from "../engine/worker.ts";
 import { lazyCalls } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { notFound, ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
@@ -15,7 +15,7 @@ import { endDeleted } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
-import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
+import type { CheckpointSelector, HistoryQuery, States } from "./read.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
   createSearches,
@@ -166,7 +166,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         return { metadata, ...(ttl ? { ttl } : {}) };
       };
       const row = await storage.updateThread(seen, thread_id.toLowerCase(), next, environment.now());
-      if (!row) throw notFound(thread_id);
+      if (!row) throw notFound("thread", thread_id);
       return await toThread(row);
     },
     async delete(seen, thread_id) {
@@ -174,7 +174,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const runsOf = (status: RunStatus): Promise<readonly RunRow[]> =>
         storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 });
       const active = (await Promise.all([runsOf("pending"), runsOf("running")])).flat();
-      if (!(await storage.deleteThread(seen, row.thread_id))) throw notFound(thread_id);
+      if (!(await storage.deleteThread(seen, row.thread_id))) throw notFound("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
         const runEvents = hub.find(run_id);

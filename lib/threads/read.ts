@@ -1,6 +1,6 @@
 /** Reads the states of threads. */
 import { createBudget, type Environment, loopTick } from "../environment.ts";
-import { ServiceError, StateUnreadable } from "../errors.ts";
+import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
 import { storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
   CheckpointReader,
@@ -84,7 +84,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
 
   async function visible(seen: Scope, thread_id: string): Promise<ThreadRow> {
     const row = await storage.getThread(seen, thread_id.toLowerCase());
-    if (!row || (row.stateless && row.status !== "busy")) throw notFound(thread_id);
+    if (!row || (row.stateless && row.status !== "busy")) throw notFound("thread", thread_id);
     return row;
   }
 
@@ -248,9 +248,6 @@ function askedOnce(of: States["of"]): States["of"] {
     return graph;
   };
 }
-
-export const notFound = (thread_id: string): ServiceError =>
-  new ServiceError("thread_not_found", `Thread ${thread_id} not found`);
 
 export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
   new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);

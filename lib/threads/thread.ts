@@ -2,7 +2,7 @@
 
 import type { PageOf } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
-import { ServiceError } from "../errors.ts";
+import { invalidField, ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { contains, isObject, type Json, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -52,7 +52,7 @@ export const LONGEST_TTL = 52_560_000;
 /** Checks a time to live and converts it to milliseconds. Errors: invalid. */
 export function storedTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= LONGEST_TTL)) {
-    throw new ServiceError("invalid", `ttl: must be a number of minutes above 0, at most ${LONGEST_TTL}`);
+    throw invalidField("ttl", `must be a number of minutes above 0, at most ${LONGEST_TTL}`);
   }
   return { strategy, ttl_ms: Math.max(1, Math.round(ttl * MINUTE_MS)) };
 }
@@ -248,7 +248,7 @@ export function extractor(paths: Readonly<Record<string, string>>): {
   from(thread: Extractable): JsonObject;
 } {
   const named = Object.entries(paths).map(([alias, text]): [string, Path] => [alias, pathOf(alias, text)]);
-  if (named.length > MOST_PATHS) throw new ServiceError("invalid", `extract: must name at most ${MOST_PATHS} paths`);
+  if (named.length > MOST_PATHS) throw invalidField("extract", `must name at most ${MOST_PATHS} paths`);
   return {
     values: named.some(([, { root }]) => root === "values"),
     from: (thread) =>

@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import { refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
-import { ServiceError } from "../../errors.ts";
+import { invalidField } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
 import type { StopAction } from "../../storage/mod.ts";
@@ -60,11 +60,11 @@ export const cancelMany: parse.Fields<RunsCancel> = v.object({
 /** The runs that a bulk cancel stops: those of a status, or some of a thread. */
 function readTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
-    throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
+    throw invalidField("status", "not together with thread_id and run_ids. Send one or the other");
   }
   if (status !== undefined) return { status };
   if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
-  throw new ServiceError("invalid", "status: is required, or thread_id and run_ids");
+  throw invalidField("status", "is required, or thread_id and run_ids");
 }
 
 /** GET /threads/{thread_id}/runs */
@@ -148,7 +148,7 @@ async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
   const sent = parse.readList(bytes, runCreate);
   if (sent.length > MAX_BATCH) {
-    throw new ServiceError("invalid", `body: must hold at most ${MAX_BATCH} runs. Send the others in another request`);
+    throw invalidField("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
   await yieldAfter(context, bytes);
   const requests: RunCreate[] = [];

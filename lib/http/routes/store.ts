@@ -1,6 +1,6 @@
 /** The store: requests and routes. The limits of items are in lib/store/bounds.ts. */
 import * as v from "valibot";
-import { ServiceError } from "../../errors.ts";
+import { invalidField, ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
 import {
   checkHome,
@@ -120,7 +120,7 @@ function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_t
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
-  if (key === undefined) throw new ServiceError("invalid", "key: is required");
+  if (key === undefined) throw invalidField("key", "is required");
   const namespace = checkLabels(
     "namespace",
     sent.flatMap((text) => parse.listInJson(text) ?? text.split(".")),
