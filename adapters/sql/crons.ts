@@ -24,7 +24,7 @@ import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
-import { type Database, prepared, readAll, readOne, send, statement } from "./statement.ts";
+import { type Database, prepared, readAll, readOne, type Statement, send, statement } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];
@@ -118,7 +118,9 @@ const listFirings = prepared<Key & { limit: number; offset: number }>(
     order by scheduled_at desc limit ${scalar(p.limit)} offset ${scalar(p.offset)}`,
 );
 
-const sweepFirings = prepared<{ deployment: string; before: number; limit: number }>(
+type Old = { deployment: string; before: number; limit: number };
+
+const sweepFirings = prepared<Old>(
   (p) =>
     sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
       select deployment, cron_id, scheduled_at from cron_firings where deployment = ${scalar(p.deployment)}
@@ -137,6 +139,13 @@ const dropLeft = prepared<{ deployment: string; cron_ids: string }>(
     sql`delete from ${leftLabels("cron")} and deployment = ${p.deployment} and row_id in ${each(p.cron_ids)}
     returning row_id`,
 );
+
+/** Statements that delete records of old ticks, and the labels of deleted crons. */
+export async function sweepCrons(driver: Database, old: Old): Promise<Statement[]> {
+  const left = await driver.read(deletedCrons(old));
+  const cron_ids = JSON.stringify(left.map(({ row_id }) => row_id));
+  return [sweepFirings(old), ...(left.length > 0 ? [dropLeft({ deployment: old.deployment, cron_ids })] : [])];
+}
 
 // Databases sort nulls differently.
 const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
@@ -265,16 +274,6 @@ export function cronVerbs(driver: Database): CronStorage {
 
     listCronFirings: ({ deployment }, cron_id, { limit, offset }) =>
       readAll(driver, listFirings({ deployment, cron_id, limit, offset }), toFiring),
-
-    async sweepCrons({ deployment }, before, limit) {
-      const left = await driver.read(deletedCrons({ deployment, limit }));
-      const cron_ids = JSON.stringify(left.map(({ row_id }) => row_id));
-      const swept = await driver.batch([
-        sweepFirings({ deployment, before, limit }),
-        ...(left.length > 0 ? [dropLeft({ deployment, cron_ids })] : []),
-      ]);
-      return swept.reduce((sum, rows) => sum + rows.length, 0);
-    },
   };
 }
 

@@ -93,7 +93,8 @@ const refreshItems = preparedRows<{ deployment: string; now: number }, ItemKey>(
     and expires_at > ${p.now} and expires_at < ${p.now} + ttl_ms`,
 );
 
-const sweepExpired = prepared<{ deployment: string; now: number; limit: number }>(
+/** Deletes expired items. */
+export const sweepItems: (args: { deployment: string; now: number; limit: number }) => Statement = prepared(
   (p) =>
     sql`delete from store_items where deployment = ${p.deployment} and expires_at <= ${p.now}
     and (path, key) in (select i.path, i.key from store_items i
@@ -232,11 +233,6 @@ export function itemVerbs(driver: Database): ItemStorage {
     },
 
     listNamespaces: namespaceLister(driver, (scope, row) => visible(toStored(row).row, scope)),
-
-    async sweepItems({ deployment }, now, limit) {
-      const [swept] = await driver.batch([sweepExpired({ deployment, now, limit })]);
-      return swept?.length ?? 0;
-    },
   };
 }
 

@@ -68,7 +68,7 @@ function createFirer(options: FireOptions): CronFirer {
     const now = environment.now();
     if (now < sweepAt) return;
     sweepAt = now + SWEEP_EVERY_MS;
-    while (!stopping && (await storage.sweepCrons(scope, now - KEPT_MS, SWEEP_ROWS)) > 0) {
+    while (!stopping && (await storage.sweep(scope, { firings_before: now - KEPT_MS, limit: SWEEP_ROWS, now })) > 0) {
       await loopTick(environment);
     }
   }

@@ -172,7 +172,7 @@ export function startRetentionJobs(given: RetentionJobsOptions): readonly Retent
       });
     }),
     start(item_minutes * MINUTE_MS, "deleting expired store items failed", () =>
-      storage.sweepItems(scope, environment.now(), MOST_ROWS),
+      storage.sweep(scope, { items_expired_by: environment.now(), limit: MOST_ROWS, now: environment.now() }),
     ),
     ...features.flatMap(({ job }) => (job ? [start(job.every_ms, job.failure, () => job.step(nouns))] : [])),
   ];

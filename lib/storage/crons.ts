@@ -110,9 +110,4 @@ export interface CronStorage {
   ): Promise<void>;
   /** Reads the ticks of a cron, and its firings by hand, newest first. */
   listCronFirings(scope: Scope, cron_id: string, page: Page): Promise<readonly CronFiring[]>;
-  /**
-   * Deletes records of ticks handled before `before`, and rows left by crons that were deleted with their thread or assistant. Returns the
-   * number of rows: call again until it is 0.
-   */
-  sweepCrons(scope: Scope, before: number, limit: number): Promise<number>;
 }

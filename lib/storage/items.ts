@@ -80,8 +80,6 @@ export interface ItemStorage {
   ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
   /** Reads matching namespaces, in order. */
   listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
-  /** Deletes expired items. Returns the number of items: call again until it is 0. */
-  sweepItems(scope: Scope, now: number, limit: number): Promise<number>;
 }
 
 /**

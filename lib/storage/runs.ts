@@ -221,20 +221,24 @@ export interface Activity {
   readonly oldest_due: number | null;
 }
 
-/** Retention: rows older than these times are deleted. */
+/** Retention: rows older than these times are deleted. What has no time here stays. */
 export interface SweepTerms {
   /**
    * Stateless runs that ended before, unless their frames or an idempotency key are kept; their threads go too. Frames are kept
    * of those alone whose request wants it.
    */
-  readonly stateless_before: number;
+  readonly stateless_before?: number;
   /** Frames of runs that ended before. */
-  readonly frames_before: number;
+  readonly frames_before?: number;
   /** Idempotency keys made before. */
-  readonly keys_before: number;
+  readonly keys_before?: number;
   /** Name of a feature → rows of it older than this. `feedback`: tokens that expired; `webhooks`: deliveries that ended. */
-  readonly features: Readonly<Record<string, number>>;
-  /** How many runs are handled at most. */
+  readonly features?: Readonly<Record<string, number>>;
+  /** Records of ticks handled before; rows left by crons that were deleted with their thread or assistant go too. */
+  readonly firings_before?: number;
+  /** Items of the store that expire by then. */
+  readonly items_expired_by?: number;
+  /** How many rows of each kind are handled at most. */
   readonly limit: number;
   readonly now: number;
 }

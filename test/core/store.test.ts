@@ -4,6 +4,7 @@ import { inScope } from "../../lib/auth/binding.ts";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { type ItemCondition, meets } from "../../lib/storage/items.ts";
+import type { SweepTerms } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../lib/store/bounds.ts";
 import { createStore, type Store } from "../../lib/store/mod.ts";
@@ -232,7 +233,8 @@ describe("the lives of items", () => {
     const environment = testClock();
     const { storage, faults } = faulty();
     let sweeps = 0;
-    faults.sweepItems = (call) => {
+    faults.sweep = (call, [, terms]) => {
+      if ((terms as SweepTerms).items_expired_by === undefined) return call();
       if (++sweeps === 1) throw new Error("the disk is on fire");
       return call();
     };
@@ -244,7 +246,10 @@ describe("the lives of items", () => {
     assert.equal(failures.length, 1);
     await environment.advance(MINUTE);
     assert.ok(sweeps >= 2);
-    const left = await storage.sweepItems({ deployment: "default" }, environment.now(), 10);
+    const left = await storage.sweep(
+      { deployment: "default" },
+      { items_expired_by: environment.now(), limit: 10, now: environment.now() },
+    );
     assert.equal(left, 0);
   });
 });

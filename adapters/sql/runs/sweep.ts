@@ -1,7 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
+import { sweepCrons } from "../crons.ts";
 import { each, holds, rowsOf, scalar } from "../dialect.ts";
+import type { SqlRow } from "../driver.ts";
 import { SWEPT } from "../features.ts";
+import { sweepItems } from "../items.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
 import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
@@ -86,22 +89,24 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
 
 /** See `Storage.sweep`. */
 export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
-  const { limit, now } = terms;
+  const { stateless_before, frames_before, keys_before, firings_before, items_expired_by, limit, now } = terms;
   const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
+  const read = async (from: (old: Old) => Statement, before: number | undefined): Promise<SqlRow[]> =>
+    before === undefined ? [] : await driver.read(from({ deployment, before, limit }));
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
   const featureRows = ofFeatures.map(async ({ name, key, old, remove }): Promise<Statement[]> => {
-    const before = terms.features[name];
-    const rows = before === undefined ? [] : await driver.read(old({ deployment, before, limit }));
+    const rows = await read(old, terms.features?.[name]);
     return rows.length > 0 ? [remove({ ids: list(rows.map((row) => row[key])) })] : [];
   });
-  const [old, stateless, temporary, keys, left, removals, events] = await Promise.all([
-    driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
-    driver.read(passed({ deployment, before: terms.stateless_before, limit })),
-    driver.read(oldStateless({ deployment, before: terms.stateless_before, limit })),
-    driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
-    driver.read(leftThreads({ deployment, now })),
+  const [old, stateless, temporary, keys, left, removals, events, crons] = await Promise.all([
+    read(oldFrames, frames_before),
+    read(passed, stateless_before),
+    read(oldStateless, stateless_before),
+    read(oldKeys, keys_before),
+    stateless_before === undefined ? [] : driver.read(leftThreads({ deployment, now })),
     Promise.all(featureRows),
-    driver.read(hasOldEvents({ deployment, before: terms.frames_before })),
+    read(hasOldEvents, frames_before),
+    firings_before === undefined ? [] : sweepCrons(driver, { deployment, before: firings_before, limit }),
   ]);
   const statements: Statement[] = [];
   if (old.length + stateless.length > 0) {
@@ -120,9 +125,12 @@ export async function sweep(driver: Database, deployment: string, terms: SweepTe
       deleteThreads({ deployment, thread_ids: list(temporary.map((row) => row.thread_id)) }),
     );
   }
-  statements.push(...removals.flat());
-  if (events.length > 0) statements.push(dropOldEvents({ deployment, before: terms.frames_before, limit: CHUNKS }));
+  statements.push(...removals.flat(), ...crons);
+  if (items_expired_by !== undefined) statements.push(sweepItems({ deployment, now: items_expired_by, limit }));
+  if (events.length > 0) statements.push(dropOldEvents({ deployment, before: frames_before as number, limit: CHUNKS }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;
-  return (await driver.batch(statements, [])).reduce((sum, rows) => sum + rows.length, 0);
+  // Crons and items may be made again with the same keys.
+  const lock_keys = firings_before === undefined && items_expired_by === undefined ? [] : undefined;
+  return (await driver.batch(statements, lock_keys)).reduce((sum, rows) => sum + rows.length, 0);
 }

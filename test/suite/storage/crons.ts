@@ -271,11 +271,11 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending", "its runs stay");
       assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
       // First labels of the deleted c1 and c2, then no labels.
-      assert.equal(await storage.sweepCrons(here, 0, 100), 2);
-      assert.equal(await storage.sweepCrons(here, 0, 100), 0);
+      assert.equal(await storage.sweep(here, { firings_before: 0, limit: 100, now: 9000 }), 2);
+      assert.equal(await storage.sweep(here, { firings_before: 0, limit: 100, now: 9000 }), 0);
       assert.deepEqual(await firings(storage, "c4"), ["5000 missed"]);
-      assert.equal(await storage.sweepCrons(there, 6000, 100), 0);
-      assert.equal(await storage.sweepCrons(here, 5101, 100), 1);
+      assert.equal(await storage.sweep(there, { firings_before: 6000, limit: 100, now: 9000 }), 0);
+      assert.equal(await storage.sweep(here, { firings_before: 5101, limit: 100, now: 9000 }), 1);
       assert.deepEqual(await firings(storage, "c4"), []);
       assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
     });

@@ -98,7 +98,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       await storage.putItems(there, [gone("a", "k")], 1000);
       assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
       await put(storage, [item("x", "k", {}, { ttl_ms: 1 })]);
-      assert.equal(await storage.sweepItems(there, 9000, 10), 0);
+      assert.equal(await storage.sweep(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
     });
 
     test("expire, and live on where a read refreshes them", async (storage) => {
@@ -133,11 +133,11 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     test("are swept once they have expired, so many at a time", async (storage) => {
       const expiring = Array.from({ length: 5 }, (_, n) => item("a", `k${n}`, {}, { ttl_ms: 10 + n }));
       await put(storage, [...expiring, item("a", "for good"), item("a", "later", {}, { ttl_ms: 5000 })]);
-      assert.equal(await storage.sweepItems(here, 1009, 2), 0);
-      assert.equal(await storage.sweepItems(here, 1012, 2), 2);
-      assert.equal(await storage.sweepItems(here, 2000, 2), 2);
-      assert.equal(await storage.sweepItems(here, 2000, 2), 1);
-      assert.equal(await storage.sweepItems(here, 2000, 2), 0);
+      assert.equal(await storage.sweep(here, { items_expired_by: 1009, limit: 2, now: 1009 }), 0);
+      assert.equal(await storage.sweep(here, { items_expired_by: 1012, limit: 2, now: 1012 }), 2);
+      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 2);
+      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 1);
+      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 0);
       assert.equal(await keys(storage), "for good,later");
     });
 
