@@ -1,5 +1,10 @@
 /** What scripts/test.ts makes of the reports of its lanes: no lane that failed or crashed may pass. */
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import process from "node:process";
 import { describe, it } from "node:test";
 import { countLine, countReport, slowest } from "../../scripts/outcomes.ts";
 
@@ -40,5 +45,32 @@ describe("the outcome of a lane", () => {
     const suite = (name: string, time: number, indent = "\t"): string =>
       `${indent}<testsuite name="${name}" time="${time}">\n`;
     assert.equal(slowest(suite("a", 2) + suite("inside", 9, "\t\t") + suite("b", 31, "  ")), "b 31 s, a 2 s");
+  });
+});
+
+describe("npm run test:all", () => {
+  it("runs all its parts when one fails, says how long each took, and sums them", () => {
+    const root = resolve(import.meta.dirname, "../..");
+    const folder = mkdtempSync(join(tmpdir(), "greenroom-test-all-"));
+    const write = (path: string, text: string): void => writeFileSync(join(folder, path), text);
+    try {
+      for (const name of ["test/core", "test/browser"]) mkdirSync(join(folder, name), { recursive: true });
+      cpSync(join(root, "scripts"), join(folder, "scripts"), { recursive: true });
+      symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+      write("package.json", '{ "type": "module" }');
+      write("test/core/one.test.ts", 'import { it } from "node:test"; it("a", () => {}); it("b", () => { throw 1; });');
+      write("test/browser/page.test.ts", "");
+      write("scripts/test-browser.ts", 'console.log("3 passed, 1 failed"); process.exitCode = 1;');
+      const args = [join(folder, "scripts/test.ts"), "--all", "--runtime", "node"];
+      // Else Node takes the runs in there for parts of this one.
+      const env = { ...process.env, NODE_TEST_CONTEXT: "" };
+      const { status, stdout } = spawnSync(process.execPath, args, { cwd: folder, env, encoding: "utf8" });
+      assert.equal(status, 1);
+      assert.match(stdout, /^node: 1 passed, 1 failed \(1 files, [\d.]+ s\)$/m);
+      assert.match(stdout, /^browser: 3 passed, 1 failed \(1 files, [\d.]+ s\)$/m);
+      assert.match(stdout, /\n4 passed, 2 failed\n$/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
