@@ -34,13 +34,14 @@ interface Cause {
   readonly code: number;
 }
 
+const BY_KEY: TestServiceOptions = { auth: { mode: "api_key" } };
 const keyOf = (key: string): Headers => ({ "x-api-key": key });
 const READER = ["runs:read", "runs:create", "threads:read"].filter((name) =>
   (PERMISSIONS as readonly string[]).includes(name),
 ) as Permission[];
 
 const byKey = (scene: Cause["scene"], code: number): Cause => ({
-  options: () => ({ auth: { mode: "api_key" } }),
+  options: () => BY_KEY,
   scene,
   code,
 });
@@ -201,18 +202,21 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
   }),
 };
 
+/** A deployment on a clock of its own; its runs say what the test says in their rooms. */
+async function openWorld(options: TestServiceOptions) {
+  const clock = testClock();
+  const rooms = new Rooms();
+  const at = await clockedService(clock, { agents: { agent: rooms.agent }, environment: clock, ...options });
+  return { clock, rooms, at };
+}
+
 for (const [cause, make] of Object.entries(CAUSES)) {
   describe(`${cause}:`, () => {
     for (const [kind, open] of Object.entries(KINDS)) {
       it(`${kind} ends, and the neighbour's goes on`, async () => {
-        const clock = testClock();
-        const rooms = new Rooms();
         const { options, scene, code } = make();
-        await using at = await clockedService(clock, {
-          agents: { agent: rooms.agent },
-          environment: clock,
-          ...options(),
-        });
+        const { clock, rooms, at } = await openWorld(options());
+        await using _ = at;
         const { reader, neighbour, creator = reader, apart, lose } = await scene(at, clock);
         const place = await runningPlace(at, creator);
         const other = apart ? await runningPlace(at, neighbour) : place;
@@ -242,41 +246,50 @@ for (const [cause, make] of Object.entries(CAUSES)) {
   });
 }
 
-/** A service with API keys, whose reads of one verb are counted. */
-async function counted(clock: TestClock, rooms: Rooms, verb: "findKey" | "getThread") {
-  const storage = nodeSqlite(":memory:");
-  let calls = 0;
+/** The same, where the reads of one verb are counted. */
+async function openCounted(verb: "findKey" | "getThread", options: TestServiceOptions) {
+  let count = 0;
   const counting = <Verbs extends object>(verbs: Verbs): Verbs =>
     new Proxy(verbs, {
       get(target, name) {
         const value: unknown = Reflect.get(target, name, target);
         if (typeof value !== "function") return name === "identity" ? counting(value as object) : value;
         return (...args: unknown[]) => {
-          if (name === verb) calls++;
+          if (name === verb) count++;
           return value.apply(target, args);
         };
       },
     });
-  const custom = verb === "getThread" ? owned() : { auth: { mode: "api_key" as const } };
-  const service = await clockedService(clock, {
-    storage: counting(storage),
-    agents: { agent: rooms.agent },
-    environment: clock,
-    ...custom,
-  });
-  return { service, calls: () => calls };
+  const world = await openWorld({ storage: counting(nodeSqlite(":memory:")), ...options });
+  return { ...world, calls: () => count };
+}
+
+/** 25 streams of a reader share the reads, and what is said costs none. */
+async function checkShared(
+  { clock, rooms, at, calls }: Awaited<ReturnType<typeof openCounted>>,
+  reader: Headers,
+  kinds: readonly (typeof KINDS)[string][],
+): Promise<void> {
+  const place = await runningPlace(at, reader);
+  const streams = await Promise.all(
+    Array.from({ length: 25 }, (_, i) => (kinds[i % kinds.length] as (typeof KINDS)[string])(at, reader, place)),
+  );
+  const before = calls();
+  for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
+  const idle = calls() - before;
+  assert.ok(idle >= 4 && idle <= 20, `${idle} reads in 10 s for 25 streams`);
+  for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
+  const said = calls();
+  await advanceUntil(clock, () => streams.every((one) => one.text().includes("word 99.")), 10);
+  assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
+  await Promise.all(streams.map((one) => one.close()));
 }
 
 describe("streams without end", () => {
   for (const [kind, call] of Object.entries(CALLS)) {
     it(`${kind} breaks off when the key is revoked`, async () => {
-      const clock = testClock();
-      const rooms = new Rooms();
-      await using at = await clockedService(clock, {
-        agents: { agent: rooms.agent },
-        environment: clock,
-        auth: { mode: "api_key" },
-      });
+      const { clock, rooms, at } = await openWorld(BY_KEY);
+      await using _ = at;
       const { accounts } = at.service;
       const { key, row } = await accounts.createKey({ kind: "sk" });
       const { thread_id, run_id } = await runningPlace(at, keyOf(key));
@@ -296,13 +309,8 @@ describe("streams without end", () => {
   }
 
   it("answer no command once the key is revoked, and close", async () => {
-    const clock = testClock();
-    const rooms = new Rooms();
-    await using at = await clockedService(clock, {
-      agents: { agent: rooms.agent },
-      environment: clock,
-      auth: { mode: "api_key" },
-    });
+    const { clock, at } = await openWorld(BY_KEY);
+    await using _ = at;
     const { accounts } = at.service;
     const { key, row } = await accounts.createKey({ kind: "sk" });
     const place = await runningPlace(at, keyOf(key));
@@ -323,50 +331,20 @@ describe("streams without end", () => {
   });
 
   it("of one key share the lookups, and what is said costs none", async () => {
-    const clock = testClock();
-    const rooms = new Rooms();
-    const { service: at, calls } = await counted(clock, rooms, "findKey");
-    await using _ = at;
+    const world = await openCounted("findKey", BY_KEY);
+    await using at = world.at;
     const { key } = await at.service.accounts.createKey({ kind: "sk" });
-    const place = await runningPlace(at, keyOf(key));
-    const kinds = Object.values(KINDS);
-    const streams = await Promise.all(
-      Array.from({ length: 25 }, (_, i) => kinds[i % kinds.length]?.(at, keyOf(key), place)),
-    );
-    const before = calls();
-    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
-    const idle = calls() - before;
-    assert.ok(idle >= 4 && idle <= 20, `${idle} lookups in 10 s for 25 streams`);
-    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
-    const said = calls();
-    await advanceUntil(clock, () => streams.every((one) => one?.text().includes("word 99.")), 10);
-    assert.ok(calls() - said <= 2, `${calls() - said} lookups for 100 words`);
-    await Promise.all(streams.map((one) => one?.close()));
+    await checkShared(world, keyOf(key), Object.values(KINDS));
   });
 
   it("of one user and thread share the looks at the thread, and what is said costs none", async () => {
-    const clock = testClock();
-    const rooms = new Rooms();
-    const { service: at, calls } = await counted(clock, rooms, "getThread");
-    await using _ = at;
-    const place = await runningPlace(at, bearer("ann"));
-    const open = KINDS["a v1 run stream"] as (typeof KINDS)[string];
-    const streams = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
-    const before = calls();
-    for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
-    const idle = calls() - before;
-    assert.ok(idle >= 4 && idle <= 20, `${idle} reads in 10 s for 25 streams`);
-    for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
-    const said = calls();
-    await advanceUntil(clock, () => streams.every((one) => one.text().includes("word 99.")), 10);
-    assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
-    await Promise.all(streams.map((one) => one.close()));
+    const world = await openCounted("getThread", owned());
+    await using _ = world.at;
+    await checkShared(world, bearer("ann"), [KINDS["a v1 run stream"] as (typeof KINDS)[string]]);
   });
 
   it("of a thread that its reader does not see cost nothing while others read it", async () => {
-    const clock = testClock();
-    const rooms = new Rooms();
-    const { service: at, calls } = await counted(clock, rooms, "getThread");
+    const { clock, rooms, at, calls } = await openCounted("getThread", owned());
     await using _ = at;
     const place = await runningPlace(at, bearer("bob"));
     const open = KINDS["v2 server-sent events"] as (typeof KINDS)[string];
@@ -385,13 +363,8 @@ describe("streams without end", () => {
 
   for (const kind of ["join", "stream"]) {
     it(`stop no run when their caller may not stop it any more: ${kind}`, async () => {
-      const clock = testClock();
-      const rooms = new Rooms();
-      await using at = await clockedService(clock, {
-        agents: { agent: rooms.agent },
-        environment: clock,
-        auth: { mode: "api_key" },
-      });
+      const { clock, at } = await openWorld(BY_KEY);
+      await using _ = at;
       const { grant, reader, neighbour } = await withUser(at);
       const place = await runningPlace(at, neighbour);
       const { thread_id, run_id } = place;

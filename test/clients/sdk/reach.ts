@@ -45,10 +45,12 @@ export async function inProcess(handler: Fetch): Promise<Opened> {
   };
 }
 
+/** Bun hands its server on as a second argument. */
+export const overSocket = (handler: Fetch): Promise<Opened> => listen((request) => handler(request));
+
 /** A listener, and a proxy before it that breaks connections. */
-export async function overSocket(handler: Fetch): Promise<Opened> {
-  // Bun hands its server on as a second argument.
-  const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
+export async function listen(handler: Parameters<typeof serve>[0]): Promise<Opened> {
+  const listener = await serve(handler, { hostname: "127.0.0.1", port: 0 });
   const proxy = await openProxy(listener.port);
   return {
     apiUrl: `http://127.0.0.1:${proxy.port}`,

@@ -4,15 +4,12 @@ import { Client as Client1 } from "langgraph-sdk-1";
 import { Client as Client19 } from "langgraph-sdk-1-9";
 import { Client as Client111 } from "langgraph-sdk-1-11";
 import { Client } from "langgraph-sdk-1-15";
-import { serve } from "../../../adapters/node/mod.ts";
 import { createHandler } from "../../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { Service } from "../../../lib/service.ts";
 import { testService } from "../../suite/kit.ts";
 import { createGates, type Gates } from "../graphs.ts";
-import { openProxy } from "../proxy.ts";
-import type { Fetch, Opened, TestApi } from "../sdk/bench.ts";
-import { inProcess } from "../sdk/reach.ts";
+import type { Fetch, TestApi } from "../sdk/bench.ts";
+import { inProcess, listen } from "../sdk/reach.ts";
 import { streamExecutor } from "./agents.ts";
 
 export { until } from "../../support/until.ts";
@@ -50,20 +47,6 @@ export interface Suite extends TestApi {
   bench(): Promise<Bench>;
 }
 
-async function overSocket(service: Service): Promise<Opened> {
-  const listener = await serve(createHandler(service), { hostname: "127.0.0.1", port: 0 });
-  const proxy = await openProxy(listener.port);
-  return {
-    apiUrl: `http://127.0.0.1:${proxy.port}`,
-    fetch,
-    cut: proxy.cut,
-    async close() {
-      await proxy.close();
-      await listener.close();
-    },
-  };
-}
-
 /** Some of the graphs fail. */
 const EXPECTED: ReadonlySet<string> = new Set(["a run failed"]);
 
@@ -71,7 +54,7 @@ export async function openBench({ sdk, transport }: Subject): Promise<Bench> {
   const gates = createGates();
   const host = await testService({ executor: streamExecutor(gates), worker: { concurrency: 100 } });
   const local = transport === "SSE in process";
-  const reached = local ? await inProcess(host.fetch as Fetch) : await overSocket(host.service);
+  const reached = local ? await inProcess(host.fetch as Fetch) : await listen(createHandler(host.service));
   const { apiUrl, cut } = reached;
   // In process the SDK gets a fetch function, over sockets it has its own.
   const callerOptions = local ? { fetch: reached.fetch as typeof fetch, maxRetries: 0 } : { maxRetries: 0 };
