@@ -9,7 +9,7 @@ import type { Crons } from "./crons/mod.ts";
 import { type Environment, withTimeout } from "./environment.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
-import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
+import type { ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import {
   bindNouns,
@@ -19,6 +19,7 @@ import {
   type Directories,
   type Nouns,
   type OpenCalls,
+  type RequestNouns,
   STOPPING,
 } from "./service/nouns.ts";
 import type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
@@ -45,10 +46,6 @@ export type { Readiness } from "./service/storage.ts";
 /** A running service: its nouns, its state, and `stop`. */
 export interface Service extends CallerNouns {
   readonly assistants: Assistants;
-  /** Threads and their states; their commands and events too. */
-  readonly threads: Threads & ThreadProtocol;
-  readonly runs: Runs;
-  readonly crons: Crons;
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
@@ -85,12 +82,12 @@ export interface Service extends CallerNouns {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
+  /** The nouns without authorization, for tests. */
+  readonly directories: Directories;
   /** The nouns as the caller of a request may use them, and what keeps its response open. */
-  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "authorize" | "reader" | "watch"> & {
-    readonly nouns: CallerNouns;
+  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "watch"> & {
+    readonly nouns: RequestNouns;
   };
-  /** The thread event protocol with the methods of the HTTP side. */
-  readonly protocol: Protocol;
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
@@ -169,11 +166,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       await Promise.all(jobs.map((job) => job.stop()));
     });
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls, guard);
-    const protocol = trackedProtocol(nouns.protocol, calls);
     const reports = createReports(options, opened, nouns, calls, started);
-    const own = trackedNouns(nouns, scope, calls, protocol);
+    const own = trackedNouns(nouns, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
-    const binding = { access, scope, environment };
+    // In mode `none` everybody may do everything.
+    const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
     const service: Service = {
       ...own.nouns,
       as: ({ user }) =>
@@ -191,21 +188,14 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     };
     const bind: ServiceInternals["bind"] = (caller) => {
       const bound = createRequestBinding(binding, caller);
-      // In mode `none` everybody may do everything.
-      return { ...bound, nouns: custom || mode !== "none" ? bindNouns(own.directories, bound) : own.nouns };
+      return { watch: bound.watch, nouns: bindNouns(own.directories, bound) };
     };
-    return withInternals(service, { access, bind, protocol, options, environment });
+    return withInternals(service, { access, directories: own.directories, bind, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
   }
 }
-
-/** Readers of events end by themselves. */
-const trackedProtocol = (protocol: Protocol, { track }: OpenCalls): Protocol => ({
-  ...protocol,
-  ...track({ command: protocol.command }, { creating: COMMANDS }),
-});
 
 interface TrackedNouns {
   /** What callers are bound to. */
@@ -217,24 +207,30 @@ interface TrackedNouns {
 }
 
 function trackedNouns(
-  { assistants, threads, runs, crons, store, feedback, usage, deliveries }: Nouns,
+  { assistants, threads, runs, crons, store, feedback, usage, deliveries, protocol }: Nouns,
   scope: Scope,
   { track }: OpenCalls,
-  { events, command }: ThreadProtocol,
 ): TrackedNouns {
   const directories: Directories = {
     assistants: track<Directories["assistants"]>(assistants),
     threads: track<Directories["threads"]>(threads),
+    runs: track<Directories["runs"]>(runs, { creating: CREATING }),
     crons: track<Directories["crons"]>(crons, { creating: FIRING }),
+    // Readers of events end by themselves.
+    protocol: { ...protocol, ...track({ command: protocol.command }, { creating: COMMANDS }) },
     store: track<Directories["store"]>(store),
     feedback: track<Directories["feedback"]>(feedback, { untracked: "tokenUrl" }),
     webhooks: track<Directories["webhooks"]>(deliveries),
   };
   const { tokenUrl, token, submit } = directories.feedback;
+  const { events, command } = directories.protocol;
   const nouns = {
     assistants: inScope<Assistants>(directories.assistants, scope),
-    threads: { ...inScope<Threads>(directories.threads, scope), events, command },
-    runs: track<Runs>(runs, { creating: CREATING }),
+    threads: {
+      ...inScope<Threads>(directories.threads, scope),
+      ...inScope<ThreadProtocol>({ events, command }, scope),
+    },
+    runs: inScope<Runs>(directories.runs, scope),
     crons: { ...inScope<Omit<Crons, "preview">>(directories.crons, scope), preview: directories.crons.preview },
     store: inScope<Store>(directories.store, scope),
     feedback: { ...inScope<Feedback>(directories.feedback, scope), tokenUrl, token, submit },

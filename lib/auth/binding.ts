@@ -37,10 +37,24 @@ export interface Permit<Value> {
 /** The caller of bound nouns. */
 export interface Binding {
   readonly caller: () => Principal | Promise<Principal>;
+  /** The deployment. */
+  readonly scope: Scope;
+  readonly environment: BindingEnvironment;
   /** Asks whether the caller may do this. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
   /** The items of an open stream, for as long as the caller has the permit. Then it throws the refusal. */
-  reader<Item>(permit: Permit<unknown>, reader: Reader<Item>): Reader<Item>;
+  reader<Item>(permit: OpenPermit, reader: Reader<Item>): Reader<Item>;
+  /** The same for a result, which is rejected with the refusal. */
+  value<Value extends Waiting>(permit: OpenPermit, waiting: Value): Value;
+}
+
+type OpenPermit = Pick<Permit<unknown>, "scope" | "again">;
+type BindingEnvironment = Pick<Environment, "timer" | "uuid">;
+
+/** A result that a caller waits for. */
+interface Waiting {
+  readonly result: Promise<unknown>;
+  leave(): void;
 }
 
 /** A binding for the calls of one request. The body of its response stays open, and drops what is not sent when the permit is lost. */
@@ -50,15 +64,17 @@ export interface RequestBinding extends Binding {
 }
 
 interface BindingOptions {
-  readonly access: Pick<Access, "authorize">;
+  /** Null: every caller may do everything. */
+  readonly access: Pick<Access, "authorize"> | null;
   readonly scope: Scope;
-  readonly environment: Pick<Environment, "timer">;
+  readonly environment: BindingEnvironment;
 }
 
 export function createBinding({ access, scope, environment }: BindingOptions, caller: Binding["caller"]): Binding {
   return {
-    caller,
+    ...{ caller, scope, environment },
     async authorize(event, value) {
+      if (!access) return { value, scope };
       const principal = await caller();
       const ask = (now: Principal) => access.authorize(now, event, value);
       const { value: left, visibility } = await ask(principal);
@@ -85,13 +101,26 @@ export function createBinding({ access, scope, environment }: BindingOptions, ca
         return items;
       }, leave);
     },
+    value(permit, waiting) {
+      if (!permit.again) return waiting;
+      const refused = Promise.withResolvers<never>();
+      const stop = watchPermission(environment, permit, refused.reject);
+      const leave = (): void => {
+        stop();
+        waiting.leave();
+      };
+      const result = Promise.race([waiting.result, refused.promise]).finally(stop);
+      // After the caller has left, nothing else handles its rejection.
+      result.catch(() => {});
+      return { ...waiting, result, leave };
+    },
   };
 }
 
 export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
   const binding = createBinding(options, caller);
-  let shown: Permit<unknown> | undefined;
-  let last: Permit<unknown> | undefined;
+  let shown: OpenPermit | undefined;
+  let last: OpenPermit | undefined;
   return {
     ...binding,
     async authorize(event, value) {
@@ -102,6 +131,10 @@ export function createRequestBinding(options: BindingOptions, caller: Binding["c
     reader(permit, reader) {
       shown = permit;
       return reader;
+    },
+    value(permit, waiting) {
+      shown = permit;
+      return waiting;
     },
     watch(lost) {
       const permit = shown ?? last;

@@ -1,15 +1,35 @@
 /** Crons as one caller may use them. */
+import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding } from "../auth/binding.ts";
+import { createRunPermits } from "../runs/bind.ts";
 import type { Scope } from "../storage/mod.ts";
+import { refuseForOthers } from "../storage/visibility.ts";
 import type { CronDirectory, Crons } from "./mod.ts";
 
-type BoundCrons = Omit<Crons, "create">;
-
-export function bindCrons(crons: CronDirectory, { authorize }: Binding): BoundCrons {
+export function bindCrons(
+  crons: CronDirectory,
+  binding: Binding,
+  assistants: Pick<AssistantDirectory, "isDefault">,
+): Crons {
+  const { authorize, caller } = binding;
+  const permits = createRunPermits(binding, assistants);
   const one = async (event: "crons:read" | "crons:update" | "crons:delete", cron_id: string): Promise<Scope> =>
     (await authorize(event, { cron_id })).scope;
 
   return {
+    async create(thread_id, request, { recheck, ...origin } = {}) {
+      const usable = await permits.assistants(request.assistant_id);
+      const permit = await authorize("crons:create", { ...request, thread_id });
+      const { thread_id: _, ...cron } = permit.value;
+      // Its runs are authorized now, and not again when they start.
+      const { value: run, scope } = await permits.run(thread_id, null, cron, recheck);
+      refuseForOthers(permit.scope, run.metadata ?? {});
+      const { metadata = null, input = null, config = null, context = null } = run;
+      const changed = run === cron ? cron : { ...cron, metadata, input, config, context };
+      const { user_id, user } = await caller();
+      const own = { user_id, ...(user ? { user } : {}), ...(usable ? { assistants: usable } : {}) };
+      return await crons.create(scope, thread_id, changed, { ...origin, ...own });
+    },
     get: async (cron_id) => await crons.get(await one("crons:read", cron_id), cron_id),
     async update(cron_id, patch) {
       const { value, scope } = await authorize("crons:update", { ...patch, cron_id });

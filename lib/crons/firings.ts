@@ -129,7 +129,7 @@ export function createCronFirings({
 
     async run(seen, cron_id) {
       const cron = await find(seen, cron_id);
-      const run = await runs.create(cron.thread_id, requestOf(cron), originOf(cron));
+      const run = await runs.create(scope, cron.thread_id, requestOf(cron), originOf(cron));
       await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });
       return run;
     },

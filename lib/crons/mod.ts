@@ -116,7 +116,7 @@ export function createCrons(options: CronOptions): CronDirectory {
 
   return {
     ...createCronFirings(options),
-    async create(_seen, thread_id, request, origin = {}) {
+    async create(seen, thread_id, request, origin = {}) {
       const now = environment.now();
       const cron_id = environment.uuid();
       const schedules = await loadSchedules();
@@ -128,7 +128,7 @@ export function createCrons(options: CronOptions): CronDirectory {
       const { if_not_exists } = request;
       const run = { ...options, ...(thread_id !== null && if_not_exists ? { if_not_exists } : {}) };
       // Prepares a run now, so that an invalid request fails here and not at the first tick.
-      const plan = await runs.prepare(thread_id, run, origin);
+      const plan = await runs.prepare(seen, thread_id, run, origin);
       if (thread_id !== null && plan.create_thread) await storage.createThread(scope, plan.create_thread, now);
       const outcome = await storage.createCron(
         scope,
@@ -172,7 +172,7 @@ export function createCrons(options: CronOptions): CronDirectory {
       const changed = contentOf(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
         const { thread_id, user_id } = before;
-        await runs.prepare(thread_id, requestOf({ ...before, ...changed }), { user_id });
+        await runs.prepare(scope, thread_id, requestOf({ ...before, ...changed }), { user_id });
       }
       const next = (cron: CronRow): CronContent => {
         const content = contentOf(schedules, cron, patch, now);

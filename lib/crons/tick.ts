@@ -62,7 +62,7 @@ export function createTickHandler(
   /** Null when the run is refused for good. Rethrows errors that a retry can solve. */
   async function prepareRun(cron: CronRow): Promise<CreateRun | null> {
     try {
-      return await runs.prepare(cron.thread_id, requestOf(cron), originOf(cron));
+      return await runs.prepare(scope, cron.thread_id, requestOf(cron), originOf(cron));
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
       environment.log({

@@ -9,7 +9,6 @@ import { createBudget, type Environment, loopTick, tickLimit } from "../environm
 import { ServiceError } from "../errors.ts";
 import { disabledGroups } from "../options/http.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
-import { EVERYTHING } from "../storage/visibility.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
@@ -311,14 +310,12 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
   const { environment } = service;
   return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
-    const caller = async (): Promise<Principal> =>
-      auth.access === "account" ? { ...principal, user: (await auth.caller()).user ?? null } : principal;
+    const ofAccount = async (): Promise<Principal> => ({ ...principal, user: (await auth.caller()).user ?? null });
     const tick = (): Promise<void> => loopTick(environment);
-    const bound = service.bind(caller);
+    const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
     return {
       ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick },
       ...bound,
-      shown: (permit) => void bound.reader(permit, null as never),
       caller: auth.caller,
       async body() {
         const sent = await bytes();
@@ -327,12 +324,6 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
         return value;
       },
       query: () => readQuery(parameters, route.query ?? nothing),
-      async authorize(value, event = route.events?.[0]) {
-        if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
-        const permit = await bound.authorize(event, value);
-        const { filter } = permit.scope;
-        return { ...permit, visibility: filter ? { filter } : EVERYTHING };
-      },
     };
   };
 }

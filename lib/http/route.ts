@@ -1,14 +1,13 @@
 /** One row of the route table, and the context that its handler gets for a request. */
 
-import type { Permit, RequestBinding } from "../auth/binding.ts";
+import type { RequestBinding } from "../auth/binding.ts";
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Budget, Environment, TickLimit } from "../environment.ts";
 import type { RouteGroup } from "../options/http.ts";
-import type { CallerNouns } from "../service/nouns.ts";
+import type { RequestNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -42,7 +41,7 @@ export interface Route extends ErrorForm {
   readonly access?: Access;
   /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
   readonly open_locally?: boolean;
-  /** The events of custom authorization; `context.authorize` uses the first by default. */
+  /** The events of custom authorization that its calls ask for. */
   readonly events?: readonly AuthEvent[];
   readonly body?: Fields<unknown>;
   /** True: the body is a list of what `body` describes. */
@@ -123,9 +122,12 @@ export interface HandlerState {
 /** `Body` and `Query` are what the schemas of the route give. */
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
-  readonly service: ServiceInternals;
+  /** The service without its nouns; feedback by a token has no caller. */
+  readonly service: Omit<ServiceInternals, keyof RequestNouns | "directories"> & {
+    readonly feedback: Pick<ServiceInternals["feedback"], "token" | "submit">;
+  };
   /** The nouns as the caller of the request may use them. */
-  readonly nouns: CallerNouns;
+  readonly nouns: RequestNouns;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
   readonly params: Readonly<Record<string, string | undefined>>;
@@ -145,17 +147,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   query(): Query;
   /** Resolves in the next tick of the event loop. */
   tick(): Promise<void>;
-  /**
-   * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
-   * the caller may see, also later. Default event: the first of the route. Errors: forbidden, unavailable, internal.
-   */
-  authorize<Value extends object>(
-    value: Value,
-    event?: AuthEvent,
-  ): Promise<Permit<Value> & { readonly visibility: Visibility }>;
   /** Calls `lost` once when the caller may not read the response any more. The result stops the checks. */
   watch: RequestBinding["watch"];
-  shown(permit: Permit<unknown>): void;
 }
 
 /** Lets other requests run between reading a large body and using it. */

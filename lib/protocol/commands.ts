@@ -2,9 +2,9 @@
 import { notFound, nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
+import type { Run, RunCreate, RunDirectory } from "../runs/mod.ts";
+import type { RunPermit } from "../runs/request.ts";
 import type { Scope, ThreadRow } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 
@@ -50,9 +50,9 @@ export type CommandAnswer =
 /** What the sender of a command may see and do. Its calls may refuse, with the errors of a route. */
 export interface CommandCaller {
   /** What the caller can see of a thread. */
-  read(thread_id: string): Promise<Visibility>;
+  read(thread_id: string): Promise<Scope>;
   /** The run that a command creates, as validation and authorization leave it. */
-  run(thread_id: string, request: RunCreate): Promise<{ readonly request: RunCreate; readonly origin: RunOrigin }>;
+  run(thread_id: string, request: RunCreate): Promise<RunPermit>;
 }
 
 /** A command that failed. */
@@ -107,7 +107,7 @@ export interface CommandOptions extends RunCommandOptions {
 
 /** One call for each command. */
 export function createCommands(options: CommandOptions): Readonly<Record<string, CommandCall>> {
-  const { threads, events, scope } = options;
+  const { threads, events } = options;
   const { start, respond } = createRunCommands(options);
 
   async function getTree(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
@@ -115,7 +115,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     if (run_id !== undefined && run_id !== null && typeof run_id !== "string") {
       throw invalid("agent.getTree: run_id must be a string.");
     }
-    const scoped = withVisibility(scope, await caller.read(thread_id));
+    const scoped = await caller.read(thread_id);
     const kept = events.kept(scoped, thread_id, { channels: ["lifecycle"], since: 1 });
     const tree = await runTree(kept, run_id?.toLowerCase());
     if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
@@ -129,7 +129,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     if (keys !== undefined && keys !== null && !isTexts(keys)) {
       throw invalid("state.get: keys must be a list of strings.");
     }
-    const seen = withVisibility(scope, await caller.read(thread_id));
+    const seen = await caller.read(thread_id);
     if (!(await findThread(threads, seen, thread_id))) throw noRun(thread_id);
     const checkpoint_ns = namespace.join("|");
     const state =
@@ -182,21 +182,24 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   /** Creates the run. `lastSeq` is read before, so that no event of the run is taken for an earlier one. */
   async function create(
     thread_id: string,
-    request: RunCreate,
-    origin: RunOrigin,
+    { scope, request, origin }: RunPermit & { readonly origin: { readonly resume_at?: string } },
   ): Promise<{ readonly run: Run; readonly applied_through_seq: number }> {
-    const applied_through_seq = await events.lastEventSeq(withVisibility(scope, origin.threads), thread_id);
+    const applied_through_seq = await events.lastEventSeq(scope, thread_id);
     try {
-      return { run: await runs.create(thread_id, request, { ...origin, records_all: true }), applied_through_seq };
+      return {
+        run: await runs.create(scope, thread_id, request, { ...origin, records_all: true }),
+        applied_through_seq,
+      };
     } catch (error) {
       throw refusal(error);
     }
   }
 
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
-    const { request, origin } = await authorized(caller, thread_id, startRequest(params));
-    const thread = await findThread(threads, withVisibility(scope, origin.threads), thread_id);
-    if (!thread && origin.threads?.filter && (await findThread(threads, scope, thread_id)))
+    const permit = await authorized(caller, thread_id, startRequest(params));
+    const { request } = permit;
+    const thread = await findThread(threads, permit.scope, thread_id);
+    if (!thread && permit.scope.filter && (await findThread(threads, scope, thread_id)))
       throw notFound("thread", thread_id);
     const { input, ...rest } = request;
     // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large.
@@ -210,22 +213,22 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     // Another client may answer first: the thread has another head then, and the message is a new input.
     const { run, applied_through_seq } =
       open && open.length > 0 && thread.head !== null
-        ? await create(
-            thread_id,
-            { ...rest, command: { resume: input as Json }, strict_resume: true },
-            { ...origin, resume_at: thread.head },
-          )
-        : await create(thread_id, request, origin);
+        ? await create(thread_id, {
+            scope: permit.scope,
+            request: { ...rest, command: { resume: input as Json }, strict_resume: true },
+            origin: { ...permit.origin, resume_at: thread.head },
+          })
+        : await create(thread_id, permit);
     return { result: { run_id: run.run_id }, applied_through_seq };
   }
 
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const answers = readAnswers(params);
     const ids = Object.keys(answers);
-    const visibility = await caller.read(thread_id);
+    const seen = await caller.read(thread_id);
     const read = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
-      const thread = await findThread(threads, withVisibility(scope, visibility), thread_id);
-      return { thread, last: thread ? (await runs.list(thread_id, { limit: 1 }, visibility))[0] : undefined };
+      const thread = await findThread(threads, seen, thread_id);
+      return { thread, last: thread ? (await runs.list(seen, thread_id, { limit: 1 }))[0] : undefined };
     };
     const { thread, last } = await read();
     // A copied thread has no runs of its own.
@@ -233,11 +236,11 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     if (!thread || typeof assistant_id !== "string") throw noRun(thread_id);
     await requirePending(threads, thread, last, ids);
     const sent = respondRequest(params, assistant_id, answers);
-    const { request, origin } = await authorized(caller, thread_id, sent);
-    if (origin.threads?.filter && !(await findThread(threads, withVisibility(scope, origin.threads), thread_id)))
+    const permit = await authorized(caller, thread_id, sent);
+    if (permit.scope.filter && !(await findThread(threads, permit.scope, thread_id)))
       throw notFound("thread", thread_id);
     try {
-      const { run, applied_through_seq } = await create(thread_id, request, origin);
+      const { run, applied_through_seq } = await create(thread_id, permit);
       return { result: { run_id: run.run_id }, applied_through_seq };
     } catch (error) {
       // Another client may have answered meanwhile.
@@ -265,11 +268,7 @@ async function pendingInterrupts(
   }
 }
 
-async function authorized(
-  caller: CommandCaller,
-  thread_id: string,
-  request: RunCreate,
-): Promise<{ request: RunCreate; origin: RunOrigin }> {
+async function authorized(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<RunPermit> {
   try {
     return await caller.run(thread_id, request);
   } catch (error) {

@@ -1,7 +1,7 @@
 /** The thread event protocol (v2) of a service: commands to a thread, and its events. */
 import type { Environment } from "../environment.ts";
 import { invalidField } from "../errors.ts";
-import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import {
   type EventFilter,
@@ -37,7 +37,7 @@ export interface ThreadProtocol {
    * }
    * ```
    */
-  events(thread_id: string, filter: EventFilter, visibility?: Visibility): AsyncIterable<ProtocolEvent>;
+  events(thread_id: string, filter: EventFilter): AsyncIterable<ProtocolEvent>;
   /**
    * Executes a command. What the command got wrong is an answer of type `error`; errors of the service are thrown.
    *
@@ -51,14 +51,17 @@ export interface ThreadProtocol {
    * console.log(answer.type); // success
    * ```
    */
-  command(thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
+  command(thread_id: string, command: Command): Promise<CommandAnswer>;
 }
 
-/** The protocol as the HTTP side uses it. */
-export interface Protocol extends ThreadProtocol {
-  subscribe(thread_id: string, filter: EventFilter, visibility: Visibility): Reader<SentEvent>;
-  kept(thread_id: string, filter: EventFilter, visibility: Visibility): AsyncIterable<SentEvent>;
-  count(thread_id: string, filters: readonly EventFilter[], visibility: Visibility): Promise<KeptEvents>;
+/** The protocol for any scope, without authorization. */
+export interface ProtocolDirectory {
+  subscribe(seen: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  kept(seen: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
+  count(seen: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
+  events(seen: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
+  /** `caller`: what it may see and do. Default: everything in the scope. */
+  command(seen: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
 }
 
 interface ProtocolOptions extends Omit<CommandOptions, "events"> {
@@ -66,32 +69,30 @@ interface ProtocolOptions extends Omit<CommandOptions, "events"> {
   readonly environment: Pick<Environment, "log">;
 }
 
-/** Calls in process may do everything. */
-const IN_PROCESS: CommandCaller = {
-  read: async () => EVERYTHING,
-  run: async (_thread_id, request) => ({ request, origin: {} }),
-};
+/** A caller that may do everything in a scope. */
+const inProcess = (scope: Scope): CommandCaller => ({
+  read: async () => scope,
+  run: async (_thread_id, request) => ({ scope, request, origin: {} }),
+});
 
-export function createProtocol(options: ProtocolOptions): Protocol {
-  const { scope } = options;
+export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
+  const { events } = options;
   const commands = createCommands(options);
 
-  const subscribe: Protocol["subscribe"] = (thread_id, filter, visibility) =>
-    options.events.subscribe(withVisibility(scope, visibility), thread_id.toLowerCase(), filter);
+  const subscribe: ProtocolDirectory["subscribe"] = (seen, thread_id, filter) =>
+    events.subscribe(seen, thread_id.toLowerCase(), filter);
 
   return {
     subscribe,
-    kept: (thread_id, filter, visibility) =>
-      options.events.kept(withVisibility(scope, visibility), thread_id.toLowerCase(), filter),
-    count: (thread_id, filters, visibility) =>
-      options.events.count(withVisibility(scope, visibility), thread_id.toLowerCase(), filters),
-    events(thread_id, filter, visibility = EVERYTHING) {
+    kept: (seen, thread_id, filter) => events.kept(seen, thread_id.toLowerCase(), filter),
+    count: (seen, thread_id, filters) => events.count(seen, thread_id.toLowerCase(), filters),
+    events(seen, thread_id, filter) {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw invalidField("channels", problem);
-      const { next, leave } = subscribe(thread_id, filter, visibility);
+      const { next, leave } = subscribe(seen, thread_id, filter);
       return createReader(async () => (await next()).map(({ data }) => JSON.parse(data) as ProtocolEvent), leave);
     },
-    async command(given, { id, method, params = {} }, caller = IN_PROCESS) {
+    async command(seen, given, { id, method, params = {} }, caller = inProcess(seen)) {
       const thread_id = given.toLowerCase();
       const meta = { thread_id };
       try {

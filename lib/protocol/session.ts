@@ -1,5 +1,4 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
-import { type Permission, refusalOf, watchPermission } from "../auth/permission.ts";
 import { pause, type TickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
@@ -13,25 +12,15 @@ import {
   problemOfChannels,
   type SentEvent,
 } from "../streams/protocol.ts";
-import {
-  type Command,
-  type CommandAnswer,
-  type CommandCaller,
-  CommandError,
-  errorAnswer,
-  invalid,
-  readCommand,
-} from "./commands.ts";
+import type { OpenThread } from "./bind.ts";
+import { type Command, type CommandAnswer, CommandError, errorAnswer, invalid, readCommand } from "./commands.ts";
 import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
-import type { Protocol } from "./mod.ts";
 
 export interface SessionOptions extends ConnectionOptions {
   /** Commands that all sessions may execute in one tick of the event loop. */
   readonly commands: TickLimit;
-  readonly protocol: Protocol;
-  readonly caller: CommandCaller;
-  /** What the caller can see; it holds for all subscriptions, and the socket closes when it changes. */
-  readonly permission: Permission;
+  /** The socket closes when its caller may not read it any more. */
+  readonly thread: OpenThread;
   /** The longest message, in bytes. */
   readonly max_bytes: number;
   /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
@@ -62,23 +51,20 @@ const NO_COMMAND = "Protocol commands must include an integer id and string meth
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, thread_id, permission } = options;
-  const { scope: visibility } = permission;
+  const { environment, thread } = options;
   const connection = createConnection(options, () => {
     stopHeartbeat();
     stopWatching();
     subscriptions.close();
   });
   const subscriptions = createSubscriptions({
-    subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
-    kept: (filter) => protocol.kept(thread_id, filter, visibility),
-    count: (filters) => protocol.count(thread_id, filters, visibility),
+    ...thread,
     send: connection.send,
     gather: (last) => pause(environment, last % (END_EVENT + 1) === END_EVENT ? GATHER_ENDED_MS : GATHER_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
-  const stopWatching = watchPermission(environment, permission, connection.refuse);
+  const stopWatching = thread.watch(connection.refuse);
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -124,7 +110,7 @@ function createCommandHandler(
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
-  const { environment, protocol, thread_id, caller, permission } = options;
+  const { environment, thread, thread_id } = options;
   /** The next command waits until the client has room for its answer. */
   const answer = (value: CommandAnswer): Promise<unknown> => connection.send(JSON.stringify(value));
 
@@ -155,14 +141,14 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    const refusal = permission.again && (await refusalOf(permission));
+    const refusal = await thread.refusal();
     if (refusal) connection.refuse(refusal);
     else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
       const result = unsubscribe(params);
-      const { last: applied_through_seq } = await protocol.count(thread_id, [], permission.scope);
+      const { last: applied_through_seq } = await thread.count([]);
       await answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
-    } else await answer(await protocol.command(thread_id, { id, method, params }, caller));
+    } else await answer(await thread.command({ id, method, params }));
   }
 
   /** The answer to an error. Clients see only texts of errors that are meant for them. */

@@ -18,7 +18,7 @@ import type {
   Storage,
   ThreadRow,
 } from "../storage/mod.ts";
-import { refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
+import { refuseForOthers, requireKept } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import {
@@ -28,6 +28,7 @@ import {
   type Resolved,
   type RunCreate,
   type RunOrigin,
+  type ScopedOrigin,
   withAnswers,
 } from "./request.ts";
 
@@ -49,16 +50,22 @@ export interface CreateOptions {
 /** Runs that another module stores in a batch of its own, as crons do. */
 export interface RunPreparation {
   /** What `create` would store, without a claim. Prepare it again if the batch finds it stale. Errors: those of `create`. */
-  prepare(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<CreateRun>;
+  prepare(seen: Scope, thread_id: string | null, request: RunCreate, origin: ScopedOrigin): Promise<CreateRun>;
   /** Call it once the run is stored. */
   started(created: CreatedRun, plan: CreateRun): void;
 }
 
 interface RunCreation extends RunPreparation {
   /** `watched`: the caller subscribes to the run at once. */
-  create(thread_id: string | null, request: RunCreate, origin: RunOrigin, watched?: boolean): Promise<CreatedRunRow>;
+  create(
+    seen: Scope,
+    thread_id: string | null,
+    request: RunCreate,
+    origin: ScopedOrigin,
+    watched?: boolean,
+  ): Promise<CreatedRunRow>;
   /** All of them, or none. */
-  createBatch(requests: readonly RunCreate[], origin: RunOrigin): Promise<readonly CreatedRunRow[]>;
+  createBatch(seen: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly CreatedRunRow[]>;
 }
 
 export function createRunCreation(options: CreateOptions): RunCreation {
@@ -67,11 +74,10 @@ export function createRunCreation(options: CreateOptions): RunCreation {
   const runs = createStarts(options, resolver.plan);
 
   /** Everything about a run that no lookup changes. */
-  function describe(thread_id: string | null, given: RunCreate, origin: RunOrigin, index = 0) {
+  function describe(seen: Scope, thread_id: string | null, given: RunCreate, origin: RunOrigin, index = 0) {
     const request = withAnswers(given);
     return {
-      request,
-      origin,
+      ...{ seen, request, origin },
       stateless: thread_id === null && request.on_completion !== "keep",
       added: features.prepare(request, origin),
       thread_added: features.thread,
@@ -86,44 +92,43 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     described: ReturnType<typeof describe>,
   ): Promise<Resolved> {
     resolver.requireHosted(assistant);
-    const { request, origin } = described;
-    const found = await resolver.resolveThread(thread_id, request, origin.threads);
+    const found = await resolver.resolveThread(described.seen, thread_id, described.request);
     return { ...described, assistant, now: environment.now(), ...found };
   }
 
   return {
-    async create(thread_id, request, origin, watched = false) {
+    async create(seen, thread_id, request, origin, watched = false) {
       checkRequest(request, thread_id);
-      const described = describe(thread_id, request, origin);
-      const seen = withVisibility(scope, origin.assistants);
-      let assistant = await assistants.recall(seen, request.assistant_id);
+      const described = describe(seen, thread_id, request, origin);
+      const usable = origin.assistants ?? scope;
+      let assistant = await assistants.recall(usable, request.assistant_id);
       while (true) {
         const created = await runs.store(await resolve(thread_id, assistant, described), watched);
         if (created) return created;
-        assistant = await assistants.resolve(seen, request.assistant_id);
+        assistant = await assistants.resolve(usable, request.assistant_id);
       }
     },
-    async prepare(thread_id, request, origin) {
+    async prepare(seen, thread_id, request, origin) {
       checkRequest(request, thread_id);
-      const described = describe(thread_id, request, origin);
-      const assistant = await assistants.resolve(withVisibility(scope, origin.assistants), request.assistant_id);
+      const described = describe(seen, thread_id, request, origin);
+      const assistant = await assistants.resolve(origin.assistants ?? scope, request.assistant_id);
       return resolver.plan(await resolve(thread_id, assistant, described));
     },
     started: (created, plan) => void runs.started(created, plan, { busy: true }),
-    async createBatch(requests, origin) {
+    async createBatch(seen, requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
       for (const request of requests) checkRequest(request, null);
       const { idempotency, ...rest } = origin;
       const described = requests.map((request, i) => {
         const own = idempotency ? { ...idempotency, route: `${idempotency.route}#${i}` } : undefined;
-        return describe(null, request, own ? { ...rest, idempotency: own } : rest, i);
+        return describe(seen, null, request, own ? { ...rest, idempotency: own } : rest, i);
       });
-      const seen = withVisibility(scope, origin.assistants);
+      const usable = origin.assistants ?? scope;
       let find = assistants.recall;
       while (true) {
         const all: Resolved[] = [];
         for (const one of described) {
-          all.push(await resolve(null, await find(seen, one.request.assistant_id), one));
+          all.push(await resolve(null, await find(usable, one.request.assistant_id), one));
         }
         const created = await runs.storeAll(all);
         if (created) return created;
@@ -155,20 +160,20 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
   return {
     /** Errors: not_found, conflict, invalid. */
     async resolveThread(
+      seen: Scope,
       thread_id: string | null,
       request: RunCreate,
-      visibility: Visibility | undefined,
     ): Promise<Pick<Resolved, "thread" | "from">> {
       if (thread_id === null) return { thread: null, from: null };
       const id = thread_id.toLowerCase();
       const from = checkpointOf(request);
       const [thread, checkpoint] = await Promise.all([
-        storage.getThread(withVisibility(scope, visibility), id),
+        storage.getThread(seen, id),
         from ? storage.getCheckpoint(scope, id, from) : null,
       ]);
       if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
       // Another user may own a thread with this id.
-      if (!thread && visibility?.filter && (await storage.getThread(scope, id))) {
+      if (!thread && seen.filter && (await storage.getThread(scope, id))) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       if (from && !checkpoint) {
@@ -187,8 +192,8 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     plan(resolved: Resolved): CreateRun {
       const plan = planRun(resolved);
       const { create_thread, update_thread } = plan;
-      if (create_thread) refuseForOthers(resolved.origin.threads, create_thread.metadata);
-      if (update_thread) requireKept(resolved.origin.threads, update_thread.metadata);
+      if (create_thread) refuseForOthers(resolved.seen, create_thread.metadata);
+      if (update_thread) requireKept(resolved.seen, update_thread.metadata);
       return { ...plan, run: { ...plan.run, ...resumable }, limits };
     },
   };

@@ -1,10 +1,10 @@
 /** Runs: executions of an assistant on a thread. */
+import type { Directory } from "../auth/binding.ts";
 import { lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { invalidField, notFound, ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
 import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
@@ -12,14 +12,14 @@ import type { Sights } from "../streams/sight.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { type Run, toRun } from "./run.ts";
-import type { RunSearches } from "./search.ts";
+import type { RunSearches, ScopedSearches } from "./search.ts";
 import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame } from "../streams/hub.ts";
 export type { Reader } from "../streams/log.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
 export type { Run } from "./run.ts";
-export type { PrepareRerun, RunListQuery } from "./search.ts";
+export type { RunListQuery } from "./search.ts";
 
 /**
  * A subscription to a run's frames. The last one is `end`; the run's status is final by then. Leaving the loop early unsubscribes,
@@ -51,6 +51,9 @@ interface RunList {
 interface RunJoin {
   /** Interrupt the run when the caller leaves. */
   readonly cancel_on_disconnect?: boolean;
+}
+
+interface ScopedJoin extends RunJoin {
   /** Asked when the caller leaves: may it still cancel the run? Default: yes. */
   readonly mayCancel?: () => Promise<boolean>;
 }
@@ -84,17 +87,17 @@ export interface Runs extends RunSearches {
   /** Creates stateless runs in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
   /** Errors: not_found. */
-  get(thread_id: string, run_id: string, visibility?: Visibility): Promise<Run>;
+  get(thread_id: string, run_id: string): Promise<Run>;
   /** Newest first. Errors: not_found (thread). */
-  list(thread_id: string, query?: RunList, visibility?: Visibility): Promise<readonly Run[]>;
+  list(thread_id: string, query?: RunList): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
-  delete(thread_id: string, run_id: string, visibility?: Visibility): Promise<void>;
+  delete(thread_id: string, run_id: string): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
-  cancel(thread_id: string | null, run_id: string, options?: RunCancel, visibility?: Visibility): Promise<void>;
+  cancel(thread_id: string | null, run_id: string, options?: RunCancel): Promise<void>;
   /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
-  cancelMany(target: CancelTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
+  cancelMany(target: CancelTarget, action?: StopAction): Promise<void>;
   /** Errors: not_found. */
-  join(thread_id: string, run_id: string, options?: RunJoin, visibility?: Visibility): Promise<RunWait>;
+  join(thread_id: string, run_id: string, options?: RunJoin): Promise<RunWait>;
   /**
    * Frames after `after`, or all that are kept if it is absent or no id of this run; then live ones. Missing frames are reported by
    * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
@@ -112,12 +115,11 @@ export interface Runs extends RunSearches {
        */
       readonly namespaces?: readonly string[];
     },
-    visibility?: Visibility,
   ): Promise<RunStream>;
 }
 
 /** Runs as the crons use them. */
-export interface RunDirectory extends Runs, RunPreparation {}
+export interface RunDirectory extends Omit<Directory<Runs>, "rerun">, Pick<ScopedSearches, "rerun">, RunPreparation {}
 
 interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
@@ -132,11 +134,11 @@ const JOINS_PER_TICK = 1;
 
 /** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
-  const { storage, scope, environment, subscriptions, sights } = options;
+  const { storage, environment, subscriptions, sights } = options;
   const joins = sharedCalls(tickLimit(environment, JOINS_PER_TICK).room);
 
-  async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
-    const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
+  async function find(seen: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+    const run = await storage.getRun(seen, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
       throw notFound("run", run_id);
     }
@@ -145,11 +147,11 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
 
   /** For a subscriber, who must not keep the row: the input of a run may be large. */
   const leave =
-    ({ run_id, thread_id }: RunRow, cancel: boolean, visibility?: Visibility, mayCancel = async () => true) =>
+    (seen: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
       const cancelled = async (): Promise<void> => {
-        if (await mayCancel()) await stop({ run_id, thread_id }, "interrupt", false, visibility);
+        if (await mayCancel()) await stop(seen, { run_id, thread_id }, "interrupt", false);
       };
       cancelled().catch((error: unknown) => {
         environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
@@ -157,26 +159,25 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     };
 
   /** The run of a subscriber. Many come at once, and their rows may be large. */
-  function findShared(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
-    const key = JSON.stringify([visibility, thread_id, run_id]);
-    return joins(key, 1, () => find(thread_id, run_id, visibility));
+  function findShared(seen: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+    const key = JSON.stringify([seen.filter, thread_id, run_id]);
+    return joins(key, 1, () => find(seen, thread_id, run_id));
   }
 
   async function wait(
+    seen: Scope,
     run: RunRow,
-    { cancel_on_disconnect = false, mayCancel }: RunJoin,
+    { cancel_on_disconnect = false, mayCancel }: ScopedJoin,
     created: boolean,
-    visibility?: Visibility,
   ): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
-    const onLeave = leave(run, cancel_on_disconnect && !runEvents.outcome, visibility, mayCancel);
-    const visible = withVisibility(scope, visibility);
-    const seen = sights.value(visible, run.thread_id, result, created, () => notFound("run", run.run_id));
+    const onLeave = leave(seen, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
+    const shown = sights.value(seen, run.thread_id, result, created, () => notFound("run", run.run_id));
     return {
       run: toRun(run),
-      result: seen.value,
+      result: shown.value,
       leave() {
-        seen.leave();
+        shown.leave();
         onLeave();
       },
     };
@@ -186,77 +187,70 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, environment, hub, threads, subscriptions, sights } = options;
+  const { storage, environment, hub, threads, subscriptions, sights } = options;
   const stops = createStops(options);
   const { find, findShared, leave, wait } = createSubscribers(options, stops);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
-  const createPending: Runs["create"] = async (thread_id, request, origin = {}) =>
-    asCreated(await create(thread_id, request, origin));
+  const createPending: RunDirectory["create"] = async (seen, thread_id, request, origin = {}) =>
+    asCreated(await create(seen, thread_id, request, origin));
 
   return {
-    ...lazyCalls<RunSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
+    ...lazyCalls<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
       (await import("./search.ts")).createRunSearches(options, createPending),
     ),
     prepare,
     started,
     create: createPending,
-    async createBatch(requests, origin = {}) {
-      return (await createBatch(requests, origin)).map(asCreated);
+    async createBatch(seen, requests, origin = {}) {
+      return (await createBatch(seen, requests, origin)).map(asCreated);
     },
-    async stream(thread_id, request, origin = {}, { namespaces = [] } = {}) {
-      const { run } = await create(thread_id, request, origin, true);
+    async stream(seen, thread_id, request, origin = {}, { namespaces = [] } = {}) {
+      const { run } = await create(seen, thread_id, request, origin, true);
       const { runEvents, frames } = await subscriptions.read(
         run,
         0,
-        leave(run, request.on_disconnect === "cancel", origin.threads),
+        leave(seen, run, request.on_disconnect === "cancel"),
         true,
       );
       const shown =
         namespaces.length === 0 ? frames : filterFrames(frames, runEvents, options.features, { namespaces });
-      const seen = withVisibility(scope, origin.threads);
       return { run: toRun(run), frames: sights.reader(seen, run.thread_id, shown, true) };
     },
-    async wait(thread_id, request, origin = {}) {
-      const { run } = await create(thread_id, request, origin);
-      return await wait(run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true, origin.threads);
+    async wait(seen, thread_id, request, origin = {}) {
+      const { run } = await create(seen, thread_id, request, origin);
+      return await wait(seen, run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true);
     },
-    async get(thread_id, run_id, visibility) {
-      return toRun(await find(thread_id, run_id, visibility));
+    async get(seen, thread_id, run_id) {
+      return toRun(await find(seen, thread_id, run_id));
     },
-    async list(thread_id, query = {}, visibility) {
-      const thread = await threads.visible(withVisibility(scope, visibility), thread_id);
-      return await listInParts(options, withVisibility(scope, visibility), thread.thread_id, query);
+    async list(seen, thread_id, query = {}) {
+      const thread = await threads.visible(seen, thread_id);
+      return await listInParts(options, seen, thread.thread_id, query);
     },
-    async delete(thread_id, run_id, visibility) {
-      const run = await find(thread_id, run_id, visibility);
-      const visible = withVisibility(scope, visibility);
-      const outcome = await storage.deleteRun(visible, run.thread_id, run.run_id, environment.now());
+    async delete(seen, thread_id, run_id) {
+      const run = await find(seen, thread_id, run_id);
+      const outcome = await storage.deleteRun(seen, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw notFound("run", run_id);
       const runEvents = hub.find(run.run_id);
       if (runEvents) endDeleted(runEvents);
     },
-    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, visibility) {
+    async cancel(seen, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const stored = reason === undefined ? undefined : cancelReason(reason, action);
-      await stops.stop(await find(thread_id, run_id, visibility), action, waits, visibility, stored);
+      await stops.stop(seen, await find(seen, thread_id, run_id), action, waits, stored);
     },
-    async cancelMany(target, action = "interrupt", visibility) {
-      await stops.stopMany(target, action, visibility);
+    async cancelMany(seen, target, action = "interrupt") {
+      await stops.stopMany(seen, target, action);
     },
-    async join(thread_id, run_id, options = {}, visibility) {
-      return await wait(await findShared(thread_id, run_id, visibility), options, false, visibility);
+    async join(seen, thread_id, run_id, options = {}) {
+      return await wait(seen, await findShared(seen, thread_id, run_id), options, false);
     },
-    async joinStream(
-      thread_id,
-      run_id,
-      { after = 0, cancel_on_disconnect = false, mayCancel, ...shown } = {},
-      visibility,
-    ) {
-      const run = await findShared(thread_id, run_id, visibility);
-      const onLeave = leave(run, cancel_on_disconnect, visibility, mayCancel);
+    async joinStream(seen, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
+      const { mayCancel, ...shown }: typeof rest & ScopedJoin = rest;
+      const run = await findShared(seen, thread_id, run_id);
+      const onLeave = leave(seen, run, cancel_on_disconnect, mayCancel);
       const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
-      const seen = withVisibility(scope, visibility);
       return {
         run: toRun(run),
         frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, options.features, shown)),

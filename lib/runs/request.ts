@@ -18,9 +18,9 @@ import type {
   MultitaskStrategy,
   NewRun,
   NewThread,
+  Scope,
   ThreadRow,
 } from "../storage/mod.ts";
-import type { Visibility } from "../storage/visibility.ts";
 import { unknownKey } from "../validation.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
@@ -82,9 +82,6 @@ export interface RunOrigin {
   readonly webhook_depth?: number;
   /** The user as custom authentication describes it; the graph gets it too. */
   readonly user?: AuthUser | null;
-  /** Limits which threads and assistants the call can see. */
-  readonly threads?: Visibility;
-  readonly assistants?: Visibility;
   /** The cron that creates the run. */
   readonly cron_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
@@ -93,6 +90,21 @@ export interface RunOrigin {
   readonly resume_at?: string;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
+  /** Validates a request that an authorization handler has changed. Default: only what every request needs. */
+  recheck?(request: RunCreate): RunCreate;
+}
+
+/** With the assistants that the caller may use. Default: all. */
+export interface ScopedOrigin extends RunOrigin {
+  readonly assistants?: Scope;
+}
+
+/** A new run as authorization leaves it. */
+export interface RunPermit {
+  /** The threads on which it may be created. */
+  readonly scope: Scope;
+  readonly request: RunCreate;
+  readonly origin: ScopedOrigin;
 }
 
 const REQUEST_KEYS = Object.keys({
@@ -173,6 +185,8 @@ const LONGEST_WAIT = 3_155_760_000;
 /** Everything that a run is planned from. `thread` null: a thread with `thread_id` is created. */
 export interface Resolved {
   readonly request: RunCreate;
+  /** The threads that the caller can see. */
+  readonly seen: Scope;
   readonly origin: RunOrigin;
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;

@@ -1,5 +1,6 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { Directory } from "../auth/binding.ts";
 import { type Environment, loopTick } from "../environment.ts";
 import { invalidField, notFound } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
@@ -17,9 +18,8 @@ import type {
   Storage,
   TraceUsage,
 } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type DeliveryDetail, deliveryOf } from "../webhooks/deliveries.ts";
-import type { RunCreate, RunOrigin } from "./request.ts";
+import type { RunCreate, RunOrigin, RunPermit } from "./request.ts";
 import { type Run, shownKwargs } from "./run.ts";
 import { type RunStats, runStats } from "./stats.ts";
 
@@ -88,22 +88,26 @@ export interface RunDetail extends RunSummary {
   readonly attempts: readonly { readonly at: string; readonly until: string; readonly worker: string }[];
 }
 
-/** What may change the request of a run before it is created again, and what its caller adds. */
-export type PrepareRerun = (thread_id: string | null, request: RunCreate) => Promise<readonly [RunCreate, RunOrigin]>;
+/** Authorizes a run before it is created again. */
+type PermitRun = (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<RunPermit>;
 
 /** Calls over the runs of all threads. */
 export interface RunSearches {
   /** Newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
-  search(query?: RunListQuery, visibility?: Visibility): Promise<Listing<RunSummary>>;
+  search(query?: RunListQuery): Promise<Listing<RunSummary>>;
   /** Counts, waits and durations of the last hour. */
-  stats(visibility?: Visibility): Promise<RunStats>;
+  stats(): Promise<RunStats>;
   /** Everything that is stored of a run. Errors: not_found. */
-  inspect(run_id: string, visibility?: Visibility): Promise<RunDetail>;
+  inspect(run_id: string): Promise<RunDetail>;
   /**
    * Creates a run with the same request on the same thread, without the credentials of the first one. Errors: not_found, and those of
    * `create`.
    */
-  rerun(run_id: string, prepare?: PrepareRerun, visibility?: Visibility): Promise<Run>;
+  rerun(run_id: string, origin?: RunOrigin): Promise<Run>;
+}
+
+export interface ScopedSearches extends Omit<Directory<RunSearches>, "rerun"> {
+  rerun(seen: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
 }
 
 export interface RunSearchOptions {
@@ -121,12 +125,11 @@ const PART = 100;
 const MOST_LINKS = 100;
 
 export function createRunSearches(
-  { storage, scope, environment, assistants, workspace_id }: RunSearchOptions,
-  create: (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
-): RunSearches {
+  { storage, environment, assistants, workspace_id }: RunSearchOptions,
+  create: (seen: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
+): ScopedSearches {
   /** The row, and what is stored beside it. */
-  async function find(run_id: string, visibility: Visibility | undefined): Promise<readonly [RunRow, ListedRun]> {
-    const visible = withVisibility(scope, visibility);
+  async function find(visible: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
     const id = run_id.toLowerCase();
     const [run, listed] = await Promise.all([
       storage.getRun(visible, id),
@@ -151,22 +154,21 @@ export function createRunSearches(
   }
 
   return {
-    async search(query = {}, visibility) {
+    async search(visible, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
       const search: RunSearch = { ...searchOf(query), ...positionOf(cursor), limit };
       const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
-      const { rows, next } = await readRuns(withVisibility(scope, visibility), asked);
+      const { rows, next } = await readRuns(visible, asked);
       const now = environment.now();
       return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
     },
 
-    stats: (visibility) => runStats(storage, withVisibility(scope, visibility), environment.now()),
+    stats: (visible) => runStats(storage, visible, environment.now()),
 
-    async inspect(run_id, visibility) {
-      const [run, found] = await find(run_id, visibility);
-      const visible = withVisibility(scope, visibility);
+    async inspect(visible, run_id) {
+      const [run, found] = await find(visible, run_id);
       const [checkpoint, delivery, links] = await Promise.all([
         storage.getCheckpoint(visible, run.thread_id, { ns: "", run_id: run.run_id }),
         deliveryOf(storage, visible, run.run_id),
@@ -192,7 +194,7 @@ export function createRunSearches(
           created_at: isoTime(created_at),
           expires_at: isoTime(expires_at),
         })),
-        stack: visibility?.filter ? null : (run.stack ?? null),
+        stack: visible.filter ? null : (run.stack ?? null),
         attempts: found.claim_log.map(({ at, worker }, index, log) => ({
           at: isoTime(at),
           // A run that waits again changed last when it was put back.
@@ -202,11 +204,12 @@ export function createRunSearches(
       };
     },
 
-    async rerun(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
-      const [run] = await find(run_id, visibility);
+    async rerun(visible, run_id, origin = {}, permit) {
+      const [run] = await find(visible, run_id);
       const thread_id = run.stateless ? null : run.thread_id;
-      const [request, origin] = await prepare(thread_id, requestOf(run));
-      return await create(thread_id, request, origin);
+      const request = requestOf(run);
+      const permitted = permit ? await permit(thread_id, request, origin) : { scope: visible, request, origin };
+      return await create(permitted.scope, thread_id, permitted.request, permitted.origin);
     },
   };
 }

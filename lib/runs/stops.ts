@@ -3,7 +3,6 @@ import { loopTick, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition } from "../storage/cursor.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { endRolledBack } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";
 
@@ -24,14 +23,14 @@ export interface Stops {
   onStopped(runs: readonly StoppedRun[]): void;
   /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
   stop(
+    seen: Scope,
     run: Pick<RunRow, "run_id" | "thread_id">,
     action: StopAction,
     wait: boolean,
-    visibility?: Visibility,
     reason?: string,
   ): Promise<void>;
   /** Stops many runs in parts. Errors: not_found. */
-  stopMany(target: CancelTarget, action: StopAction, visibility?: Visibility): Promise<void>;
+  stopMany(seen: Scope, target: CancelTarget, action: StopAction): Promise<void>;
 }
 
 const ACTIVE = ["pending", "running"] as const;
@@ -107,14 +106,13 @@ export function createStops(options: StopOptions): Stops {
 
   return {
     onStopped,
-    async stop(run, action, wait, visibility, reason) {
+    async stop(seen, run, action, wait, reason) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(withVisibility(scope, visibility), target, action, environment.now(), reason);
+      const runs = await storage.stopRuns(seen, target, action, environment.now(), reason);
       onStopped(runs);
       if (wait) await Promise.all(runs.map(whenEnded));
     },
-    async stopMany(given, action, visibility) {
-      const visible = withVisibility(scope, visibility);
+    async stopMany(visible, given, action) {
       if ("status" in given) return await stopStatus(visible, given.status, action);
       const thread_id = given.thread_id.toLowerCase();
       const run_ids = given.run_ids.map((run_id) => run_id.toLowerCase());

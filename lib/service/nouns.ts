@@ -11,8 +11,10 @@ import { createWorker, type Worker } from "../engine/worker.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
 import { settingsOf } from "../options.ts";
-import { createProtocol, type Protocol } from "../protocol/mod.ts";
-import { createRuns, type RunDirectory } from "../runs/mod.ts";
+import { type BoundProtocol, bindProtocol } from "../protocol/bind.ts";
+import { createProtocol, type ProtocolDirectory, type ThreadProtocol } from "../protocol/mod.ts";
+import { type BoundRuns, bindRuns } from "../runs/bind.ts";
+import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
 import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
@@ -40,8 +42,10 @@ interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
 /** What callers are bound to. */
 export interface CallerNouns extends FeatureCallerNouns {
   readonly assistants: Assistants;
-  readonly threads: Threads;
-  readonly crons: Omit<Crons, "create">;
+  /** Threads and their states; their commands and events too. */
+  readonly threads: Threads & ThreadProtocol;
+  readonly runs: Runs;
+  readonly crons: Crons;
   readonly store: Store;
 }
 
@@ -49,33 +53,52 @@ export interface CallerNouns extends FeatureCallerNouns {
 export interface Directories extends FeatureDirectories {
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
+  readonly runs: RunDirectory;
   readonly crons: CronDirectory;
+  readonly protocol: ProtocolDirectory;
   readonly store: Directory<Store>;
 }
 
+/** The same for the caller of a request, with what its commands need. */
+export interface RequestNouns extends CallerNouns {
+  readonly runs: BoundRuns;
+  readonly protocol: BoundProtocol;
+}
+
 type Binders = {
-  readonly [Name in keyof CallerNouns]: (directory: Directories[Name], binding: Binding) => CallerNouns[Name];
+  readonly [Name in keyof RequestNouns]: (
+    directory: Directories[Name],
+    binding: Binding,
+    nouns: RequestNouns,
+    directories: Directories,
+  ) => RequestNouns[Name];
 };
 const BINDERS: Binders = {
   assistants: bindAssistants,
-  threads: bindThreads,
-  crons: bindCrons,
+  threads: (threads, binding, { protocol }) => ({
+    ...bindThreads(threads, binding),
+    events: protocol.events,
+    command: (thread_id, command) => protocol.command(thread_id, command),
+  }),
+  runs: (runs, binding, _nouns, { assistants }) => bindRuns(runs, binding, assistants),
+  crons: (crons, binding, _nouns, { assistants }) => bindCrons(crons, binding, assistants),
+  protocol: (protocol, binding, nouns) => bindProtocol(protocol, binding, () => nouns.runs),
   store: bindStore,
   ...FEATURE_BINDERS,
 };
 
 /** The nouns as one caller may use them. Each is made when it is first used. */
-export function bindNouns(directories: Directories, binding: Binding): CallerNouns {
-  const names = Object.keys(BINDERS) as (keyof CallerNouns)[];
-  return Object.defineProperties(
-    {} as CallerNouns,
-    Object.fromEntries(
-      names.map(<Name extends keyof CallerNouns>(name: Name) => {
-        let noun: CallerNouns[Name] | undefined;
-        return [name, { enumerable: true, get: () => (noun ??= BINDERS[name](directories[name], binding)) }];
-      }),
-    ),
-  );
+export function bindNouns(directories: Directories, binding: Binding): RequestNouns {
+  const bound = {} as RequestNouns;
+  for (const name of Object.keys(BINDERS) as (keyof RequestNouns)[]) defineNoun(name);
+
+  function defineNoun<Name extends keyof RequestNouns>(name: Name): void {
+    let noun: RequestNouns[Name] | undefined;
+    const get = () => (noun ??= BINDERS[name](directories[name], binding, bound, directories));
+    Object.defineProperty(bound, name, { enumerable: true, get });
+  }
+
+  return bound;
 }
 
 export interface Nouns extends FeatureNouns {
@@ -88,7 +111,7 @@ export interface Nouns extends FeatureNouns {
   readonly worker: Worker;
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
-  readonly protocol: Protocol;
+  readonly protocol: ProtocolDirectory;
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {

@@ -120,7 +120,7 @@ class World {
       environment,
       runs: {
         create: async () => assert.fail("no run is made by hand"),
-        prepare: async (thread_id, request, origin) => {
+        prepare: async (_seen, thread_id, request, origin) => {
           const assistant = await storage.getAssistant(here, request.assistant_id);
           const thread = thread_id === null ? null : ((await storage.getThread(here, thread_id)) as ThreadRow);
           const run_id = this.uuid();

@@ -24,7 +24,8 @@ export const subscribe = (
   thread_id: string,
   filter: EventFilter = ALL,
   visibility: Visibility = EVERYTHING,
-): Reader<SentEvent> => serviceInternals(service).protocol.subscribe(thread_id, filter, visibility);
+): Reader<SentEvent> =>
+  serviceInternals(service).directories.protocol.subscribe({ deployment: "default", ...visibility }, thread_id, filter);
 
 export interface Reading {
   readonly events: readonly ProtocolEvent[];
@@ -68,7 +69,11 @@ export async function keptOf(
   visibility: Visibility = EVERYTHING,
 ): Promise<ProtocolEvent[]> {
   const events: ProtocolEvent[] = [];
-  for await (const event of serviceInternals(service).protocol.kept(thread_id, filter, visibility)) {
+  for await (const event of serviceInternals(service).directories.protocol.kept(
+    { deployment: "default", ...visibility },
+    thread_id,
+    filter,
+  )) {
     events.push(parse(event));
   }
   return events;

@@ -2,9 +2,13 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { FunctionJob, JsonObject, Service } from "../../lib/mod.ts";
-import { type CommandAnswer, type CommandCaller, createProtocol, type Protocol } from "../../lib/protocol/mod.ts";
-import type { RunDirectory } from "../../lib/runs/mod.ts";
-import type { ThreadDirectory } from "../../lib/threads/mod.ts";
+import {
+  type CommandAnswer,
+  type CommandCaller,
+  createProtocol,
+  type ProtocolDirectory,
+} from "../../lib/protocol/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { event, MemoryEvents } from "./protocol-world.ts";
@@ -17,7 +21,7 @@ after(() => clearInterval(alive));
 
 interface World {
   readonly service: Service;
-  readonly protocol: Protocol;
+  readonly protocol: ProtocolDirectory;
   readonly events: MemoryEvents;
   readonly jobs: FunctionJob[];
   send(thread_id: string, method: string, params?: JsonObject, caller?: CommandCaller): Promise<CommandAnswer>;
@@ -25,6 +29,8 @@ interface World {
   run(thread_id: string, params?: JsonObject): Promise<CommandAnswer>;
   settled(thread_id: string): Promise<void>;
 }
+
+const scope = { deployment: "default" };
 
 async function world(test: (world: World) => Promise<void>): Promise<void> {
   const jobs: FunctionJob[] = [];
@@ -46,14 +52,13 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
   const { service } = made;
   const events = new MemoryEvents();
   const protocol = createProtocol({
-    runs: service.runs as RunDirectory,
-    threads: service.threads as unknown as ThreadDirectory,
+    ...serviceInternals(service).directories,
     events,
-    scope: { deployment: "default" },
+    scope,
     environment: { log: () => {} },
   });
   const send: World["send"] = (thread_id, method, params, caller) =>
-    protocol.command(thread_id, { id: 7, method, ...(params ? { params } : {}) }, caller);
+    protocol.command(scope, thread_id, { id: 7, method, ...(params ? { params } : {}) }, caller);
   const settled = (thread_id: string): Promise<void> =>
     until(async () => (await service.threads.get(thread_id)).status !== "busy", "the thread is at rest");
   await test({
@@ -392,10 +397,10 @@ describe("commands", () => {
     await world(async ({ service, run, send }) => {
       const thread_id = newThread();
       await run(thread_id, { metadata: { owner: "ann" } });
-      const threads = { filter: [{ key: "owner", equals: "bob" }] };
+      const scope = { deployment: "default", filter: [{ key: "owner", equals: "bob" }] };
       const bob: CommandCaller = {
-        read: async () => threads,
-        run: async (_thread_id, request) => ({ request, origin: { threads } }),
+        read: async () => scope,
+        run: async (_thread_id, request) => ({ scope, request, origin: {} }),
       };
       const started = send(thread_id, "run.start", { assistant_id: "ask", input: {} }, bob);
       await assert.rejects(started, { code: "not_found" });
@@ -411,7 +416,7 @@ describe("commands", () => {
   it("throws what is no fault of the command", async () => {
     await world(async ({ send }) => {
       const refused: CommandCaller = {
-        read: async () => ({}),
+        read: async () => ({ deployment: "default" }),
         run: async () => {
           throw Object.assign(new Error("no"), { code: "forbidden" });
         },
@@ -427,14 +432,17 @@ describe("events in process", () => {
       const thread_id = newThread();
       events.add(event(1, "values"), event(2, "lifecycle", { data: { event: "running" } }));
       const seen: string[] = [];
-      for await (const { method, params, seq } of protocol.events(thread_id, { channels: ["lifecycle"], since: 1 })) {
+      for await (const { method, params, seq } of protocol.events(scope, thread_id, {
+        channels: ["lifecycle"],
+        since: 1,
+      })) {
         seen.push(`${seq} ${method} ${JSON.stringify(params.data)}`);
         break;
       }
       assert.deepEqual(seen, ['2 lifecycle {"event":"running"}']);
       assert.equal(events.open, 0);
-      assert.throws(() => protocol.events(thread_id, { channels: [] }), { code: "invalid" });
-      assert.throws(() => protocol.events(thread_id, { channels: ["nonsense"] }), { code: "invalid" });
+      assert.throws(() => protocol.events(scope, thread_id, { channels: [] }), { code: "invalid" });
+      assert.throws(() => protocol.events(scope, thread_id, { channels: ["nonsense"] }), { code: "invalid" });
     });
   });
 });

@@ -231,7 +231,7 @@ describe("a session", () => {
       c: new ServiceError("unavailable", "The server is stopping"),
       d: new TypeError("secret"),
     };
-    const { send, log, closed } = world({}, async (_thread_id, { method }) => {
+    const { send, log, closed } = world({}, async ({ method }) => {
       throw errors[method];
     });
     const answers = [];

@@ -1,9 +1,11 @@
 /** A WebSocket session with a socket and events in memory. */
-import assert from "node:assert/strict";
+
+import { type Permission, refusalOf, watchPermission } from "../../lib/auth/permission.ts";
 import { createBudget, systemEnvironment, tickLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { EventFilter, Protocol } from "../../lib/protocol/mod.ts";
+import type { OpenThread } from "../../lib/protocol/bind.ts";
+import type { EventFilter } from "../../lib/protocol/mod.ts";
 import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
 import { until } from "../support/until.ts";
 import { MemoryEvents } from "./protocol-world.ts";
@@ -26,7 +28,14 @@ export interface World {
   seqs(): number[];
 }
 
-export function world(options: Partial<SessionOptions> = {}, command?: Protocol["command"]): World {
+interface WorldOptions extends Partial<SessionOptions> {
+  readonly permission?: Permission;
+}
+
+export function world(
+  { permission = { scope: {} }, ...options }: WorldOptions = {},
+  command?: OpenThread["command"],
+): World {
   const events = new MemoryEvents();
   const sent: JsonObject[] = [];
   const closed: (readonly [number, string])[] = [];
@@ -38,16 +47,17 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
     send: (text: string) => void sent.push(JSON.parse(text)),
     close: (code: number, reason: string) => void closed.push([code, reason]),
   };
-  const protocol: Protocol = {
-    events: () => assert.fail("not used"),
-    subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
-    kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
-    count: (thread_id, filters, visibility) => events.count(visibility, thread_id, filters),
-    async command(thread_id, sent, caller) {
+  const thread: OpenThread = {
+    subscribe: (filter) => events.subscribe(permission.scope, THREAD, filter),
+    kept: (filter) => events.kept(permission.scope, THREAD, filter),
+    count: (filters) => events.count(permission.scope, THREAD, filters),
+    async command(sent) {
       commands.push(sent.method);
-      if (command) return await command(thread_id, sent, caller);
-      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id } };
+      if (command) return await command(sent);
+      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id: THREAD } };
     },
+    refusal: () => refusalOf(permission),
+    watch: (lost) => watchPermission(environment, permission, lost),
   };
   const environment = {
     ...systemEnvironment(),
@@ -61,11 +71,10 @@ export function world(options: Partial<SessionOptions> = {}, command?: Protocol[
     log: (record: unknown) => void log.push(record),
   };
   const session = createSession({
-    ...{ environment, protocol, socket, thread_id: THREAD, permission: { scope: {} }, max_bytes: 1_000, ids: {} },
+    ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
     limit: tickLimit(environment, 64),
     commands: tickLimit(environment, 1),
     whole: createBudget(1024 * 1024),
-    caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
     async parse(text) {
       try {
         return JSON.parse(text);

@@ -4,7 +4,6 @@ import { describe, it } from "node:test";
 import { recordStates } from "../../lib/executor/recorded-states.ts";
 import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
-import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import {
@@ -321,17 +320,18 @@ describe("the events of a thread", () => {
     const { thread_id, live } = await opened(service);
     for (let n = 0; n < 12; n++) await finished(service, thread_id, ask("talker"));
     await live.ends(12);
-    const { protocol } = serviceInternals(service);
+    const { protocol } = serviceInternals(service).directories;
+    const scope = { deployment: "default" };
     const since = live.events.at(-5)?.seq ?? 0;
     const filters = [ALL, { channels: ["messages"] }, { ...ALL, since }, { channels: ["tools"] }, { ...ALL, since: 1 }];
-    const { counts, last } = await protocol.count(thread_id, filters, EVERYTHING);
+    const { counts, last } = await protocol.count(scope, thread_id, filters);
     const kept = await Promise.all(filters.map((filter) => keptOf(service, thread_id, filter)));
     assert.deepEqual(
       counts,
       kept.map(({ length }) => length),
     );
     assert.equal(last, live.events.at(-1)?.seq);
-    assert.deepEqual(await protocol.count(crypto.randomUUID(), filters, EVERYTHING), {
+    assert.deepEqual(await protocol.count(scope, crypto.randomUUID(), filters), {
       counts: [0, 0, 0, 0, 0],
       last: 0,
     });

@@ -211,30 +211,29 @@ export function fake(options: FakeOptions = {}): Fake {
     uuid: () => `id-${++ids}`,
     log: (record: LogRecord) => log.push(record),
   };
-  const names = ["assistants", "threads", "crons", "store", "feedback", "webhooks"];
-  const directories = Object.fromEntries(names.map((name) => [name, directory(name)])) as unknown as Directories;
+  const names = ["assistants", "threads", "runs", "crons", "store", "feedback", "webhooks"];
+  const protocol = {
+    command: (directory("protocol") as { command: unknown }).command,
+    subscribe({ filter }: Scope, ...args: unknown[]) {
+      calls.push(["protocol.subscribe", ...args]);
+      const read = known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames);
+      return read(...args, filter ? { filter } : EVERYTHING);
+    },
+    kept: (_scope: Scope, ...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
+    count: async (_scope: Scope, ...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
+  };
+  const directories = {
+    ...Object.fromEntries(names.map((name) => [name, directory(name)])),
+    protocol,
+  } as unknown as Directories;
   const bind: ServiceInternals["bind"] = (caller) => {
     const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment }, caller);
-    return { ...binding, nouns: bindNouns(directories, binding) };
+    return { watch: binding.watch, nouns: bindNouns(directories, binding) };
   };
   const service = {
-    assistants: noun("assistants"),
-    runs: noun("runs"),
-    crons: noun("crons"),
-    protocol: {
-      command: (noun("protocol") as { command: unknown }).command,
-      subscribe: (...args: unknown[]) => {
-        calls.push(["protocol.subscribe", ...args]);
-        return (known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames))(...args);
-      },
-      kept: (...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
-      count: async (...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
-    },
     feedback: noun("feedback"),
-    webhooks: noun("webhooks"),
     usage: noun("usage"),
-    access,
-    bind,
+    ...{ access, directories, bind },
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
     } as ServiceOptions,

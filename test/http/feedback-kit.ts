@@ -6,7 +6,7 @@ import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions, type FeedbackTokens } from "../../lib/feedback/mod.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
-import type { Protocol } from "../../lib/protocol/mod.ts";
+import type { Directories, RequestNouns } from "../../lib/service/nouns.ts";
 import { type Service, type ServiceOptions, withInternals } from "../../lib/service.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
 import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
@@ -121,8 +121,11 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   const handler = createHandler(
     withInternals(service, {
       access,
-      bind: (caller) => ({ ...createRequestBinding({ access, scope, environment }, caller), nouns: service }),
-      protocol: {} as Protocol,
+      bind: (caller) => ({
+        ...createRequestBinding({ access, scope, environment }, caller),
+        nouns: service as unknown as RequestNouns,
+      }),
+      directories: {} as Directories,
       options: {} as ServiceOptions,
       environment,
     }),

@@ -282,7 +282,10 @@ describe("the stack of an error and the name of a worker", () => {
     const { metadata } = await it.ask("GET", run);
     const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];
     await it.ask("PATCH", `/threads/${thread_id}`, { metadata: { assistant_id: metadata.assistant_id } });
-    assert.equal((await it.service.runs.inspect(run_id, { filter })).stack, null);
+    assert.equal(
+      (await serviceInternals(it.service).directories.runs.inspect({ deployment: "default", filter }, run_id)).stack,
+      null,
+    );
   });
 });
 

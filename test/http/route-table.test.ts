@@ -148,8 +148,8 @@ describe("the route table", () => {
           await run(thread_id as string, { assistant_id: "g" });
           return {};
         },
-        "runs.rerun": (_id: unknown, prepare: unknown) =>
-          (prepare as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
+        "runs.rerun": (_id: unknown, _origin: unknown, permit: unknown) =>
+          (permit as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };

@@ -3,13 +3,11 @@ import * as v from "valibot";
 import { CRON_RUN_OPTIONS, type CronRun } from "../../crons/cron-run.ts";
 import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
 import type { JsonObject } from "../../json.ts";
-import type { RunOrigin } from "../../runs/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
-import { refuseForOthers } from "../../storage/visibility.ts";
 import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
 import { cronId, optionalThreadId, type RequestContext, type Route, routesOf } from "../route.ts";
-import { assistantVisibility, authorizeRun, runCreate, visibilitiesOf } from "../run-request.ts";
+import { recheck, runCreate } from "../run-request.ts";
 
 const CRON_FIELDS = [
   "cron_id",
@@ -97,37 +95,15 @@ export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly 
 
 const route = routesOf({ tag: "Crons", group: "crons" });
 
-/** The cron as authorization leaves it. Its runs are authorized now, and not again when they start. */
-async function authorizeCron(
-  context: RequestContext,
-  thread_id: string | null,
-  request: CronCreate,
-): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
-  const assistants = await assistantVisibility(context, request.assistant_id);
-  const { value, visibility } = await context.authorize({ ...request, thread_id });
-  const { thread_id: _, ...cron } = value;
-  const run = await authorizeRun(context, thread_id, null, cron);
-  refuseForOthers(visibility, run.request.metadata ?? {});
-  const visibilities = visibilitiesOf(run.threads, assistants);
-  if (run.request === cron) return [cron, visibilities];
-  const { metadata = null, input = null, config = null, context: run_context = null } = run.request;
-  return [{ ...cron, metadata, input, config, context: run_context }, visibilities];
-}
-
-async function createCron(context: RequestContext<CronCreate>): Promise<Response> {
-  const thread_id = optionalThreadId(context);
-  const [request, visibilities] = await authorizeCron(context, thread_id, await context.body());
-  const { user_id, user } = context.principal;
-  const origin = { user_id, ...(user ? { user } : {}), ...visibilities };
-  return json(await context.service.crons.create(thread_id, request, origin));
-}
-
 const newCron = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
   body: cronCreate,
   answer: "Cron",
   errors: [404, 507],
-  handle: createCron,
+  async handle(context: RequestContext<CronCreate>) {
+    const thread_id = optionalThreadId(context);
+    return json(await context.nouns.crons.create(thread_id, await context.body(), { recheck }));
+  },
 } as const;
 
 export const CRON_ROUTES: readonly Route[] = [

@@ -3,11 +3,10 @@ import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
-import type { Visibility } from "../../storage/visibility.ts";
 import * as parse from "../parse.ts";
 import { accepted, empty, type HeaderValues, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../route.ts";
-import { authorizeNewRun, originOf } from "../run-request.ts";
+import { originOf } from "../run-request.ts";
 
 const OBJECT = "must be a JSON object";
 
@@ -111,23 +110,10 @@ const accountRoute = routesOf({ tag: "Operations", group: "operations", access: 
 const runId = ({ params }: RequestContext): string => readKnownId(params.run_id, "Run");
 const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_id, "Cron");
 
-/** The visibility of one run, cron or delivery. */
-const visibilityOf = async (context: RequestContext, value: object): Promise<Visibility> =>
-  (await context.authorize(value)).visibility;
-
 async function runAgain(context: RequestContext): Promise<Response> {
   const run_id = runId(context);
-  const visibility = await visibilityOf(context, { thread_id: null, run_id });
-  const bytes = await context.bytes();
-  const run = await context.service.runs.rerun(
-    run_id,
-    async (thread_id, sent) => {
-      const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
-      const origin = await originOf(context, bytes, `/greenroom/runs/${run_id}/again`);
-      return [request, { ...origin, ...authorized }];
-    },
-    visibility,
-  );
+  const origin = await originOf(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);
+  const run = await context.nouns.runs.rerun(run_id, origin);
   const location = `/threads/${run.thread_id}/runs/${run.run_id}`;
   const headers: HeaderValues = { "content-location": location };
   return json(run, headers);
@@ -140,15 +126,14 @@ const RUN_ROUTES: readonly Route[] = [
     query: runListQuery,
     answer: "RunListing",
     async handle(context) {
-      const { value, visibility } = await context.authorize(context.query());
-      return json(await context.service.runs.search(value, visibility));
+      return json(await context.nouns.runs.search(context.query()));
     },
   }),
   route("get", "/greenroom/runs/stats", {
     summary: "Count the runs of the last hour by status, with waits and durations by minute",
     events: ["threads:search"],
     answer: "RunStats",
-    handle: async (context) => json(await context.service.runs.stats(await visibilityOf(context, {}))),
+    handle: async (context) => json(await context.nouns.runs.stats()),
   }),
   route("get", "/greenroom/runs/:run_id", {
     summary: "Get everything that is stored of a run",
@@ -156,9 +141,7 @@ const RUN_ROUTES: readonly Route[] = [
     answer: "RunDetail",
     errors: [404],
     async handle(context) {
-      const run_id = runId(context);
-      const visibility = await visibilityOf(context, { thread_id: null, run_id });
-      return json(await context.service.runs.inspect(run_id, visibility));
+      return json(await context.nouns.runs.inspect(runId(context)));
     },
   }),
   route("post", "/greenroom/runs/:run_id/again", {

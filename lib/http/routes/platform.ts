@@ -99,7 +99,7 @@ const usageRoute = routesOf({ tag: "Usage", access: "account", issues: "found" }
 
 async function report(context: RequestContext): Promise<UsageReport> {
   const caller = await context.caller();
-  const { usage }: Service = context.service;
+  const { usage }: Pick<Service, "usage"> = context.service;
   usage.admit(caller);
   return await usage.report(caller, readUsageQuery(searchParams(context)));
 }

@@ -1,13 +1,13 @@
 /** The thread event protocol (v2): requests, routes and WebSockets. */
 import * as v from "valibot";
-import type { Permission } from "../../auth/permission.ts";
 import { ServiceError } from "../../errors.ts";
+import type { OpenThread } from "../../protocol/bind.ts";
 import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
 import { createSession } from "../../protocol/session.ts";
 import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";
 import { errorResponse, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, threadId } from "../route.ts";
-import { authorizeNewRun, callerOrigin, runCreate } from "../run-request.ts";
+import { originOfHeaders, runCreate } from "../run-request.ts";
 import { eventStream } from "../sse.ts";
 
 /** The most channels and namespaces of a filter, and segments of a namespace: each event is compared with them. */
@@ -56,7 +56,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const command = await context.body();
-      return json(await context.service.protocol.command(thread_id, command, commandCaller(context)));
+      return json(await context.nouns.protocol.command(thread_id, command, commandRuns(context)));
     },
   }),
   route("post", EVENTS, {
@@ -68,8 +68,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const filter = await context.body();
-      const permission = await context.authorize({ thread_id });
-      const reader = context.service.protocol.subscribe(thread_id, filter, permission.visibility);
+      const reader = await context.nouns.protocol.subscribe(thread_id, filter);
       return eventStream(context, reader, { thread_id }, {}, { endless: true });
     },
   }),
@@ -87,49 +86,31 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
         return errorResponse(error, { upgrade: "websocket" }, { error_message: true });
       }
       context.handler.checkUpgrade(context.request);
-      const permission = await context.authorize({ thread_id }, "threads:read");
-      return openSocket(context, thread_id, callerOfSocket(context, permission), permission);
+      const thread = await context.nouns.protocol.open(thread_id, commandRuns(context, runsOfSocket(context)));
+      return openSocket(context, thread_id, thread);
     },
   }),
 ];
 
-/** `contextOfRuns`: gives the context of a run that is created. */
-const commandCaller = (
-  context: RequestContext,
-  contextOfRuns = async (): Promise<RequestContext> => context,
-): CommandCaller => ({
-  async read(thread_id) {
-    return (await context.authorize({ thread_id }, "threads:read")).visibility;
-  },
-  async run(thread_id, sent) {
-    const running = await contextOfRuns();
-    const [request, authorized] = await authorizeNewRun(running, thread_id, readFields(sent, runCreate));
-    return { request, origin: { ...callerOrigin(running), ...authorized } };
-  },
-});
+type CallerRuns = RequestContext["nouns"]["runs"];
 
-/** The caller of a WebSocket, whose permission to read the session asks for before each command. */
-const callerOfSocket = (context: RequestContext, { scope: visibility }: Permission): CommandCaller => ({
-  ...commandCaller(context, runsOfSocket(context)),
-  read: async () => visibility,
-});
+/** Permits the runs of commands. `runs`: gives those of the caller. */
+const commandRuns =
+  (context: RequestContext, runs = async (): Promise<CallerRuns> => context.nouns.runs): CommandCaller["run"] =>
+  async (thread_id, sent) => {
+    const { permit } = await runs();
+    return await permit(thread_id, readFields(sent, runCreate), originOfHeaders(context));
+  };
 
 /**
  * For a WebSocket, which was opened with the permission to read: its caller may run less, and on fewer threads. The user of custom
  * authentication has no other permission.
  */
-const runsOfSocket = (context: RequestContext) => async (): Promise<RequestContext> => {
-  const { access } = context.service;
-  if (context.principal.user) return context;
+const runsOfSocket = (context: RequestContext) => async (): Promise<CallerRuns> => {
+  const { access, bind } = context.service;
+  if (context.principal.user) return context.nouns.runs;
   const principal = await access.principal(context.request, "run");
-  return {
-    ...context,
-    principal,
-    async authorize(value, event = "threads:create_run") {
-      const { value: left, visibility } = await access.authorize(principal, event, value);
-      return { value: left, visibility, scope: { deployment: "", ...visibility } };
-    },
-  };
+  return bind(() => principal).nouns.runs;
 };
 
 /** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
@@ -140,12 +121,7 @@ function switched(): Response {
 }
 
 /** Opens the WebSocket of a thread. Errors: not_built (the host cannot), bad_request (no valid handshake). */
-function openSocket(
-  context: RequestContext,
-  thread_id: string,
-  caller: CommandCaller,
-  permission: Permission,
-): Response {
+function openSocket(context: RequestContext, thread_id: string, thread: OpenThread): Response {
   const { host, handler, service, request_id } = context;
   if (typeof host.upgradeWebSocket !== "function") {
     const message = "This server cannot open WebSockets. Send a POST to this path for server-sent events";
@@ -159,11 +135,9 @@ function openSocket(
     environment: service.environment,
     limit: handler.bodies.limit,
     ...handler.sockets,
-    protocol: service.protocol,
     socket,
     thread_id,
-    caller,
-    permission,
+    thread,
     max_bytes,
     parse: handler.messages.parse,
     readFilter: (params) => readFields(params, eventFilter),

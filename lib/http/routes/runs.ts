@@ -1,19 +1,17 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
-import { refusalOf } from "../../auth/permission.ts";
 import type { Use } from "../../auth/principal.ts";
 import { invalidField } from "../../errors.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
 import type { StopAction } from "../../storage/mod.ts";
-import { both as intersection, type Visibility } from "../../storage/visibility.ts";
 import { isScripted } from "../access.ts";
 import { jsonList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
 import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
-import { authorizeNewRun, originOf, runCreate } from "../run-request.ts";
+import { originOf, runCreate } from "../run-request.ts";
 import { eventStream, waitResponse } from "../sse.ts";
 
 const RUN_FIELDS = [
@@ -114,13 +112,12 @@ async function readNewRun(context: RequestContext, verb: string): Promise<[strin
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
   const sent = parse.readObject(bytes, runCreate);
   await yieldAfter(context, bytes);
-  const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
-  return [thread_id, request, { ...(await originOf(context, bytes, route)), ...authorized }];
+  return [thread_id, sent, await originOf(context, bytes, route)];
 }
 
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
-  const run = await context.service.runs.create(thread_id, request, origin);
+  const run = await context.nouns.runs.create(thread_id, request, origin);
   return json(run, { "content-location": pathOf(thread_id, run.run_id) });
 }
 
@@ -129,7 +126,7 @@ async function streamRun(context: RequestContext): Promise<Response> {
   const { namespaces } = readNamespaces(context.request.url);
   const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
   const [thread_id, request, origin] = await readNewRun(context, "/stream");
-  const { run, frames } = await context.service.runs.stream(thread_id, request, origin, ...options);
+  const { run, frames } = await context.nouns.runs.stream(thread_id, request, origin, ...options);
   const path = pathOf(thread_id, run.run_id);
   const ids = { run_id: run.run_id, thread_id: run.thread_id };
   return eventStream(context, frames, ids, { "content-location": path, location: `${path}/stream` });
@@ -137,7 +134,7 @@ async function streamRun(context: RequestContext): Promise<Response> {
 
 async function waitForRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "/wait");
-  const wait = await context.service.runs.wait(thread_id, request, origin);
+  const wait = await context.nouns.runs.wait(thread_id, request, origin);
   const path = pathOf(thread_id, wait.run.run_id);
   // Stateless runs have no route to join.
   const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
@@ -151,50 +148,7 @@ async function createBatch(context: RequestContext): Promise<Response> {
     throw invalidField("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
   await yieldAfter(context, bytes);
-  const requests: RunCreate[] = [];
-  const run_ids: string[] = [];
-  let assistants: Visibility | undefined;
-  for (const item of sent) {
-    const [request, authorized] = await authorizeNewRun(context, null, item);
-    requests.push(request);
-    run_ids.push(...(authorized.run_ids ?? []));
-    // The filters of all runs apply to each of them.
-    if (authorized.assistants) assistants = intersection(assistants ?? {}, authorized.assistants);
-  }
-  const origin = { ...(await originOf(context, bytes, "/runs/batch")), ...(assistants ? { assistants } : {}) };
-  return json(await context.service.runs.createBatch(requests, run_ids.length > 0 ? { ...origin, run_ids } : origin));
-}
-
-/** The run of the path, and whether the caller may read or delete it. */
-async function authorized(
-  context: RequestContext,
-): Promise<{ thread_id: string; run_id: string; visibility: Visibility }> {
-  const [thread_id, run_id] = [threadId(context), runId(context)];
-  return { thread_id, run_id, visibility: (await context.authorize({ thread_id, run_id })).visibility };
-}
-
-interface Joining {
-  readonly visibility: Visibility;
-  readonly cancel: { readonly mayCancel?: () => Promise<boolean> };
-}
-
-/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it, when the caller leaves too. */
-async function authorizeJoin(
-  context: RequestContext,
-  thread_id: string | null,
-  run_id: string,
-  cancels = false,
-): Promise<Joining> {
-  const permission = await context.authorize({ thread_id, run_id });
-  const { visibility } = permission;
-  context.shown(permission);
-  if (!cancels) return { visibility, cancel: {} };
-  const value = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  const stops = await context.authorize(value, "threads:update");
-  return {
-    visibility: intersection(visibility, stops.visibility),
-    cancel: stops.again ? { mayCancel: async () => (await refusalOf(stops)) === null } : {},
-  };
+  return json(await context.nouns.runs.createBatch(sent, await originOf(context, bytes, "/runs/batch")));
 }
 
 /** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
@@ -218,10 +172,7 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const { stream_mode: modes, ...rest } = query;
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
-  const joining = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
-  const { visibility, cancel } = joining;
-  const shown = { after, modes, ...options, ...cancel };
-  const { frames } = await context.service.runs.joinStream(thread_id, run_id, shown, visibility);
+  const { frames } = await context.nouns.runs.joinStream(thread_id, run_id, { after, modes, ...options });
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
   return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
 }
@@ -277,8 +228,7 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = threadId(context);
       const { select, ...search } = context.query();
-      const permission = await context.authorize({ thread_id });
-      const runs = selected(await context.service.runs.list(thread_id, search, permission.visibility), select);
+      const runs = selected(await context.nouns.runs.list(thread_id, search), select);
       return await jsonList(context, async (add) => {
         for (const run of runs) await add(run);
       });
@@ -290,8 +240,7 @@ export const RUN_ROUTES: readonly Route[] = [
     answer: "Run",
     errors: [404],
     async handle(context) {
-      const { thread_id, run_id, visibility } = await authorized(context);
-      return json(await context.service.runs.get(thread_id, run_id, visibility));
+      return json(await context.nouns.runs.get(threadId(context), runId(context)));
     },
   }),
   route("delete", "/threads/:thread_id/runs/:run_id", {
@@ -299,8 +248,7 @@ export const RUN_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     errors: [404, 409],
     async handle(context) {
-      const { thread_id, run_id, visibility } = await authorized(context);
-      await context.service.runs.delete(thread_id, run_id, visibility);
+      await context.nouns.runs.delete(threadId(context), runId(context));
       return empty();
     },
   }),
@@ -311,11 +259,7 @@ export const RUN_ROUTES: readonly Route[] = [
     answer: "Result",
     async handle(context) {
       const options = joinOptions(context, context.query());
-      const [thread_id, run_id] = [threadId(context), runId(context)];
-      const cancels = options.cancel_on_disconnect;
-      const { visibility, cancel } = await authorizeJoin(context, thread_id, run_id, cancels);
-      const wait = await context.service.runs.join(thread_id, run_id, { ...options, ...cancel }, visibility);
-      return waitResponse(context, wait, {});
+      return waitResponse(context, await context.nouns.runs.join(threadId(context), runId(context), options), {});
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),
@@ -330,9 +274,8 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const [thread_id, run_id] = [threadId(context), runId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
-      const { visibility } = await context.authorize({ thread_id, action, metadata: { run_ids: [run_id] } });
       const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
-      await context.service.runs.cancel(thread_id, run_id, options, visibility);
+      await context.nouns.runs.cancel(thread_id, run_id, options);
       return wait ? empty() : accepted();
     },
   }),
@@ -353,9 +296,7 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = readTarget(await context.body());
-      const { thread_id, ...metadata } = { thread_id: null, ...target };
-      const { visibility } = await context.authorize({ thread_id, action, metadata });
-      await context.service.runs.cancelMany(target, action, visibility);
+      await context.nouns.runs.cancelMany(target, action);
       return empty();
     },
   }),
