@@ -13,9 +13,7 @@ import { scalar } from "../dialect.ts";
 import { andOfPermitted, andPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/tables.ts";
 import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
-
-/** A row is closed once it is this long, so that what is read or deleted at once stays small. */
-const CHUNK_SIZE = 64 * 1024;
+import { chunksOf, PAGE_ROWS, PAGE_SIZE, pageAfter } from "./chunks.ts";
 
 type Chunk = { first_seq: number; last_seq: number; methods: number; size: number; events: string; now: number };
 
@@ -55,22 +53,13 @@ function entryOf(event: ThreadEvent, first_seq: number): Entry {
 
 /** Statements that store events while the run is still the lease's. */
 export function putEvents(fence: LeaseFence, events: readonly ThreadEvent[] = []): Statement[] {
-  const statements: Statement[] = [];
-  for (let from = 0; from < events.length; ) {
-    let [to, size, methods] = [from, 0, 0];
-    while (to < events.length && size < CHUNK_SIZE) {
-      const { data, method } = events[to++] as ThreadEvent;
-      size += data?.length ?? 0;
-      methods |= bitOf(method);
-    }
-    const part = events.slice(from, to);
+  return chunksOf(events).map(({ part, size }) => {
     const { seq: first_seq } = part[0] as ThreadEvent;
     const { seq: last_seq, timestamp: now } = part.at(-1) as ThreadEvent;
+    const methods = bitsOf(part.map(({ method }) => method));
     const entries = JSON.stringify(part.map((event) => entryOf(event, first_seq)));
-    statements.push(putChunk({ ...fence, first_seq, last_seq, methods, size, events: entries, now }));
-    from = to;
-  }
-  return statements;
+    return putChunk({ ...fence, first_seq, last_seq, methods, size, events: entries, now });
+  });
 }
 
 /** Selects the ids of runs. */
@@ -157,29 +146,14 @@ const openTurn = (p: { deployment: string; thread_id: string }): RawBuilder<numb
   sql<number>`coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = ${scalar(p.deployment)}
     and r.thread_id = ${scalar(p.thread_id)} and r.status = 'running'), 9007199254740991)`;
 
-/** The rows with events above `after`, up to the turn of the run that executes now. */
-const from = (p: After): RawBuilder<unknown> => {
-  const thread = sql`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}`;
-  return sql`${thread} and last_seq > ${scalar(p.after)} and first_seq >= coalesce((select max(first_seq)
-      from thread_events where ${thread} and first_seq <= ${scalar(p.after)}), 0)
-    and first_seq < ${openTurn(p)} and methods & ${scalar(p.methods)} <> 0`;
-};
-
-/** The most rows of one page. None comes after so many characters. */
-const PAGE_ROWS = 64;
-const PAGE_SIZE = 1_000_000;
-
-const chunksAfter = scoped<After>(
-  (p, bound) =>
-    sql`select first_seq, last_seq, run_id, events from thread_events where ${from(p)}
-      and first_seq <= (select max(first_seq) from (
-        select first_seq, sum(size) over (order by first_seq) - size as before from (
-          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${scalar(PAGE_ROWS)}
-        ) as sizes
-      ) as sums where before < ${scalar(PAGE_SIZE)})
-      ${andOfPermitted("thread_events", bound)}
-    order by first_seq`,
-);
+/** Up to the turn of the run that executes now. */
+const chunksAfter = scoped<After>((p, bound) => {
+  const rows = sql`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}`;
+  const readable = sql` and first_seq < ${openTurn(p)} and methods & ${scalar(p.methods)} <> 0`;
+  return sql`select first_seq, last_seq, run_id, events from thread_events
+    where ${pageAfter(["thread_events", "first_seq", "last_seq"], p.after, rows, readable)}${andOfPermitted("thread_events", bound)}
+    order by first_seq`;
+});
 
 const newest = scoped<{ deployment: string; thread_id: string }>(
   (p, bound) =>
