@@ -6,7 +6,7 @@ import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../st
 import type { RunEvents } from "../streams/hub.ts";
 import {
   closeRunEvents,
-  endRolledBack,
+  endGone,
   errorBody,
   type Tail,
   tailLength,
@@ -151,7 +151,7 @@ async function releaseThread({ options, claimed, state, runEvents, retry }: Atte
   await retry(() => storage.releaseSlot(scope, claimed.lease));
   if (runEvents.outcome) return;
   const deleted = state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
-  if (deleted) endRolledBack(runEvents);
+  if (deleted) endGone(runEvents, "RunRolledBack");
 }
 
 /** How long, and for how many events, the event loop may go without a tick. */
@@ -196,7 +196,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
       if (progress.isFull()) {
         // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
         await loopTick(environment);
-        await progress.flush();
+        await progress.save("shown");
       }
       if (++taken % BUSY_EVENTS === 0 || environment.now() - tickedAt >= BUSY_MS) {
         // Bytes leave only when the event loop ticks.
@@ -386,7 +386,7 @@ async function flushShown({ options, progress, state, isLost }: AttemptContext, 
     for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
       for (let ticks = TICKS; ticks > 0; ticks--) await loopTick(environment);
       if (!progress.isBehind()) break;
-      await progress.flush();
+      await progress.save("shown");
     }
     if (state.phase !== "executing" && !isLost()) await done;
   };

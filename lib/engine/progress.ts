@@ -51,10 +51,8 @@ export interface ProgressWriter {
   hasSaved(): boolean;
   /** Saves in a few milliseconds, together with what arrives until then. */
   saveSoon(): void;
-  /** Saves everything; resolves when it is committed, or when that failed. */
-  save(): Promise<void>;
-  /** Like `save`, but without the checkpoints that wait for the end of the run. */
-  flush(): Promise<void>;
+  /** Saves everything; resolves when it is committed, or when that failed. `shown`: without checkpoints that wait for the run's end. */
+  save(what?: "shown"): Promise<void>;
   /** Something that subscribers may have seen is not stored yet. */
   isBehind(): boolean;
   /** Frames and events shown from now on wait for the next `cut`. */
@@ -132,8 +130,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     ...unstored,
     hasSaved: () => saved,
     saveSoon,
-    save: () => save(true),
-    flush: () => save(false),
+    save: (what) => save(what !== "shown"),
     isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty(true)),
     async close(last = false) {
       checkpoints.settle();

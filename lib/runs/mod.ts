@@ -7,7 +7,7 @@ import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
-import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
+import { endGone, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
@@ -233,8 +233,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       const outcome = await storage.deleteRun(seen, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw notFound("run", run_id);
-      const runEvents = hub.find(run.run_id);
-      if (runEvents) endDeleted(runEvents);
+      endGone(hub.find(run.run_id), "RunDeleted");
     },
     async cancel(seen, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const stored = reason === undefined ? undefined : cancelReason(reason, action);

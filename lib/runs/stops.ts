@@ -3,7 +3,7 @@ import { loopTick, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition } from "../storage/cursor.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
-import { endRolledBack } from "../streams/run-subscription.ts";
+import { endGone } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";
 
 export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "environment" | "hub" | "worker"> {
@@ -46,8 +46,7 @@ export function createStops(options: StopOptions): Stops {
     for (const run of runs) {
       const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
-      const runEvents = hub.find(run_id);
-      if (kind === "deleted" && runEvents) endRolledBack(runEvents);
+      if (kind === "deleted") endGone(hub.find(run_id), "RunRolledBack");
       if (kind === "ended") options.onEndedUnstarted?.(run);
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
     }

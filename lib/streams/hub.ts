@@ -119,7 +119,8 @@ export class RunEvents extends Log<Frame, StoredFrame> {
   seen = 0;
   /** Why there are no frames yet, as JSON. */
   waiting_for: string | undefined;
-  #outcome: Outcome | undefined;
+  /** Undefined until the run has ended; then the log accepts no more frames. */
+  outcome: Outcome | undefined;
   readonly #hub: StreamHub;
   #released = false;
   #endWaiters: ((outcome: Outcome) => void)[] = [];
@@ -143,11 +144,6 @@ export class RunEvents extends Log<Frame, StoredFrame> {
     return this.last;
   }
 
-  /** Undefined until the run has ended; then the log accepts no more frames. */
-  get outcome(): Outcome | undefined {
-    return this.#outcome;
-  }
-
   /** The log has a subscriber now, or a caller that waits for its end. */
   get followed(): boolean {
     return this.readers > 0 || this.#endWaiters.length > 0;
@@ -160,27 +156,27 @@ export class RunEvents extends Log<Frame, StoredFrame> {
 
   /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
   skipTo(id: number): void {
-    if (id <= this.last || this.#outcome) return;
+    if (id <= this.last || this.outcome) return;
     this.clear(id);
     this.change.notify();
   }
 
   publish(event: string, data: string): void {
-    if (this.#outcome) return;
+    if (this.outcome) return;
     this.append({ id: this.last + 1, event, data });
     this.change.notify();
   }
 
   /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
   note(data: string): void {
-    if (this.live || this.#outcome || this.last > 0) return;
+    if (this.live || this.outcome || this.last > 0) return;
     this.waiting_for = data;
     this.change.notify();
   }
 
   end(outcome: Outcome): void {
-    if (this.#outcome) return;
-    this.#outcome = outcome;
+    if (this.outcome) return;
+    this.outcome = outcome;
     this.change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
@@ -200,7 +196,7 @@ export class RunEvents extends Log<Frame, StoredFrame> {
 
   /** Resolves when the run has ended. */
   async ended(): Promise<Outcome> {
-    return this.#outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
+    return this.outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
   }
 
   /**

@@ -45,17 +45,12 @@ export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tai
   runEvents.end(outcome);
 }
 
-/** The run was deleted. */
-export function endDeleted(runEvents: RunEvents): void {
-  endGone(runEvents, { error: "RunDeleted", message: "The run was deleted" });
-}
+const GONE = { RunDeleted: "The run was deleted", RunRolledBack: "The run was rolled back" };
 
-/** The run was rolled back. */
-export function endRolledBack(runEvents: RunEvents): void {
-  endGone(runEvents, { error: "RunRolledBack", message: "The run was rolled back" });
-}
-
-function endGone(runEvents: RunEvents, error: JsonObject): void {
+/** Ends the log of a run that was deleted or rolled back, if there is one. */
+export function endGone(runEvents: RunEvents | undefined, name: keyof typeof GONE): void {
+  if (!runEvents) return;
+  const error = { error: name, message: GONE[name] };
   runEvents.startAt(runEvents.seen + 1);
   closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { frames: [], error }, null);
 }
@@ -180,7 +175,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     if (!isOpen(runEvents)) return;
     const row = await storage.getRun(scope, runEvents.run_id);
     if (!row) {
-      if (isOpen(runEvents)) endRolledBack(runEvents);
+      if (isOpen(runEvents)) endGone(runEvents, "RunRolledBack");
       return;
     }
     const result = hasEnded(row) ? await storedResult(options, row) : null;

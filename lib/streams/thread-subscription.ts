@@ -5,7 +5,7 @@ import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import type { Frame, StreamHub } from "./hub.ts";
-import { createReader, type Reader } from "./log.ts";
+import { Change, createReader, type Reader } from "./log.ts";
 import { longestPoll } from "./poller.ts";
 import { hasEnded } from "./run-subscription.ts";
 
@@ -287,10 +287,10 @@ export async function subscribeThread(
   let current: Source | undefined;
   let deleted = false;
   let left = false;
-  let wake = (): void => {};
+  const change = new Change();
   const refreshSoon = (): void => {
     runs.stale = true;
-    wake();
+    change.notify();
   };
   const unsubscribe = bus.on("thread", thread_id, refreshSoon);
 
@@ -331,19 +331,16 @@ export async function subscribeThread(
     else leave();
   }
 
-  const pause = (): Promise<void> =>
-    new Promise((resolve) => {
-      const cancel = environment.timer(longestPoll(storage.signals !== undefined), refreshSoon);
-      wake = () => {
-        cancel();
-        resolve();
-      };
-    });
+  async function pause(): Promise<void> {
+    const cancel = environment.timer(longestPoll(storage.signals !== undefined), refreshSoon);
+    await change.wait(runs);
+    cancel();
+  }
 
   function leave(): void {
     left = true;
     unsubscribe();
-    wake();
+    change.notify();
     for (const source of [current, upcoming.source]) source?.frames.leave();
   }
 

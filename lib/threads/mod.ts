@@ -11,7 +11,7 @@ import type { PruneStrategy, RunRow, RunStatus, Scope, ThreadRow, ThreadSize, Th
 import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
 import type { Frame, StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
-import { endDeleted } from "../streams/run-subscription.ts";
+import { endGone } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
@@ -177,8 +177,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       if (!(await storage.deleteThread(seen, row.thread_id))) throw notFound("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
-        const runEvents = hub.find(run_id);
-        if (runEvents) endDeleted(runEvents);
+        endGone(hub.find(run_id), "RunDeleted");
       }
     },
     async copy(seen, thread_id, authorize) {
