@@ -166,25 +166,18 @@ export function bindRuns(
       const run = await permit(thread_id, request, origin);
       return shown(run, await runs.wait(run.scope, thread_id, run.request, run.origin));
     },
-    async createBatch(requests, { recheck, ...origin } = {}) {
-      const permitted = [];
-      for (const request of requests)
-        permitted.push(await permit(null, request, { ...origin, ...(recheck ? { recheck } : {}) }));
+    async createBatch(requests, origin) {
+      const permitted: RunPermit[] = [];
+      for (const request of requests) permitted.push(await permit(null, request, origin));
       const run_ids = permitted.flatMap((run) => run.origin.run_ids ?? []);
-      // The filters of all runs apply to each of them.
       const usable = permitted.flatMap((run) => run.origin.assistants ?? []);
-      const [first, ...others] = usable;
-      const all = first && others.reduce(narrowed<Scope>, first);
-      return await runs.createBatch(
-        binding.scope,
-        permitted.map((run) => run.request),
-        {
-          ...origin,
-          ...(await callerOrigin()),
-          ...(run_ids.length > 0 ? { run_ids } : {}),
-          ...(all ? { assistants: all } : {}),
-        },
-      );
+      const batch = permitted.map(({ request }) => request);
+      return await runs.createBatch(binding.scope, batch, {
+        ...permitted[0]?.origin,
+        ...(run_ids.length > 0 ? { run_ids } : {}),
+        // The filters of all runs apply to each of them.
+        ...(usable.length > 0 ? { assistants: usable.reduce(narrowed<Scope>) } : {}),
+      });
     },
     get: async (thread_id, run_id) => await runs.get(await read(thread_id, run_id), thread_id, run_id),
     async list(thread_id, query) {

@@ -206,6 +206,14 @@ const injectable: readonly RegExp[] = [
   /\bsql\s*\.\s*(?:raw\b|lit\(\s*(?!["']|-?\d))/,
 ];
 
+/** What answers callers: it has nouns that are bound to the caller, and names no scope. */
+const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:bind|commands|mod)\.ts$))/;
+/** Nouns without authorization, and what makes them. */
+const unbound: readonly RegExp[] = [
+  /\bdirectories\b/,
+  /\bimport\s[^;]*?\b(?:\w*Director(?:y|ies)|inScope|create\w*Binding|Scope|Visibility|withVisibility|EVERYTHING|refusalOf|watchPermission)\b[^;]*?\sfrom\b/,
+];
+
 /** What is wrong with one file, in words; empty when nothing is. `path` is relative to the root, with slashes. */
 export function problemsOf(path: string, source: string): string[] {
   const problems: string[] = [];
@@ -230,5 +238,6 @@ export function problemsOf(path: string, source: string): string[] {
   };
   if (path.startsWith("lib/") && path !== "lib/environment.ts") report(bare, outside);
   if (/^adapters\/(?:sql|sqlite)\//.test(path)) report(code, injectable);
+  if (bound.test(path)) report(bare, unbound);
   return problems;
 }
