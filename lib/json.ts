@@ -11,6 +11,11 @@ export interface JsonObject {
   [key: string]: Json;
 }
 
+/** Texts of answers, of a form that the OpenAPI document names. Times are UTC. */
+export type Uuid = string;
+export type IsoTime = string;
+export type Uri = string;
+
 /** True for an object that is neither an array nor null. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,7 +1,9 @@
 /** Crons in detail: their next ticks, their last firings, and firing one now. */
+
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import type { IsoTime, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Run, RunDirectory } from "../runs/mod.ts";
 import { timeOf } from "../storage/cursor.ts";
@@ -12,26 +14,26 @@ import { originOf, requestOf } from "./tick.ts";
 
 /** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
 interface Firing {
-  readonly scheduled_at: string;
-  readonly fired_at: string;
+  readonly scheduled_at: IsoTime;
+  readonly fired_at: IsoTime;
   /** Fired by `run`, not by the schedule. */
   readonly manual: boolean;
-  readonly run_id: string | null;
+  readonly run_id: Uuid | null;
   /** This and the thread are null once the run is deleted. */
   readonly run_status: RunStatus | null;
-  readonly thread_id: string | null;
+  readonly thread_id: Uuid | null;
   readonly skipped: SkipReason | null;
 }
 
 export interface CronDetail {
-  readonly cron_id: string;
+  readonly cron_id: Uuid;
   readonly enabled: boolean;
   /** Consecutive runs that ended as `error` or `timeout`, and how many of them disable it. */
   readonly failures: number;
   readonly max_failures: number | null;
   readonly disabled_reason: string | null;
   /** The next five ticks; of a paused cron those that it would have. */
-  readonly next: readonly string[];
+  readonly next: readonly IsoTime[];
   /** The last ten, newest first. */
   readonly firings: readonly Firing[];
 }
@@ -59,7 +61,7 @@ export interface CronFirings {
 
 export interface SchedulePreviews {
   /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
-  preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
+  preview(preview: SchedulePreview): Promise<{ readonly next: readonly IsoTime[] }>;
 }
 
 const NEXT = 5;

@@ -1,6 +1,8 @@
 /** Feedback of all runs: scores over time, and the links that accept it. */
+
 import type { Directory } from "../auth/binding.ts";
 import { invalidField, ServiceError } from "../errors.ts";
+import type { IsoTime, Uri, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
@@ -19,14 +21,14 @@ export interface ScoreQuery {
 }
 
 export interface ScoreSeries {
-  readonly start: string;
-  readonly end: string;
+  readonly start: IsoTime;
+  readonly end: IsoTime;
   readonly stride: ScoreStride;
   readonly keys: readonly {
     readonly key: string;
     /** Those with records, oldest first. Records without a score count in `n` alone. */
     readonly buckets: readonly {
-      readonly start: string;
+      readonly start: IsoTime;
       readonly n: number;
       readonly avg: number | null;
       readonly min: number | null;
@@ -37,13 +39,13 @@ export interface ScoreSeries {
 
 /** A feedback token with its use; times are ISO 8601, UTC. */
 export interface FeedbackLink {
-  readonly id: string;
-  readonly url: string;
-  readonly run_id: string;
+  readonly id: Uuid;
+  readonly url: Uri;
+  readonly run_id: Uuid;
   readonly feedback_key: string;
-  readonly created_at: string;
+  readonly created_at: IsoTime;
   /** Null while the run that created the token has not ended. */
-  readonly expires_at: string | null;
+  readonly expires_at: IsoTime | null;
   readonly submissions: number;
 }
 

@@ -4,7 +4,7 @@ import type { Directory } from "../auth/binding.ts";
 import { type Environment, loopTick } from "../environment.ts";
 import { invalidField, notFound } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
-import type { Json, JsonObject } from "../json.ts";
+import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
 import type {
@@ -28,9 +28,9 @@ export interface RunListQuery extends Cursor, RunFilter<string> {}
 
 /** A run in a list over all threads; times are ISO 8601, UTC. */
 export interface RunSummary {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly assistant_id: string;
+  readonly run_id: Uuid;
+  readonly thread_id: Uuid;
+  readonly assistant_id: Uuid;
   readonly graph_id: string;
   readonly status: RunStatus;
   readonly attempt: number;
@@ -39,13 +39,13 @@ export interface RunSummary {
   /** A stateless run: its thread is hidden. */
   readonly temporary: boolean;
   /** Until when a worker has leased it; null while it is not running. */
-  readonly lease_until: string | null;
+  readonly lease_until: IsoTime | null;
   readonly cancel_requested: boolean;
   readonly cancel_reason: string | null;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly started_at: string | null;
-  readonly ended_at: string | null;
+  readonly created_at: IsoTime;
+  readonly updated_at: IsoTime;
+  readonly started_at: IsoTime | null;
+  readonly ended_at: IsoTime | null;
   /** From its creation to its first start, or until now. */
   readonly wait_ms: number;
   /** From its first start to its end, or until now; null before the start. */
@@ -55,7 +55,7 @@ export interface RunSummary {
   readonly started_by: {
     readonly user_id: string | null;
     readonly api_key: string | null;
-    readonly cron_id: string | null;
+    readonly cron_id: Uuid | null;
   };
   /** Reported tokens and cost; null before the first start. */
   readonly usage: TraceUsage | null;
@@ -79,13 +79,13 @@ export interface RunDetail extends RunSummary {
   /** Its feedback links, without their URLs. */
   readonly feedback: readonly {
     readonly feedback_key: string;
-    readonly created_at: string;
-    readonly expires_at: string | null;
+    readonly created_at: IsoTime;
+    readonly expires_at: IsoTime | null;
   }[];
   /** Of its error; null for callers who see a part of the runs. */
   readonly stack: string | null;
   /** Its newest claims in their order. `until`: the end of the lease while it is running, else the next claim or the end. */
-  readonly attempts: readonly { readonly at: string; readonly until: string; readonly worker: string }[];
+  readonly attempts: readonly { readonly at: IsoTime; readonly until: IsoTime; readonly worker: string }[];
 }
 
 /** Authorizes a run before it is created again. */

@@ -1,4 +1,5 @@
 /** The runs of the last hour, minute by minute. */
+import type { IsoTime } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { RunStatus, RunTimes, Scope, Storage } from "../storage/mod.ts";
 
@@ -12,7 +13,7 @@ interface Percentiles {
 /** What happened in one minute. */
 interface RunMinute {
   /** Its start. */
-  readonly minute: string;
+  readonly minute: IsoTime;
   readonly created: number;
   readonly started: number;
   readonly ended: number;
@@ -27,8 +28,8 @@ interface RunMinute {
 }
 
 export interface RunStats {
-  readonly since: string;
-  readonly until: string;
+  readonly since: IsoTime;
+  readonly until: IsoTime;
   /** Runs created in the last hour, by their status now. Pending and running ones count whatever their age. */
   readonly statuses: Readonly<Record<RunStatus, number>>;
   /** The last 60 minutes, oldest first; the last one is not over. */

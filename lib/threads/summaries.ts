@@ -4,7 +4,7 @@ import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
-import { isObject, type Json, type JsonObject } from "../json.ts";
+import { type IsoTime, isObject, type Json, type JsonObject, type Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, type Listing, offsetOf } from "../storage/cursor.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
@@ -24,7 +24,7 @@ export interface ThreadListQuery extends Cursor {
 
 /** A thread in a list; times are ISO 8601, UTC. */
 export interface ThreadSummary {
-  readonly thread_id: string;
+  readonly thread_id: Uuid;
   /** `metadata.title`, or else the text of the first message; null without both. */
   readonly title: string | null;
   readonly status: ThreadStatus;
@@ -32,15 +32,15 @@ export interface ThreadSummary {
   readonly waiting: boolean;
   readonly graph_id: string | null;
   readonly assistant_id: string | null;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly state_updated_at: string;
+  readonly created_at: IsoTime;
+  readonly updated_at: IsoTime;
+  readonly state_updated_at: IsoTime;
   readonly metadata: JsonObject;
 }
 
 /** A thread that waits for answers. */
 export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" | "graph_id" | "assistant_id"> {
-  readonly since: string;
+  readonly since: IsoTime;
   readonly age_ms: number;
   readonly interrupts: readonly {
     readonly interrupt_id: string | null;

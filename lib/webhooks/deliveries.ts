@@ -1,4 +1,5 @@
 /** Webhook deliveries, as the API shows them. */
+import type { IsoTime, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, cursorOf, type Listing, positionOf } from "../storage/cursor.ts";
 import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
@@ -6,25 +7,25 @@ import { shownUrl } from "./policy.ts";
 
 /** A delivery: the webhook of one run. Its id is the run's. */
 export interface DeliverySummary {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly assistant_id: string;
+  readonly run_id: Uuid;
+  readonly thread_id: Uuid;
+  readonly assistant_id: Uuid;
   readonly run_status: TerminalStatus;
   /** With `?…` for its query, which may hold a secret. */
   readonly url: string;
   readonly host: string;
   readonly state: DeliveryState;
   readonly attempts: number;
-  readonly created_at: string;
-  readonly first_sent_at: string | null;
+  readonly created_at: IsoTime;
+  readonly first_sent_at: IsoTime | null;
   /** Null unless it is pending. */
-  readonly next_attempt_at: string | null;
+  readonly next_attempt_at: IsoTime | null;
 }
 
 export interface DeliveryDetail extends DeliverySummary {
   readonly attempt_list: readonly {
     readonly number: number;
-    readonly at: string;
+    readonly at: IsoTime;
     readonly status: number | null;
     readonly error: string | null;
     readonly duration_ms: number;
