@@ -15,7 +15,9 @@ export function oneHandler(all: readonly Callbacks[]): object {
       for (const call of list) call(...args);
     },
   ]);
-  return { ...Object.fromEntries(methods), name: "greenroom", awaitHandlers: true };
+  // LangChain makes a promise for each chain that a handler does not ignore.
+  const ignoreChain = ![...calls.keys()].some((name) => name.startsWith("handleChain"));
+  return { ...Object.fromEntries(methods), name: "greenroom", awaitHandlers: true, ignoreChain };
 }
 
 /** Metadata of LangChain runs. */

@@ -49,7 +49,8 @@ export async function* execute(
     { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
   );
   const either = AbortSignal.any([signal, stop.signal]);
-  const tracker = new NodeTracker(either);
+  const usage = new ModelUsage();
+  const tracker = new NodeTracker(either, usage);
   const graph = withSaver(tracker.graph(hosted), saver, new JobStore(job.store));
   let values: unknown;
   let shownValues: Json | undefined;
@@ -57,7 +58,6 @@ export async function* execute(
   let ended = false;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
-  const usage = new ModelUsage();
   const wire = chunkWire();
   const frames = new StreamFrames(job, wire);
   const subgraphs = needsSubgraphs(job);

@@ -1,6 +1,6 @@
 /** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
-import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
+import type { Callbacks, Metadata } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
@@ -28,7 +28,6 @@ export class ModelUsage {
   private readonly counted = new Set<string | ModelMessage>();
   private readonly given = new Set<string | ModelMessage>();
   private readonly models = new Map<string, string>();
-  private readonly nodes = new Set<string>();
   private events: UsageEvent[] = [];
 
   readonly callbacks: Callbacks = {
@@ -49,17 +48,17 @@ export class ModelUsage {
       for (const { message } of generations.flat()) if (message) this.count(message, model);
     },
     handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
-    handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
-      if (name === undefined || name !== langgraph_node) return;
-      this.nodes.add(run_id);
-      for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
-    }),
-    handleChainEnd: (output: unknown, run_id: string): void => {
-      if (!this.nodes.delete(run_id)) return;
-      for (const message of messagesIn(output, 3)) if (!has(this.given, message)) this.count(message);
-    },
-    handleChainError: (_error: unknown, run_id: string): void => void this.nodes.delete(run_id),
   };
+
+  /** A node starts. Callbacks of chains would tell it too, but every run would pay for them. */
+  onNodeStart(input: unknown): void {
+    for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
+  }
+
+  /** A node has returned this. */
+  onNodeEnd(output: unknown): void {
+    for (const message of messagesIn(output, 3)) if (!has(this.given, message)) this.count(message);
+  }
 
   /** What has been counted since the last call. */
   take(): readonly UsageEvent[] {

@@ -1,5 +1,6 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
 import { copyWith, type Graph, isCompiled, type Node } from "./graph.ts";
+import type { ModelUsage } from "./model-usage.ts";
 import { bypassQueue } from "./store.ts";
 
 interface Runnable {
@@ -13,11 +14,13 @@ const CALL = "__pregel_call";
 
 export class NodeTracker {
   private readonly signal: AbortSignal;
+  private readonly usage: ModelUsage;
   private working = 0;
   private onIdle: () => void = () => {};
 
-  constructor(signal: AbortSignal) {
+  constructor(signal: AbortSignal, usage: ModelUsage) {
     this.signal = signal;
+    this.usage = usage;
   }
 
   /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
@@ -47,7 +50,10 @@ export class NodeTracker {
       this.refuse();
       this.working++;
       try {
-        return await runnable.invoke(input, this.guarded(options));
+        this.usage.onNodeStart(input);
+        const output = await runnable.invoke(input, this.guarded(options));
+        this.usage.onNodeEnd(output);
+        return output;
       } finally {
         this.working--;
         if (this.working === 0) this.onIdle();
