@@ -32,7 +32,7 @@ export type ErrorCode = keyof typeof STATUS;
 export const REASONS = {
   api_key_missing: "unauthenticated",
   api_key_invalid: "unauthenticated",
-  origin_not_allowed: "forbidden",
+  origin_refused: "forbidden",
   permission_missing: "forbidden",
   static_accounts: "forbidden",
   workspace_forbidden: "forbidden",
@@ -90,14 +90,10 @@ export function nullIfNotFound(error: unknown): null {
  * The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect.
  * `lost`: its files are damaged or gone.
  */
-export function storageLost({
-  unknown = false,
-  lost = false,
-  cause,
-}: ErrorOptions & { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
-  const [reason, text]: readonly [ErrorReason, string] = unknown
+export function storageLost(cause: { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
+  const [reason, text]: readonly [ErrorReason, string] = cause.unknown
     ? ["outcome_unknown", "The database was lost during a write: whether it took effect is not known"]
-    : lost
+    : cause.lost
       ? ["storage_damaged", FILES_LOST]
       : ["storage_unavailable", "The database cannot be reached: retry later"];
   return new ServiceError(reason, text, { cause });

@@ -33,7 +33,7 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
       "The credential is valid but does not permit the request, or your authentication or authorization handler refused it. The status is then the one that the handler threw.",
     remedy: "Use another credential, or change what the handler permits.",
   },
-  origin_not_allowed: {
+  origin_refused: {
     meaning: "A page of another origin called the server.",
     remedy:
       "Add the origin to `http.cors.allow_origins`. Changes that such pages send with cookies also need `http.cors.allow_credentials`.",

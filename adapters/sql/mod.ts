@@ -148,8 +148,7 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
     if (isUnstorable(error))
       throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
-    if (error instanceof DatabaseUnavailable)
-      throw storageLost({ unknown: error.unknown, lost: error.lost, cause: error });
+    if (error instanceof DatabaseUnavailable) throw storageLost(error);
     throw error;
   };
   const failed = (error: unknown): never => {

@@ -88,15 +88,12 @@ export function isUnasked({ headers }: Pick<Request, "headers">): boolean {
 
 const noCookies = (origin: string): ServiceError =>
   new ServiceError(
-    "origin_not_allowed",
+    "origin_refused",
     `Origin ${origin} may not send cookies or a login of the browser. Set http.cors.allow_credentials, and name it in http.cors.allow_origins`,
   );
 
 const foreign = (origin: string): ServiceError =>
-  new ServiceError(
-    "origin_not_allowed",
-    `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
-  );
+  new ServiceError("origin_refused", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
 
 /** Whether the list includes everything. */
 const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");

@@ -15,7 +15,7 @@ import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
-import { errorResponse, failureResponse, json } from "./respond.ts";
+import { errorResponse, failureResponse } from "./respond.ts";
 import {
   type HandlerHost,
   type HandlerState,
@@ -174,10 +174,7 @@ async function settle(
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
     }
     // The host's own authentication chose the status, text and headers.
-    if (error instanceof AuthRefusal) {
-      const { message, reason: code } = error;
-      return json({ detail: message, ...(route?.error_message ? { message } : {}), code }, error.headers, error.status);
-    }
+    if (error instanceof AuthRefusal) return errorResponse(error, error.headers, route, error.status);
     return failureResponse(error, request, route?.public_headers?.all ?? {}, route);
   });
   if (request.method !== "HEAD" || response.status === 101) return response;

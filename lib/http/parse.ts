@@ -67,6 +67,14 @@ export function readId(value: string | undefined, field: string): string {
   return id.toLowerCase();
 }
 
+/** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
+export function readKnownId(value: string | undefined, what: string): string {
+  if (value === undefined || !UUID.test(value)) {
+    throw new ServiceError(what === "Run" ? "run_not_found" : "not_found", `${what} not found`);
+  }
+  return value.toLowerCase();
+}
+
 /** The assistant of a path: a UUID in lower case, or a graph id. */
 export function readAssistantId(value: string | undefined): string {
   const id = readSegment(value, "assistant_id");

@@ -62,22 +62,23 @@ export interface ErrorForm {
   readonly error_message?: boolean;
 }
 
-/** The answer to an error. Clients see only the text, issues and reason of a ServiceError. */
+/** The answer to an error. Clients see only the text, issues and reason of a ServiceError. Default: the status of its code. */
 export function errorResponse(
   error: unknown,
   headers: HeaderValues = {},
-  { issues, error_message }: ErrorForm = {},
+  form: ErrorForm = {},
+  status?: number,
 ): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   const { message, reason: code } = known;
-  const detail = known instanceof InputError && issues ? known.issues.map((issue) => issueIn(issue, issues)) : message;
-  return json({ detail, ...(error_message ? { message } : {}), code }, headers, STATUS[known.code]);
+  const detail = known instanceof InputError && form.issues ? known.issues.map(PLACED[form.issues]) : message;
+  return json({ detail, ...(form.error_message ? { message } : {}), code }, headers, status ?? STATUS[known.code]);
 }
 
-const issueIn = ({ loc, ...issue }: InputIssue, issues: "found" | "query"): InputIssue => ({
-  loc: issues === "query" ? ["query", ...loc.slice(0, 1)] : loc,
-  ...issue,
-});
+const PLACED: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIssue>> = {
+  found: (issue) => issue,
+  query: ({ loc, ...issue }) => ({ loc: ["query", ...loc.slice(0, 1)], ...issue }),
+};
 
 /** Methods for which a repeated request has no second effect. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);

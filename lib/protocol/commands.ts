@@ -354,13 +354,8 @@ const REFUSED: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_fou
 /** What the client did wrong, as an error of its command. Other errors stay. */
 function refusal(error: unknown): unknown {
   if (!(error instanceof ServiceError) || !REFUSED.has(error.code)) return error;
-  return new CommandError(
-    error.reason === "checkpoint_not_found" ? "no_such_checkpoint" : "invalid_argument",
-    error.message,
-    {
-      cause: error,
-    },
-  );
+  const code = error.reason === "checkpoint_not_found" ? "no_such_checkpoint" : "invalid_argument";
+  return new CommandError(code, error.message, { cause: error });
 }
 
 interface Node {

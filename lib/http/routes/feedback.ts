@@ -1,5 +1,4 @@
 /** Feedback on runs and projects: requests and routes. Requests collect all findings, in the order of the fields. */
-import { ServiceError } from "../../errors.ts";
 import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
@@ -17,7 +16,7 @@ import {
   readUuid,
   single,
 } from "../findings.ts";
-import { BEYOND, isFiniteJson, MAX_DEPTH, UUID } from "../parse.ts";
+import { BEYOND, isFiniteJson, MAX_DEPTH, readKnownId } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
 
@@ -127,14 +126,10 @@ function readSource(
 }
 
 /** The query of a list of records. */
-function readFeedbackQuery(params: URLSearchParams): FeedbackFilter & Page {
-  return checked((report) => ({ ...filter(params, report), ...page(params, report) }));
-}
-
+const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
+  checked((report) => ({ ...filter(params, report), ...page(params, report) }));
 /** The query of the numbers about records. */
-function readStatsQuery(params: URLSearchParams): FeedbackFilter {
-  return checked((report) => filter(params, report));
-}
+const readStatsQuery = (params: URLSearchParams): FeedbackFilter => checked((report) => filter(params, report));
 
 function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   const list = <Name extends string>(
@@ -183,10 +178,7 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   };
 }
 
-function feedbackId({ params: { id = "" } }: RequestContext): string {
-  if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
-  return id.toLowerCase();
-}
+const feedbackId = ({ params }: RequestContext): string => readKnownId(params.id, "Feedback");
 
 export const FEEDBACK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/stats", {

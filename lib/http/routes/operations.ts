@@ -1,6 +1,5 @@
 /** The deployment as a whole, over all threads: requests and routes. The studio is made of them. */
 import * as v from "valibot";
-import { ServiceError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
@@ -96,19 +95,11 @@ const linkQuery = v.object({
   cursor,
 });
 
-/** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
-function readKnownId(value: string | undefined, what: string): string {
-  if (value === undefined || !parse.UUID.test(value)) {
-    throw new ServiceError(what === "Run" ? "run_not_found" : "not_found", `${what} not found`);
-  }
-  return value.toLowerCase();
-}
-
 const route = routesOf({ tag: "Operations", group: "operations", issues: "query" });
 const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account", issues: "query" });
 
-const runId = ({ params }: RequestContext): string => readKnownId(params.run_id, "Run");
-const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_id, "Cron");
+const runId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Run");
+const cronId = ({ params }: RequestContext): string => parse.readKnownId(params.cron_id, "Cron");
 
 async function runAgain(context: RequestContext): Promise<Response> {
   const run_id = runId(context);
@@ -244,7 +235,7 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     errors: [404],
     async handle(context) {
       const caller = await context.caller();
-      await context.nouns.feedback.revokeLink(caller, readKnownId(context.params.id, "Feedback link"));
+      await context.nouns.feedback.revokeLink(caller, parse.readKnownId(context.params.id, "Feedback link"));
       return empty();
     },
   }),

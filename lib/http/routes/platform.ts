@@ -3,7 +3,7 @@ import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
 import type { Page, UsageGroup } from "../../storage/mod.ts";
 import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/mod.ts";
-import { checked, page } from "../findings.ts";
+import { checked, page, type Report } from "../findings.ts";
 import { UUID } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
@@ -17,7 +17,7 @@ const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"
 export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
   return checked((refuse) => {
     const [quotes = "needed", ...more] = params.getAll("quote");
-    if (more.length > 0) refuse(["query", "quote"], "quote must be given once", "value_error");
+    if (more.length > 0) refuse(["query", "quote"], "quote must be given once");
     if (quotes === "needed" || quotes === "text") return quotes;
     refuse(["query", "quote"], "quote must be one of needed, text", "enum");
     return "needed";
@@ -31,17 +31,13 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
  * index of the id), `value_error` (order and length of the range; a time, group_by or include given twice), `too_long` (too many
  * ids), `enum` (unknown or empty group_by or include).
  */
-export function readUsageQuery(params: URLSearchParams): UsageRequest {
-  return checked((refuse) => usageRequest(params, (at, msg, type) => refuse(["query", ...at], msg, type)));
-}
+export const readUsageQuery = (params: URLSearchParams): UsageRequest =>
+  checked((report) => usageRequest(params, (at, msg, type) => report(["query", ...at], msg, type)));
 
-function usageRequest(
-  params: URLSearchParams,
-  report: (at: readonly (string | number)[], msg: string, type: string) => void,
-): UsageRequest {
+function usageRequest(params: URLSearchParams, report: Report): UsageRequest {
   const moment = (name: string): number | null => {
     const [sent = "", ...more] = params.getAll(name);
-    if (more.length > 0) report([name], `${name} must be given once`, "value_error");
+    if (more.length > 0) report([name], `${name} must be given once`);
     if (sent === "") {
       report([name], `${name} is required`, "missing");
       return null;
@@ -52,9 +48,9 @@ function usageRequest(
   };
   const start_time = moment("start_time") ?? Number.NaN;
   const end_time = moment("end_time") ?? Number.NaN;
-  if (end_time <= start_time) report(["end_time"], "end_time must be after start_time", "value_error");
+  if (end_time <= start_time) report(["end_time"], "end_time must be after start_time");
   if (end_time - start_time > MAX_DAYS * DAY) {
-    report(["end_time"], `end_time must not be more than ${MAX_DAYS} days after start_time`, "value_error");
+    report(["end_time"], `end_time must not be more than ${MAX_DAYS} days after start_time`);
   }
 
   const given = params.getAll("workspace_ids");
@@ -71,12 +67,12 @@ function usageRequest(
 
   const groups = params.getAll("group_by");
   const group_by = GROUPS.find((group) => group === (groups[0] ?? "workspace"));
-  if (groups.length > 1) report(["group_by"], "group_by must be given once", "value_error");
+  if (groups.length > 1) report(["group_by"], "group_by must be given once");
   else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");
 
   const [included, ...others] = params.getAll("include");
   const tokens = included === "tokens";
-  if (others.length > 0) report(["include"], "include must be given once", "value_error");
+  if (others.length > 0) report(["include"], "include must be given once");
   else if (included !== undefined && !tokens) report(["include"], "include must be tokens", "enum");
 
   return {
