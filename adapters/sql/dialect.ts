@@ -228,12 +228,6 @@ export const tableNames: RawBuilder<{ name: string }> = byDialect(
   sql`select tablename as name from pg_tables where schemaname = current_schema()`,
 );
 
-/** The file of the database, or its name on a Postgres server. */
-export const databaseName: RawBuilder<{ name: string }> = byDialect(
-  sql`select file as name from pragma_database_list where name = 'main'`,
-  sql`select current_database() as name`,
-);
-
 /** True for the error of a file that is damaged or no database. */
 export function isDamage(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };

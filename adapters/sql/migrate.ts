@@ -1,7 +1,7 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
-import { databaseName, isDamage, tableNames } from "./dialect.ts";
+import { isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { createTable } from "./schema/tables.ts";
@@ -9,8 +9,6 @@ import { type Database, plain, prepared, type Statement, statement } from "./sta
 
 /** One row per schema version that was reached. */
 const VERSIONS = "greenroom_versions";
-/** The same in databases made before the first release. */
-const OLD_VERSIONS = "greenroom_schema";
 
 const recordVersion = prepared<{ version: number }>(
   (p) => sql`insert into ${sql.table(VERSIONS)} (version) values (${p.version})`,
@@ -50,12 +48,6 @@ const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
 async function currentVersion(driver: Database, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
   const found = new Set((await inspect(driver, statement(tableNames))).map((row) => String(row.name)));
-  if (found.has(OLD_VERSIONS)) {
-    const name = await nameOf(driver);
-    throw new ConfigError([
-      `storage: the database${name} was made before Greenroom 0.1 and cannot be upgraded; start with a new file or database`,
-    ]);
-  }
   if (!found.has(VERSIONS)) {
     const taken = Object.keys(schema.tables).filter((name) => found.has(name));
     if (taken.length === 0) return 0;
@@ -79,12 +71,6 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
     ]);
   }
   return version;
-}
-
-/** The file, or the name on a Postgres server, with a space before it; empty where there is none. */
-async function nameOf(driver: Database): Promise<string> {
-  const [row] = await driver.read(statement(databaseName)).catch(() => []);
-  return row?.name ? ` ${row.name}` : "";
 }
 
 async function inspect(driver: Database, read: Statement): Promise<SqlRow[]> {

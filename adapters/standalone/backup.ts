@@ -129,9 +129,6 @@ function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => R
 function versionOf(database: DatabaseSync, shown: string): number {
   const has = (table: string): boolean =>
     database.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(table) !== undefined;
-  if (has("greenroom_schema")) {
-    throw new ConfigError([`${shown} was made before Greenroom 0.1: copy it with the version that made it`]);
-  }
   if (!has("greenroom_versions")) throw new ConfigError([`${shown} is no database of Greenroom`]);
   return Number(database.prepare("select max(version) as version from greenroom_versions").get()?.version);
 }
