@@ -4,14 +4,7 @@ import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import {
-  closeRunEvents,
-  endGone,
-  errorBody,
-  type Tail,
-  tailLength,
-  waitResult,
-} from "../streams/run-subscription.ts";
+import { closeRunEvents, endGone, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
 import {
   type AttemptContext,
   type AttemptOptions,
@@ -38,6 +31,8 @@ export interface Attempt extends LeasedAttempt {
   stop(reason: StopReason): boolean;
   /** Reads the run's cancel flag again: another process may have set it. */
   checkCancelled(): void;
+  /** Stores in a few milliseconds what it has recorded: somebody reads the events of its thread. */
+  saveSoon(): void;
   /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
   flushShown(): Promise<void>;
 }
@@ -66,6 +61,7 @@ export function startAttempt(
     checkCancelled() {
       if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
     },
+    saveSoon: context.progress.saveSoon,
     flushShown: () => flushShown(context, done),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
@@ -83,7 +79,6 @@ export function startAttempt(
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
   const { options, claimed, state, checkpoints, progress, heartbeat, isLost } = context;
-  const detach = options.events.attach(claimed.run.thread_id, progress.saveSoon);
   try {
     let failure: unknown;
     try {
@@ -104,7 +99,6 @@ async function run(context: AttemptContext): Promise<void> {
     // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
   }
   heartbeat.stop();
-  detach();
   if (isLost() || state.reason === "shutting_down") await options.features.left(claimed.run, context.mapper);
   if (isLost()) await releaseThread(context).catch(() => {});
 }

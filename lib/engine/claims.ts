@@ -55,6 +55,10 @@ export class Slots {
     return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
   }
 
+  saveSoon(thread_id: string): void {
+    for (const attempt of this.attempts) if (attempt.thread_id === thread_id) attempt.saveSoon();
+  }
+
   /** False if the run does not execute here; else resolves when what its subscribers were shown is stored. */
   async flushShown(run_id: string): Promise<boolean> {
     return (await Promise.all(this.of(run_id).map((attempt) => attempt.flushShown()))).length > 0;

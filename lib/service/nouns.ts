@@ -129,6 +129,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({
     ...shared,
+    onReader: (thread_id) => slots.saveSoon(thread_id),
     async values(thread_id, checkpoint) {
       try {
         return (await states.at(await states.visible(scope, thread_id), checkpoint)).values;

@@ -106,8 +106,9 @@ export class Pages<Stored extends Item> {
   }
 
   #share(item: Stored): Stored {
-    const { data } = item;
-    return data === null ? item : this.#texts.share(this.#placeOf(item), { ...item, data });
+    return item.data === null
+      ? item
+      : this.#texts.share(this.#placeOf(item), item as Stored & { readonly data: string });
   }
 }
 

@@ -9,6 +9,8 @@ import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 interface ThreadEventOptions extends ThreadLogOptions {
   readonly sights: Sights;
+  /** A thread has one reader more: what is recorded of it must be stored soon. */
+  onReader(thread_id: string): void;
 }
 
 export interface ThreadEventLogs extends ThreadEvents {
@@ -16,11 +18,6 @@ export interface ThreadEventLogs extends ThreadEvents {
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** The thread has readers here. */
   isWatched(thread_id: string): boolean;
-  /**
-   * Registers the attempt that records events of the thread. `flush` stores soon what it has recorded: a reader has come. The result
-   * unregisters it.
-   */
-  attach(thread_id: string, flush: () => void): () => void;
   /** Ends all readers. */
   close(): void;
 }
@@ -30,7 +27,6 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   const limit = readLimit(environment);
   const sent = new SentEvents(options, limit);
   const logs = new Map<string, ThreadLog>();
-  const writers = new Map<string, Set<() => void>>();
   let replays = 0;
   let closed = false;
 
@@ -68,7 +64,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   return {
     subscribe(scope, thread_id, filter) {
       const log = logs.get(thread_id) ?? open(thread_id);
-      for (const flush of writers.get(thread_id) ?? []) flush();
+      options.onReader(thread_id);
       const cursor = new EventCursor({ ...options, scope, thread_id, filter, log, sent });
       if (closed) log.close();
       return cursor.reader();
@@ -118,14 +114,6 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         );
     },
     isWatched: (thread_id) => logs.has(thread_id),
-    attach(thread_id, flush) {
-      const own = writers.get(thread_id) ?? new Set();
-      writers.set(thread_id, own.add(flush));
-      return () => {
-        own.delete(flush);
-        if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
-      };
-    },
     close() {
       closed = true;
       for (const log of logs.values()) log.close();
