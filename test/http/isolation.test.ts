@@ -1,6 +1,6 @@
 /**
- * Every route of the server, asked for what is the caller's own, another tenant's, and nobody's: the last two answers are the same,
- * byte for byte. A route without a row fails.
+ * Every route of the server, and every call of `service.as`, asked for what is the caller's own, another tenant's, and nobody's: the
+ * last two answers are the same, byte for byte. A route or a call without a row fails.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
@@ -9,27 +9,11 @@ import { allRoutes } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { until } from "../support/until.ts";
+import { userNamed } from "../support/users.ts";
+import { AGENT, CALLS, CRON, type Things } from "./bound-calls.ts";
 import { customWorld, owning, type World } from "./custom-world.ts";
 
 const ROUTES = await allRoutes();
-
-/** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
-interface Things {
-  readonly thread_id: string;
-  readonly run_id: string;
-  readonly stateless_run_id: string;
-  readonly checkpoint_id: string;
-  readonly assistant_id: string;
-  readonly cron_id: string;
-  readonly key: string;
-  /** In the metadata of all of them. */
-  readonly mark: string;
-  /** Of the platform: a run with feedback, on the thread or without one, and the workspace that is reported on. */
-  readonly trace_id: string;
-  readonly id: string;
-  readonly token_id: string;
-  readonly workspace_id: string;
-}
 
 interface Row {
   /** The answer for one's own, and for what is not there. */
@@ -41,8 +25,6 @@ interface Row {
   readonly exception?: readonly [status: number, why: string];
 }
 
-const AGENT = { assistant_id: "agent", input: { said: 1 } };
-const CRON = { schedule: "0 0 1 1 *" };
 const found = (own: number, rest: Partial<Row> = {}): Row => ({ own, absent: 404, ...rest });
 const empty = (rest: Partial<Row>): Row => ({ own: 200, absent: 200, ...rest });
 /** Nothing that a caller names. */
@@ -373,6 +355,65 @@ describe("another tenant's things", () => {
       if (row.absent === 200 && names.length > 0 && !row.exception && !alike) {
         assert.notEqual(mine.shown, (await ask(route, row, nobody())).shown, "one's own is found");
       }
+    });
+  }
+
+  /** Bob's nouns in process, which are made for each call as for each request. */
+  const nounsOfBob = () => world.it.service.as({ user: { ...userNamed("bob"), permissions: PERMISSIONS } });
+
+  const callerBob = () =>
+    world.it.service.caller(new Request("http://greenroom/", { headers: { authorization: "Bearer bob" } }));
+
+  it("are walked in every call of service.as", () => {
+    const calls = Object.entries(nounsOfBob()).flatMap(([noun, verbs]) =>
+      Object.keys(verbs).map((verb) => `${noun}.${verb}`),
+    );
+    assert.ok(calls.length > 70, `only ${calls.length} calls were found`);
+    assert.deepEqual(calls.sort(), Object.keys(CALLS).sort());
+  });
+
+  for (const [name, row] of Object.entries(CALLS)) {
+    const { call, exception } = typeof row === "function" ? { call: row, exception: undefined } : row;
+
+    /** What a caller in process learns, without what differs from call to call. */
+    async function outcome(its: Things): Promise<{ readonly shown: string; readonly error: unknown }> {
+      const by = await callerBob();
+      let error: unknown;
+      let shown: string;
+      try {
+        shown = `${JSON.stringify(await call(nounsOfBob(), its, by))}`;
+      } catch (thrown) {
+        error = thrown;
+        const { code, message } = thrown as { readonly code?: string; readonly message: string };
+        shown = `${code}: ${message}`;
+      }
+      for (const [thing, value] of Object.entries(its)) shown = shown.replaceAll(value, `:${thing}`);
+      return { shown, error };
+    }
+
+    it(`are as nobody's in process: ${name}`, async () => {
+      const [others, own] = [await thingsOf("ann"), await thingsOf("bob")];
+      const before = await seenByAnn(others);
+      // What the call names: asked with things that are nobody's, it changes nothing.
+      const named = new Set<keyof Things>();
+      const watched = new Proxy(nobody(), {
+        get(of, thing) {
+          named.add(thing as keyof Things);
+          return Reflect.get(of, thing);
+        },
+      });
+      const by = await callerBob();
+      await (async () => await call(nounsOfBob(), watched, by))().catch(() => {});
+      for (const choice of [[...named], ...(named.size > 1 ? [...named].map((one) => [one]) : [])]) {
+        const pick = (of: Things): Things => ({ ...own, ...Object.fromEntries(choice.map((one) => [one, of[one]])) });
+        const [theirs, none] = [await outcome(pick(others)), await outcome(pick(nobody()))];
+        const about = `${name}, ${choice.join(" and ")}`;
+        if (exception) assert.match(theirs.shown, new RegExp(`^${exception}: `), about);
+        else assert.equal(theirs.shown, none.shown, about);
+      }
+      assert.deepEqual(await seenByAnn(others), before, "nothing of it has changed");
+      const mine = await outcome(own);
+      assert.equal(mine.error, undefined, mine.shown);
     });
   }
 });
