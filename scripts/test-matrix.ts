@@ -31,7 +31,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/adapters\/langgraph(?:-streams|-stops|-saves)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
   { files: /^test\/clients\/thread-streams\./, on: RUNTIMES },
-  // On Node prefix.node.test.ts runs the same suite.
+  // On Node prefix.node.test.ts has the same suite, in `npm run test:all`.
   { files: /^test\/clients\/sdk\./, on: ["bun", "deno"] },
   { files: /^test\/simulation\//, on: RUNTIMES },
 

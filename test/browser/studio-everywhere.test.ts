@@ -14,7 +14,7 @@ async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void>
 
 /** The views that are parts of others. The others are in the navigation. */
 const PARTS = ["chat", "run", "state"];
-/** `npm run test:all` takes the pictures: they cost as much as all other checks of a view. */
+/** `npm run test:all` takes the pictures. */
 const PICTURES = process.env.GREENROOM_TEST_ALL === "1";
 
 describe("the studio everywhere", () => {
