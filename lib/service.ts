@@ -37,7 +37,7 @@ import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
-import type { Deliveries, Webhooks } from "./webhooks/deliver.ts";
+import type { Webhooks } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
 export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
@@ -49,7 +49,7 @@ export interface Service extends CallerNouns {
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
-  readonly webhooks: Webhooks & Pick<Deliveries, "counters">;
+  readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
@@ -219,10 +219,10 @@ function trackedNouns(
     // Readers of events end by themselves.
     protocol: { ...protocol, ...track({ command: protocol.command }, { creating: COMMANDS }) },
     store: track<Directories["store"]>(store),
-    feedback: track<Directories["feedback"]>(feedback, { untracked: "tokenUrl" }),
+    feedback: track<Directories["feedback"]>(feedback),
     webhooks: track<Directories["webhooks"]>(deliveries),
   };
-  const { tokenUrl, token, submit } = directories.feedback;
+  const { token, submit } = directories.feedback;
   const { events, command } = directories.protocol;
   const nouns = {
     assistants: inScope<Assistants>(directories.assistants, scope),
@@ -231,11 +231,11 @@ function trackedNouns(
       ...inScope<ThreadProtocol>({ events, command }, scope),
     },
     runs: inScope<Runs>(directories.runs, scope),
-    crons: { ...inScope<Omit<Crons, "preview">>(directories.crons, scope), preview: directories.crons.preview },
+    crons: inScope<Crons>(directories.crons, scope),
     store: inScope<Store>(directories.store, scope),
-    feedback: { ...inScope<Feedback>(directories.feedback, scope), tokenUrl, token, submit },
+    feedback: { ...inScope<Feedback>(directories.feedback, scope), token, submit },
     usage: track<Usage>(usage, { untracked: "admit" }),
-    webhooks: { ...inScope<Webhooks>(directories.webhooks, scope), counters: deliveries.counters },
+    webhooks: inScope<Webhooks>(directories.webhooks, scope),
   };
   return { directories, nouns };
 }

@@ -8,9 +8,6 @@ export function bindAssistants(assistants: AssistantDirectory, { authorize }: Bi
     (await authorize("assistants:read", { assistant_id })).scope;
 
   return {
-    async isDefault(id) {
-      return await assistants.isDefault(await read(id), id);
-    },
     async create(request) {
       const { value, scope } = await authorize("assistants:create", request);
       return await assistants.create(scope, value);

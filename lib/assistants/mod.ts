@@ -71,8 +71,6 @@ export interface PageOf<Item> {
 
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
-  /** True for the default assistant of a graph. Every caller who may create runs may use it. */
-  isDefault(id: string): Promise<boolean>;
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
   create(request: AssistantCreate): Promise<Assistant>;
   /** Errors: not_found. */
@@ -113,6 +111,8 @@ export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"
   recall(seen: Scope, id: string): Promise<AssistantRow>;
   /** The same, read from the storage. Errors: not_found. */
   resolve(seen: Scope, id: string): Promise<AssistantRow>;
+  /** True for the default assistant of a graph. Every caller who may create runs may use it. */
+  isDefault(id: string): Promise<boolean>;
   /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
   idOf(id: string): Promise<string | null>;
   /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
@@ -132,7 +132,7 @@ const CACHE_SIZE = 1_000;
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
   const lookup = createLookup(options);
   return {
-    isDefault: (_seen, id) => lookup.isDefault(id),
+    isDefault: lookup.isDefault,
     resolve: lookup.resolve,
     recall: lookup.recall,
     async idOf(id) {

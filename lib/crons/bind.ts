@@ -47,6 +47,6 @@ export function bindCrons(
     },
     inspect: async (cron_id) => await crons.inspect(await one("crons:read", cron_id), cron_id),
     run: async (cron_id) => await crons.run(await one("crons:update", cron_id), cron_id),
-    preview: crons.preview,
+    preview: async (schedule) => await crons.preview(binding.scope, schedule),
   };
 }

@@ -57,11 +57,8 @@ export interface CronFirings {
    * `runs.create`.
    */
   run(cron_id: string): Promise<Run>;
-}
-
-export interface SchedulePreviews {
   /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
-  preview(preview: SchedulePreview): Promise<{ readonly next: readonly IsoTime[] }>;
+  preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
 }
 
 const NEXT = 5;
@@ -84,7 +81,7 @@ export function createCronFirings({
   environment,
   runs,
   max_failures,
-}: CronFiringOptions): Directory<CronFirings> & SchedulePreviews {
+}: CronFiringOptions): Directory<CronFirings> {
   async function find(seen: Scope, cron_id: string): Promise<CronRow> {
     const row = await storage.getCron(seen, cron_id.toLowerCase());
     if (!row) throw cronNotFound(cron_id);
@@ -108,7 +105,7 @@ export function createCronFirings({
   }
 
   return {
-    async preview({ schedule, timezone = null, end_time, limit = NEXT }) {
+    async preview(_seen, { schedule, timezone = null, end_time, limit = NEXT }) {
       const timing = {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : timeOf("end_time", end_time),

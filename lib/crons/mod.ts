@@ -13,13 +13,7 @@ import { COUNT_ONLY } from "../storage/rows.ts";
 import { requireKept } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
-import {
-  type CronFiringOptions,
-  type CronFirings,
-  createCronFirings,
-  cronNotFound,
-  type SchedulePreviews,
-} from "./firings.ts";
+import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound } from "./firings.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules, type Schedules } from "./schedules.ts";
 import { requestOf } from "./tick.ts";
@@ -73,7 +67,7 @@ export interface CronSearch extends CronQuery {
 }
 
 /** Creates, reads and changes crons. */
-interface StoredCrons extends CronFirings {
+export interface Crons extends CronFirings {
   /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
@@ -86,10 +80,8 @@ interface StoredCrons extends CronFirings {
   count(query?: CronQuery): Promise<number>;
 }
 
-export interface Crons extends StoredCrons, SchedulePreviews {}
-
 /** Crons in any scope. */
-export interface CronDirectory extends Directory<StoredCrons>, SchedulePreviews {}
+export type CronDirectory = Directory<Crons>;
 
 export interface CronOptions extends CronFiringOptions {
   readonly runs: Pick<RunDirectory, "create" | "prepare">;

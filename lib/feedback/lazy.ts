@@ -1,10 +1,9 @@
 /** Feedback whose calls load with the first of them. */
 import { lazyCalls } from "../environment.ts";
-import { tokenUrls } from "./links.ts";
 import type { FeedbackDirectory, FeedbackOptions } from "./mod.ts";
 
 export function lazyFeedback(options: FeedbackOptions): FeedbackDirectory {
-  const calls = lazyCalls<Omit<FeedbackDirectory, "tokenUrl">>(
+  return lazyCalls<FeedbackDirectory>(
     {
       mintTokens: true,
       listTokens: true,
@@ -22,5 +21,4 @@ export function lazyFeedback(options: FeedbackOptions): FeedbackDirectory {
     },
     async () => (await import("./mod.ts")).createFeedback(options),
   );
-  return { ...calls, tokenUrl: tokenUrls(options.base_url) };
 }

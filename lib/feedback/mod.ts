@@ -111,8 +111,6 @@ export interface Feedback extends FeedbackOverview {
 
 /** What the holder of a token may do. */
 export interface FeedbackTokens {
-  /** The URL that accepts submissions for the token. Errors: invalid (no public base URL). */
-  tokenUrl(token_id: string): string;
   /** The token, if it accepts submissions. Errors: not_found, gone. */
   token(token_id: string): Promise<FeedbackTokenRow>;
   /**
@@ -150,8 +148,12 @@ interface Target {
 
 export function createFeedback(options: FeedbackOptions): FeedbackDirectory {
   const places = createTargets(options);
-  const tokens = tokenVerbs(options, places);
-  return { ...tokens, ...recordVerbs(options, places), ...feedbackOverview(options.storage, tokens.tokenUrl) };
+  const tokenUrl = tokenUrls(options.base_url);
+  return {
+    ...tokenVerbs(options, places, tokenUrl),
+    ...recordVerbs(options, places),
+    ...feedbackOverview(options.storage, tokenUrl),
+  };
 }
 
 type Targets = ReturnType<typeof createTargets>;
@@ -198,10 +200,10 @@ function createTargets(options: FeedbackOptions) {
 function tokenVerbs(
   options: FeedbackOptions,
   { targetOf, targetFor }: Targets,
-): Pick<FeedbackDirectory, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
+  tokenUrl: (token_id: string) => string,
+): Pick<FeedbackDirectory, "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope, environment } = options;
 
-  const tokenUrl = tokenUrls(options.base_url);
   const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
     id: token_id,
     url: tokenUrl(token_id),
@@ -210,8 +212,6 @@ function tokenVerbs(
   });
 
   return {
-    tokenUrl,
-
     async mintTokens(seen, by, requests) {
       workspacesWith(by, "feedback:create");
       const places = new Map<string, Target>();

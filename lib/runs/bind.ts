@@ -81,11 +81,11 @@ interface RunPermits {
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { caller, scope, authorize }: Binding,
+  { caller, authorize }: Binding,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
-    if (!(await caller()).user || (await directory.isDefault(scope, assistant_id))) return undefined;
+    if (!(await caller()).user || (await directory.isDefault(assistant_id))) return undefined;
     const permit = await authorize("assistants:read", { assistant_id });
     return permit.scope.filter ? permit.scope : undefined;
   },

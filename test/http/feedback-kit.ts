@@ -109,8 +109,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     external_runs: false,
     ...options,
   });
-  const { tokenUrl, token, submit } = directory;
-  const feedback = { ...inScope<Feedback>(directory, scope), tokenUrl, token, submit };
+  const { token, submit } = directory;
+  const feedback = { ...inScope<Feedback>(directory, scope), token, submit };
   let sender = reader;
   // The routes of feedback use no more of a service than this.
   const service = { feedback } as unknown as Service;

@@ -260,7 +260,9 @@ async function everything({ service, ask: anonymous, heard, sent }: World, key: 
 
   const { webhooks, accounts } = service;
   await until(
-    async () => webhooks.counters().sending === 0 && (await webhooks.list({ state: ["pending"] })).items.length === 0,
+    async () =>
+      (await service.metrics()).webhooks.sending === 0 &&
+      (await webhooks.list({ state: ["pending"] })).items.length === 0,
   );
   const { items: deliveries } = await webhooks.list({ limit: 1000 });
   assert.ok(

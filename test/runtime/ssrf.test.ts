@@ -287,7 +287,7 @@ describe("a webhook to an address that is not public", () => {
     for (const [i, host] of hosts.entries()) {
       const { status, text } = await created(kit, `http://${host}:${target.port}/x`);
       assert.equal(status, 200, text);
-      await until(() => kit.service.webhooks.counters().delivered === i + 1);
+      await until(async () => (await kit.service.metrics()).webhooks.delivered === i + 1);
       assert.equal(target.connections(), i + 1);
     }
   });

@@ -48,7 +48,6 @@ const record = (run_id: string) => ({
 const link = (run_id: string) => ({ run_id, feedback_key: "k", expires_at: 9e12, config: null });
 
 const ROWS: Readonly<Record<string, Row>> = {
-  "assistants.isDefault": alike((n, { assistant_id }) => n.assistants.isDefault(assistant_id)),
   "assistants.create": call(
     (n, { assistant_id }) => n.assistants.create({ graph_id: "agent", assistant_id, if_exists: "do_nothing" }),
     { taken: "conflict" },
