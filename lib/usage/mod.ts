@@ -1,49 +1,11 @@
-/** Usage reports: counts traces per time bucket, by workspace, project, user or API key. */
+/** Usage: what runs have used, by hour, and who may read it. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { formatRfc3339 } from "../rfc3339.ts";
-import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
-import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
+import { type Caller, type IdentityStore, requireOfOrganization } from "../storage/identity.ts";
+import type { TraceUsage, UsageStorage } from "../storage/mod.ts";
+import type { UsageReport, UsageRequest } from "./report.ts";
 
-/** The width of the time buckets; one of the two members is 0. */
-export interface Stride {
-  readonly days: number;
-  readonly hours: number;
-}
-
-/** Traces with `start_time <= t < end_time`, milliseconds since 1970, of these workspaces. Ids are in lower case. */
-export interface UsageRequest {
-  readonly start_time: number;
-  readonly end_time: number;
-  readonly workspace_ids: readonly string[];
-  readonly group_by: UsageGroup;
-  /** Tokens and cost too. */
-  readonly tokens?: boolean;
-}
-
-/** The members depend on the grouping. Null: the trace has no such id, or the id has no known name. */
-export type UsageDimensions =
-  | { readonly workspace_id: string | null; readonly workspace_name: string | null }
-  | { readonly project_id: string | null; readonly project_name: string | null }
-  | { readonly user_id: string | null; readonly user_email: string | null }
-  | { readonly api_key_short_key: string | null };
-
-/** The traces of one bucket and one dimension, with their tokens and cost if the request wants them. */
-export interface UsageRecord extends Partial<TraceUsage> {
-  /** The start of the bucket: RFC 3339 in UTC without a fraction. */
-  readonly time_bucket: string;
-  readonly dimensions: UsageDimensions;
-  readonly traces: number;
-}
-
-/** Usage in time buckets. */
-export interface UsageReport {
-  readonly stride: Stride;
-  /** Only buckets with traces, sorted by bucket, then by id or short key in code point order, null last. */
-  readonly usage: readonly UsageRecord[];
-  /** The request of this report. */
-  readonly request: UsageRequest;
-}
+export type { UsageRecord, UsageReport, UsageRequest } from "./report.ts";
 
 /** Reports what runs have used. */
 export interface Usage {
@@ -70,26 +32,8 @@ export interface UsageOptions {
 }
 
 const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
 /** How long an hour stays open after its end, for late commits. */
 const MARGIN = 120_000;
-
-/** The bucket width for a range, in milliseconds since 1970. */
-export function strideFor(start: number, end: number): Stride {
-  const range = end - start;
-  if (range < DAY) return { days: 0, hours: 1 };
-  if (range <= 31 * DAY) return { days: 1, hours: 0 };
-  if (range <= 93 * DAY) return { days: 7, hours: 0 };
-  if (range <= 366 * DAY) return { days: 30, hours: 0 };
-  return { days: 365, hours: 0 };
-}
-
-/** The width of a stride in milliseconds. */
-export function strideMs({ days, hours }: Stride): number {
-  return days * DAY + hours * HOUR;
-}
-
-const roundDown = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
   function admit(by: Caller): void {
@@ -110,52 +54,13 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
     async report(by, request) {
       admit(by);
       const workspace_ids = readable(by, request.workspace_ids);
-      const { start_time: start, end_time: end, group_by, tokens = false } = request;
-      const stride = strideFor(start, end);
-      const stride_ms = strideMs(stride);
-      const origin = roundDown(start, stride.hours > 0 ? HOUR : DAY);
-      const rows = await storage.countUsage({ workspace_ids, start, end, origin, stride_ms, group_by, tokens });
-      const ids = [...new Set(rows.map((row) => row.dimension).filter((id) => id !== null))];
-      const name = await namesOf(identity, group_by, ids);
-      const usage = rows.map(({ bucket, dimension, ...sums }) => ({
-        time_bucket: formatRfc3339(origin + bucket * stride_ms),
-        dimensions: name(dimension),
-        ...sums,
-      }));
-      return { stride, usage, request };
+      const { usageReport } = await import("./report.ts");
+      return await usageReport(storage, identity, workspace_ids, request);
     },
     async seal() {
-      const before = roundDown(environment.now() - MARGIN, HOUR);
+      const before = Math.floor((environment.now() - MARGIN) / HOUR) * HOUR;
       while (await storage.sealUsage(before));
     },
     traceUsage: async (run_id) => (await storage.getTrace(run_id))?.usage ?? null,
   };
-}
-
-/** Looks up the current names of the ids. Returns a function from id to dimensions. */
-async function namesOf(
-  identity: UsageOptions["identity"],
-  group: UsageGroup,
-  ids: readonly string[],
-): Promise<(id: string | null) => UsageDimensions> {
-  const names = async (of: Parameters<IdentityStore["names"]>[0]): Promise<Names> =>
-    ids.length > 0 ? await identity.names(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
-  const find = (byId: ReadonlyMap<string, string | null>, id: string | null): string | null =>
-    id === null ? null : (byId.get(id) ?? null);
-  switch (group) {
-    case "workspace": {
-      const { workspaces } = await names({ workspaces: ids });
-      return (id) => ({ workspace_id: id, workspace_name: find(workspaces, id) });
-    }
-    case "project": {
-      const { projects } = await names({ projects: ids });
-      return (id) => ({ project_id: id, project_name: find(projects, id) });
-    }
-    case "user": {
-      const { users } = await names({ users: ids });
-      return (id) => ({ user_id: id, user_email: find(users, id) });
-    }
-    case "api_key":
-      return (id) => ({ api_key_short_key: id });
-  }
 }

@@ -7,13 +7,7 @@ import { ServiceError } from "../errors.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Listing } from "../storage/cursor.ts";
 import type { DeliveryRow, Scope } from "../storage/mod.ts";
-import {
-  type DeliveryDetail,
-  type DeliveryListQuery,
-  type DeliverySummary,
-  deliveryOf,
-  listDeliveries,
-} from "./deliveries.ts";
+import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
 import type { Recorder, RecorderOptions } from "./recorder.ts";
 
 interface DeliveriesOptions extends RecorderOptions {
@@ -127,6 +121,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   async function get(seen: Scope, run_id: string): Promise<DeliveryDetail> {
+    const { deliveryOf } = await import("./deliveries.ts");
     const found = await deliveryOf(storage, seen, run_id.toLowerCase());
     if (!found) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
     return found;
@@ -162,7 +157,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       cancelWait();
     },
     get,
-    list: (seen, query = {}) => listDeliveries(storage, seen, query),
+    list: async (seen, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, seen, query),
     async redeliver(seen, run_id) {
       const id = run_id.toLowerCase();
       if (await storage.redeliver(seen, id, environment.now())) return;

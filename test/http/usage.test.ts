@@ -9,7 +9,8 @@ import { csvRow, readUsageQuery, usageCsv, usageJson } from "../../lib/http/rout
 import { parseRfc3339 } from "../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
-import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage/mod.ts";
+import { createUsage, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage/mod.ts";
+import { strideFor } from "../../lib/usage/report.ts";
 import { addTraces } from "../suite/traces.ts";
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -105,8 +105,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "an hour is summed before it is over",
     file: "lib/usage/mod.ts",
-    find: "roundDown(environment.now() - MARGIN, HOUR)",
-    replace: "roundDown(environment.now() - MARGIN, HOUR) + HOUR",
+    find: "Math.floor((environment.now() - MARGIN) / HOUR) * HOUR",
+    replace: "Math.floor((environment.now() - MARGIN) / HOUR) * HOUR + HOUR",
     equivalent: "a trace of an hour that is summed is added there",
   },
   {

@@ -1,12 +1,10 @@
 /** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
 
 import type { Route } from "../route.ts";
-import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { PROTOCOL_ROUTES } from "./protocol.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
-import { STORE_ROUTES } from "./store.ts";
 import { THREAD_ROUTES } from "./threads.ts";
 
 /** Routes of the API that this version does not serve. */
@@ -19,22 +17,22 @@ const NOT_BUILT: readonly Route[] = [
 /** The rows of the agent server API. The first row that matches wins, so fixed words come before the ids they could be taken for. */
 export const ROUTES: readonly Route[] = [
   ...NOT_BUILT,
-  ...ASSISTANT_ROUTES,
   ...THREAD_ROUTES,
   ...PROTOCOL_ROUTES,
   ...CRON_ROUTES,
   ...RUN_ROUTES,
-  ...STORE_ROUTES,
   ...SERVER_ROUTES,
 ];
 
-/** Rows that few deployments use. They are loaded with the first request below `path`. */
+/** Rows that are called seldom, or by few deployments. They are loaded with the first request below `path`. */
 export interface LazyRoutes {
   readonly path: Route["path"];
   load(): Promise<readonly Route[]>;
 }
 
 export const LAZY_ROUTES: readonly LazyRoutes[] = [
+  { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
+  { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
   { path: "/greenroom/", load: async () => (await import("./operations.ts")).OPERATION_ROUTES },
   {
     path: "/api/v1/",

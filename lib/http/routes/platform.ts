@@ -2,7 +2,7 @@
 import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
 import type { Page, UsageGroup } from "../../storage/mod.ts";
-import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/mod.ts";
+import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/report.ts";
 import { checked, page, type Report } from "../findings.ts";
 import { UUID } from "../parse.ts";
 import { json } from "../respond.ts";
