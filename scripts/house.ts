@@ -18,6 +18,7 @@ export type Row =
   | "visibility"
   | "visibility_outside"
   | "feedback_files"
+  | "features_in_core"
   | "verbs"
   | "dead_verbs"
   | "readme_lines";
@@ -229,6 +230,10 @@ const longest = (pieces: readonly Piece[], limit: number): Figure => {
 const STUDIO = /^adapters\/studio\//;
 /** The folders that belong to feedback. What the word stands for elsewhere is a feature outside its folder. */
 const FEEDBACK = /\/feedback(?:\/|(?:-links)?\.ts$)/;
+/** Where runs are created, executed, ended, stopped and swept. Features add to it by their lists and are not named there. */
+const CORE_OF_RUNS =
+  /^(?:adapters\/sql\/runs\/(?:create|create-statements|end|stop|sweep)|lib\/engine\/attempt[a-z-]*)\.ts$/;
+const FEATURES = /feedback|webhook|usage|deliver/i;
 /** A type or a call that says how far a caller sees. */
 const VISIBILITY = /: Visibility\b|\bwithVisibility\(/g;
 const ABOVE_THE_NOUNS = /^lib\/(?:http|protocol)\//;
@@ -241,7 +246,7 @@ function linesWith(sources: readonly Source[], pattern: RegExp): Figure {
   return { value: found.length, found };
 }
 
-/** Files that name feedback, outside its own and the studio. */
+/** Files that name this, outside the folders of feedback and the studio. */
 function naming(sources: readonly Source[], word: RegExp): Figure {
   const found = sources
     .filter(({ path, text }) => !STUDIO.test(path) && !FEEDBACK.test(path) && word.test(text))
@@ -322,6 +327,10 @@ export function measure(root: string): House {
         VISIBILITY,
       ),
       feedback_files: naming(sources, /feedback/i),
+      features_in_core: naming(
+        sources.filter(({ path }) => CORE_OF_RUNS.test(path)),
+        FEATURES,
+      ),
       verbs,
       dead_verbs: dead,
       readme_lines: { value: linesIn(readFileSync(join(root, "README.md"), "utf8")), found: [] },

@@ -56,7 +56,7 @@ export const feedback: Feature<keyof Rows> = {
   end_frame: sql`feedback is not null`,
   deleted: (which) => prepared((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`),
   swept: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
-  verbs: feedbackVerbs,
+  verbs: (driver) => ({ ...tokenVerbs(driver), ...recordVerbs(driver) }),
 };
 
 // ---------------------------------------------------------------------- tokens
@@ -167,8 +167,9 @@ const obstacles = prepared<Submission>(
     where t.token_id = ${scalar(p.token_id)}`,
 );
 
-/** The verbs on feedback tokens and feedback records. */
-function feedbackVerbs(driver: Database): FeedbackStorage {
+type TokenVerb = Extract<keyof FeedbackStorage, `${string}Token${string}` | "submitFeedback">;
+
+function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
   return {
     async createFeedbackTokens({ deployment, filter }, tokens) {
       if (tokens.length === 0) return true;
@@ -224,6 +225,16 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
       }
     },
 
+    async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
+      const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
+      const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
+      return deleted?.length === 1;
+    },
+  };
+}
+
+function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
+  return {
     async createFeedback(feedback, { deployment, filter } = EVERYWHERE) {
       const { id, run_id } = feedback;
       const [made, [row] = [], there] = await driver.batch(
@@ -285,12 +296,6 @@ function feedbackVerbs(driver: Database): FeedbackStorage {
         .orderBy("key")
         .orderBy("bucket");
       return readAll(driver, statement(select), toBucket);
-    },
-
-    async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
-      const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
-      const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
-      return deleted?.length === 1;
     },
   };
 }

@@ -130,6 +130,15 @@ const PLANTED: Readonly<Record<keyof typeof GOALS, readonly [files: Readonly<Rec
       },
       2,
     ],
+    features_in_core: [
+      {
+        "adapters/sql/runs/end.ts": "// Feedback\n",
+        "adapters/sql/runs/stop.ts": "export {};\n",
+        "adapters/sql/runs/more.ts": "export let usage = 1;\n",
+        "lib/engine/attempt-context.ts": "export let webhook = 1;\n",
+      },
+      2,
+    ],
     verbs: [
       { "lib/storage/runs.ts": "export interface RunStorage { a(): void; b(): void }\ninterface Row { c(): void }\n" },
       2,
