@@ -47,7 +47,6 @@ const RANGE = { start: "2026-01-01T00:00:00Z", end: "2028-01-01T00:00:00Z" };
 const except = (exception: string, call: MakeCall): Call => ({ exception, call });
 
 export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
-  "assistants.isDefault": ({ assistants }, its) => assistants.isDefault(its.assistant_id),
   "assistants.create": except("conflict", ({ assistants }, { assistant_id }) =>
     done(assistants.create({ graph_id: "agent", assistant_id, if_exists: "do_nothing" })),
   ),
