@@ -32,6 +32,7 @@ const ofTree: readonly Check[] = [
   ["types of the examples", "tsc -p examples"],
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["size, import circles, retired names and phrases", "node scripts/check-house.ts"],
+  ["statements and guards beside each storage verb", "node scripts/verbs.ts"],
   ["list of errors in the docs", "node scripts/errors.ts --check"],
   ["links of README and docs", "node scripts/check-links.ts"],
 ];

@@ -88,6 +88,11 @@ export function assistantVerbs(driver: Database): AssistantStorage {
   const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
     readOne(driver, getAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {
+    /**
+     * @statements insertAssistant · insertFirstVersion · addLabels · getAssistant
+     * @guards insert, `on conflict do nothing` · insert version 1 · labels · select the row. Outcome: rows of the
+     *   insert.
+     */
     async createAssistant({ deployment }, assistant: NewAssistant, now) {
       const { assistant_id } = assistant;
       const results = await driver.batch([
@@ -102,8 +107,13 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       };
     },
 
+    /** @statements getAssistant */
     getAssistant: get,
 
+    /**
+     * @statements findRows
+     * @guards Follows the rarest label and checks the rest on the row (`search.ts`).
+     */
     async searchAssistants(scope, query) {
       const { sort_by } = query;
       const { rows, total } = await findRows(driver, sought(scope, query), {
@@ -114,6 +124,11 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       return { rows: rows.map(toAssistant), total };
     },
 
+    /**
+     * @statements getAssistant · insertNextVersion · activate · replaceLabels
+     * @guards read · insert version max + 1 where `revision = seen` · update the row where `revision = seen`, version =
+     *   max · labels. Retries.
+     */
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;
       for (;;) {
@@ -130,6 +145,11 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       }
     },
 
+    /**
+     * @statements getAssistant · getVersion · activate · replaceLabels
+     * @guards read assistant and version; the filter must permit the version's metadata · update where `revision = seen`
+     *   · labels. Retries.
+     */
     async setLatest(scope, assistant_id, version, now) {
       const { deployment } = scope;
       for (;;) {
@@ -147,6 +167,11 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       }
     },
 
+    /**
+     * @statements deleteAssistant · dropLabels · deleteThreadsOf
+     * @guards delete (versions, crons by foreign key) · delete its labels if it is gone · with `delete_threads`: tokens,
+     *   turns, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
+     */
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([
         deleteAssistant({ deployment, assistant_id }, filter),
@@ -156,6 +181,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       return deleted?.length === 1;
     },
 
+    /** @statements getAssistant · statement */
     async listAssistantVersions(scope, assistant_id, query) {
       if (scope.filter && !(await get(scope, assistant_id))) return null;
       let select = db

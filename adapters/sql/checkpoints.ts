@@ -256,6 +256,7 @@ const sizes = prepared<ThreadKey>(
       where ${ofThread(p)} group by channel`,
 );
 
+/** @statements sizes */
 async function measureThread(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = (await driver.read(sizes(key))).map((row) => ({
     section: row.section as string,
@@ -286,6 +287,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
 
+    /** @statements one · newestOfRun · newest · valuesOf · writesOf */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let query: Statement;
@@ -295,6 +297,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
       return (await complete(driver, key, await driver.read(query)))[0] ?? null;
     },
 
+    /** @statements statement · valuesOf · writesOf */
     async listCheckpoints({ deployment, filter }, thread_id, { ns, before, metadata, limit }) {
       const key = { deployment, thread_id };
       const bound = boundOf(filter);

@@ -210,6 +210,10 @@ export function cronVerbs(driver: Database): CronStorage {
     readOne(driver, getCron({ deployment, cron_id }, filter), toCron);
 
   return {
+    /**
+     * @statements insertCron · addLabels · isThread
+     * @guards insert where assistant and thread exist · labels.
+     */
     async createCron({ deployment }, cron, now) {
       const { cron_id, assistant_id, thread_id, user_id } = cron;
       const columns = { assistant_id, thread_id, user_id, auth_user: toText(cron.auth_user), ...toContent(cron) };
@@ -222,14 +226,23 @@ export function cronVerbs(driver: Database): CronStorage {
       return { kind: there ? "assistant_not_found" : "thread_not_found" };
     },
 
+    /** @statements getCron */
     getCron: get,
 
+    /**
+     * @statements findRows
+     * @guards As searchAssistants.
+     */
     async searchCrons(scope, query) {
       const by = orders[query.sort_by];
       const { rows, total } = await findRows(driver, sought(scope, query), { ...query, columns: sql`crons.*`, by });
       return { rows: rows.map(toCron), total };
     },
 
+    /**
+     * @statements getCron · updateCron · replaceLabels
+     * @guards read · update where `revision` and `next_run_date` are as seen · labels; retries.
+     */
     async updateCron(scope, cron_id, next, now) {
       const { deployment } = scope;
       for (;;) {
@@ -245,6 +258,10 @@ export function cronVerbs(driver: Database): CronStorage {
       }
     },
 
+    /**
+     * @statements deleteCron · dropLabels
+     * @guards delete · labels if it is gone.
+     */
     async deleteCron({ deployment, filter }, cron_id) {
       const [deleted] = await driver.batch([
         deleteCron({ deployment, cron_id }, filter),
@@ -254,6 +271,7 @@ export function cronVerbs(driver: Database): CronStorage {
     },
 
     // Two partial indexes: of those with a date, and of those that fail.
+    /** @statements statement */
     enabledCrons({ deployment }, { due_by, failures, limit }) {
       const where = [sql`deployment = ${deployment} and enabled = 1`];
       if (due_by !== undefined) where.push(sql`next_run_date is not null and next_run_date <= ${due_by}`);
@@ -263,8 +281,18 @@ export function cronVerbs(driver: Database): CronStorage {
       return readAll(driver, statement(select), toCron);
     },
 
+    /**
+     * @statements insertSkipped · advance · isStillOpen · refusal · createStatements · insertFiring
+     * @guards the statements of `createRun`, which also require that the cron is as seen and the tick has no firing ·
+     *   insert the firing from the run · skipped ticks · advance `next_run_date` where it is as seen. The primary key of
+     *   `cron_firings` makes a tick fire once. Without a run to create: skipped ticks · advance.
+     */
     fireCron: firing(driver),
 
+    /**
+     * @statements recordFiring
+     * @guards insert the firing of a run that was created by hand, where the cron exists.
+     */
     async recordFiring({ deployment }, { cron_id, fired_at, run_id }) {
       await driver.batch(
         [recordFiring({ deployment, cron_id, now: fired_at, run_id })],
@@ -272,6 +300,7 @@ export function cronVerbs(driver: Database): CronStorage {
       );
     },
 
+    /** @statements listFirings */
     listCronFirings: ({ deployment }, cron_id, { limit, offset }) =>
       readAll(driver, listFirings({ deployment, cron_id, limit, offset }), toFiring),
   };

@@ -239,6 +239,11 @@ const restart = scoped<Key & { now: number }>(
 /** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
 function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage {
   return {
+    /**
+     * @statements takeDue
+     * @guards one update of due rows, at most `per_host` per host including those being sent; sets token and
+     *   `claimed_until`, `attempts + 1`.
+     */
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
       const claimant = executes() ? `worker ${token}` : token;
       const [taken] = await driver.batch(
@@ -249,6 +254,10 @@ function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStora
       return rows.sort((a, b) => a.due_at - b.due_at || (a.delivery_id < b.delivery_id ? -1 : 1));
     },
 
+    /**
+     * @statements recordAttempt · release
+     * @guards insert the attempt where claimed · set state and `due_at`, release the claim where claimed.
+     */
     async finishDelivery({ deployment }, token, attempt, result) {
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address, answer = null } = attempt;
@@ -264,13 +273,20 @@ function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStora
       return released?.length === 1;
     },
 
+    /** @statements firstDue */
     nextDelivery: ({ deployment }) => readOne(driver, firstDue({ deployment }), (row) => row.due_at as number),
 
+    /** @statements listed */
     listDeliveries: (scope, query) => readAll(driver, listed(scope, query), toDelivery),
 
+    /** @statements listAttempts */
     listAttempts: ({ deployment, filter }, delivery_id) =>
       readAll(driver, listAttempts({ deployment, delivery_id }, filter), toAttempt),
 
+    /**
+     * @statements restart
+     * @guards `pending` with a new series, where no attempt is under way and the thread is visible.
+     */
     async redeliver({ deployment, filter }, delivery_id, now) {
       const restarting = restart({ deployment, delivery_id, now }, filter);
       const [restarted] = await driver.batch([restarting], [`delivery ${delivery_id}`]);

@@ -58,6 +58,10 @@ const updateDeployment = prepared<{
 /** The verbs on deployments and defaults. */
 export function deploymentVerbs(driver: Database): Verbs {
   return {
+    /**
+     * @statements getDefaults · makeMissing
+     * @guards read · insert organization, workspace and project where there is none · select.
+     */
     async ensureDefaults(now) {
       const [there] = await driver.read(getDefaults({}));
       if (there) return toDefaults(there);
@@ -73,14 +77,24 @@ export function deploymentVerbs(driver: Database): Verbs {
       return toDefaults(results.at(-1)?.[0] as SqlRow);
     },
 
+    /**
+     * @statements placing
+     * @guards insert missing workspace and project by name · upsert the deployment where project and owner exist ·
+     *   select.
+     */
     async placeDeployment(deployment, now) {
       const results = await driver.batch(placing(deployment, now));
       const row = results.at(-1)?.[0];
       return row ? { kind: "made", row: toDeployment(row) } : { kind: "parent_not_found" };
     },
 
+    /** @statements getDeployment */
     getDeployment: (name) => readOne(driver, getDeployment({ name }), toDeployment),
 
+    /**
+     * @statements updateDeployment · getDeployment
+     * @guards update where the owner exists · select.
+     */
     async updateDeployment(name, { owner_user_id, shared }) {
       const [updated, [row] = []] = await driver.batch([
         updateDeployment({
@@ -95,6 +109,7 @@ export function deploymentVerbs(driver: Database): Verbs {
       return updated?.length && row ? toDeployment(row) : null;
     },
 
+    /** @statements listDeployments */
     listDeployments: (organization_id) => readAll(driver, listDeployments({ organization_id }), toDeployment),
   };
 }

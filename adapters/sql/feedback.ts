@@ -171,6 +171,10 @@ type TokenVerb = Extract<keyof FeedbackStorage, `${string}Token${string}` | "sub
 
 function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
   return {
+    /**
+     * @statements insertTokens
+     * @guards one insert of all tokens, where all their runs are visible.
+     */
     async createFeedbackTokens({ deployment, filter }, tokens) {
       if (tokens.length === 0) return true;
       const rows = tokens.map((token) => {
@@ -183,8 +187,10 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
       return made?.length === tokens.length;
     },
 
+    /** @statements getToken */
     getFeedbackToken: (token_id) => readOne(driver, getToken({ token_id }), toToken),
 
+    /** @statements statement */
     listFeedbackTokens({ scope: { deployment, filter }, workspace_ids, run_id, sort_order, after, limit, offset = 0 }) {
       const where = [
         sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
@@ -199,6 +205,11 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
       return readAll(driver, statement(select), toListed);
     },
 
+    /**
+     * @statements insertSubmitted · countSubmission · insertKey · obstacles
+     * @guards insert the record where the token is valid, below its limit and the idempotency key is unknown · count the
+     *   submission where the record exists · insert the key where the record exists.
+     */
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
       const { id } = feedback;
       const { route = null, key: idempotency_key = null } = idempotency ?? {};
@@ -225,6 +236,10 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
       }
     },
 
+    /**
+     * @statements deleteToken
+     * @guards one statement, where the token is in a workspace of the caller and its run is visible.
+     */
     async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
       const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
       const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
@@ -235,6 +250,10 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
 
 function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
   return {
+    /**
+     * @statements insertFeedback · getFeedback · runThere
+     * @guards insert where the run is visible · select by id · select whether the run is visible.
+     */
     async createFeedback(feedback, { deployment, filter } = EVERYWHERE) {
       const { id, run_id } = feedback;
       const [made, [row] = [], there] = await driver.batch(
@@ -249,6 +268,10 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
       return { kind: made?.length ? "created" : "exists", feedback: toFeedback(row as SqlRow) };
     },
 
+    /**
+     * @statements statement
+     * @guards one statement, where the record is in a workspace of the caller and its run is visible.
+     */
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
       const permitted = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
       const update = rowsDb
@@ -262,12 +285,17 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
       return row ? toFeedback(row) : null;
     },
 
+    /**
+     * @statements deleteFeedback
+     * @guards one statement, where the record is in a workspace of the caller and its run is visible.
+     */
     async deleteFeedback(workspace_ids, id, { deployment, filter } = EVERYWHERE) {
       const args = { workspace_ids: JSON.stringify(workspace_ids), id, deployment };
       const [deleted] = await driver.batch([deleteFeedback(args, filter)], [`feedback ${id}`]);
       return deleted?.length === 1;
     },
 
+    /** @statements statement */
     listFeedback({ limit, offset, ...query }) {
       const select = candidates(query)
         .selectAll()
@@ -278,6 +306,7 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
       return readAll(driver, statement(select), toFeedback);
     },
 
+    /** @statements statement */
     async feedbackStats(query) {
       const select = candidates(query)
         .select(["key", label.as("label"), sql<number>`count(*)`.as("n"), sql<number>`count(score)`.as("scored")])
@@ -287,6 +316,7 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
       return toStats(await driver.read(statement(select)));
     },
 
+    /** @statements statement */
     feedbackBuckets({ origin, stride_ms, ...query }) {
       const bucket = sql<number>`cast((created_at - ${scalar(origin)}) / ${scalar(stride_ms)} as bigint)`;
       const select = candidates(query)
@@ -297,6 +327,10 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
         .orderBy("bucket");
       return readAll(driver, statement(select), toBucket);
     },
+    /**
+     * @statements deleteToken
+     * @guards one statement, where the token is in a workspace of the caller and its run is visible.
+     */
   };
 }
 

@@ -92,12 +92,25 @@ const findKey = prepared<{ key_hash: string }>(
 
 function keyVerbs(driver: Database) {
   return {
+    /**
+     * @statements findKey
+     * @guards Key, memberships, workspaces and projects in one statement.
+     */
     findKey: async (key_hash) => toGrants(await driver.read(findKey({ key_hash }))),
 
+    /**
+     * @statements touchKey
+     * @guards At most once a minute.
+     */
     async touchKey(id, now) {
       await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })], []);
     },
 
+    /**
+     * @statements isShortTaken · insertKey · insertGrant
+     * @guards select whether the short form is taken · insert where organization, user and scopes exist · memberships
+     *   where the key is this one.
+     */
     async createKey(key, memberships) {
       const { organization_id, short_key, key_hash } = key;
       const scopes = JSON.stringify(memberships.map(({ scope_id }) => scope_id));
@@ -110,14 +123,20 @@ function keyVerbs(driver: Database) {
       return { kind: taken?.length ? "short_key_taken" : "parent_not_found" };
     },
 
+    /** @statements revokeKey */
     async revokeKey(organization_id, key, now) {
       const [revoked] = await driver.batch([revokeKey({ organization_id, key, now })]);
       return revoked?.[0] ? toKey(revoked[0]) : null;
     },
 
+    /** @statements listKeys */
     listKeys: ({ organization_id = null, limit = Number.MAX_SAFE_INTEGER }) =>
       readAll(driver, listKeys({ organization_id, limit }), toKey),
 
+    /**
+     * @statements putMembership · deleteMembership
+     * @guards upsert or delete.
+     */
     async setMembership(membership) {
       const { subject_id, scope_id } = membership;
       await driver.batch([
@@ -127,6 +146,7 @@ function keyVerbs(driver: Database) {
       ]);
     },
 
+    /** @statements listMemberships */
     listMemberships: (subject_id) =>
       readAll(driver, listMemberships({ subject_id }), ({ subject_id, scope_id, permissions }) =>
         toMembership(subject_id, scope_id, permissions),
@@ -191,6 +211,10 @@ const units = { workspace: workspaces, project: projects };
 
 function unitVerbs(driver: Database) {
   return {
+    /**
+     * @statements insert · hasParent
+     * @guards Where the parent exists; without a row, the parent tells why.
+     */
     async createUnit(kind, row) {
       const parent = "organization_id" in row ? row.organization_id : row.workspace_id;
       const [made, there] = await driver.batch([
@@ -200,16 +224,25 @@ function unitVerbs(driver: Database) {
       if (made?.[0]) return { kind: "made", row: asIs(made[0]) };
       return { kind: there?.length ? "name_taken" : "parent_not_found" };
     },
+    /**
+     * @statements rename · isThere
+     * @guards update where the name is free · select whether it exists.
+     */
     async renameUnit(kind, id, name) {
       const [renamed, there] = await driver.batch([units[kind].rename({ id, name }), units[kind].isThere({ id })]);
       if (renamed?.[0]) return { kind: "made", row: asIs(renamed[0]) };
       return { kind: there?.length ? "name_taken" : "not_found" };
     },
+    /**
+     * @statements delete · deleteProjectsOf
+     * @guards soft delete · the projects of a workspace.
+     */
     async deleteUnit(kind, id, now) {
       const its = kind === "workspace" ? [deleteProjectsOf({ id, now })] : [];
       const [deleted] = await driver.batch([units[kind].delete({ id, now }), ...its]);
       return deleted?.[0] ? asIs(deleted[0]) : null;
     },
+    /** @statements list */
     listUnits: <Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) =>
       readAll(driver, units[kind].list({ parents: JSON.stringify(parent_ids) }), asIs<UnitRows[Kind]>),
   } satisfies Pick<IdentityStore, "createUnit" | "renameUnit" | "deleteUnit" | "listUnits">;

@@ -186,6 +186,11 @@ export function itemVerbs(driver: Database): ItemStorage {
   }
 
   return {
+    /**
+     * @statements writes · deleteItem · putItem · getItem · dropMarkUnless · setMark · dropMark
+     * @guards without a filter, upserts and deletes. With a filter: read each item · set a mark row · remove the mark
+     *   unless each item is as seen · write while marked · remove the mark; its rows decide the outcome. Retries.
+     */
     async putItems(scope, items, now) {
       const { deployment } = scope;
       const writes = (guard: Guard): Statement[] =>
@@ -217,6 +222,10 @@ export function itemVerbs(driver: Database): ItemStorage {
       }
     },
 
+    /**
+     * @statements getItem · refreshItems
+     * @guards Restarts the time to live of the returned item.
+     */
     async getItem(scope, namespace, key, options, now) {
       const stored = await find(scope, { path: pathOf(namespace), key }, now);
       if (!stored || !visible(stored.row, scope)) return null;
@@ -224,6 +233,10 @@ export function itemVerbs(driver: Database): ItemStorage {
       return stored.row;
     },
 
+    /**
+     * @statements statement · refreshItems
+     * @guards Restarts the time to live of the returned items.
+     */
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
       const decides = query.near !== undefined || scope.filter !== undefined || query.conditions.length > 0;
@@ -232,6 +245,7 @@ export function itemVerbs(driver: Database): ItemStorage {
       return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },
 
+    /** @statements namespaceLister */
     listNamespaces: namespaceLister(driver, (scope, row) => visible(toStored(row).row, scope)),
   };
 }

@@ -15,8 +15,13 @@ const recordVersion = prepared<{ version: number }>(
 );
 
 /**
- * See `Storage.migrate`. Reads the version again after each step: a connection caches the tables until its next read, and Deno would
- * omit columns that the step added.
+ * See `Storage.migrate`. Reads the version again after each step: a connection caches the tables until its next read,
+ * and Deno would omit columns that the step added.
+ *
+ * @statements tableNames · recordVersion · createTable · steps
+ * @guards Reads table names and version. Batch: create `greenroom_versions` · insert the version numbers (primary key: a
+ *   process that comes second fails and reads again) · the statements of the step. An empty database gets the newest
+ *   tables in one batch.
  */
 export async function migrate(driver: Database, schema: Schema = currentSchema): Promise<void> {
   const newest = newestVersion(schema);

@@ -53,6 +53,11 @@ export function sqlStorage(driver: SqlDriver): Storage {
     migrate: () => migrate(pipe),
     becomeWorker,
     failure: () => health.failure,
+    /**
+     * @statements putProbe · putRoomProbes · dropRoomProbes
+     * @guards writes one row of `probes`. After a failed write it also inserts and deletes as many bytes as that write
+     *   had.
+     */
     async probe(now) {
       await pipe.batch([putProbe({ now, name: "write" })], []);
       if (health.isDamaged) throw new Error(health.failure as string);
@@ -123,6 +128,12 @@ function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly 
 
   return {
     executes: () => adopted,
+    /**
+     * @statements freeSlots · requeueRunning · endClaims
+     * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
+     *   it, once: free the slots of threads with running, pending or deleted runs · requeue all running runs · end the
+     *   delivery claims of dead workers.
+     */
     async becomeWorker(now) {
       if (!driver.acquireWorkerLock) return true;
       if (!(await driver.acquireWorkerLock())) {

@@ -41,6 +41,10 @@ const startOf = prepared<ValueKey>((p) => {
 /** The verb that reads how a channel begins. */
 export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readOpening"> {
   return {
+    /**
+     * @statements newestVersionsOf · versionsOf · startOf
+     * @guards The first 8,192 characters of a channel, for titles.
+     */
     async readOpening({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
       const key = { deployment, thread_id };
       let found = run_id === undefined ? [] : await driver.read(newestVersionsOf({ ...key, run_id }, filter));

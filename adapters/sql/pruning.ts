@@ -218,6 +218,13 @@ const locksOf = (deployment: string, thread_ids: readonly string[]): string[] =>
 /** The verb that prunes threads. */
 export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
+    /**
+     * @statements overdue · named · over
+     * @guards each statement repeats the condition "named, visible, not busy" (and "time to live is over"). `delete`:
+     *   tokens · turns · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their
+     *   writes · channel values that no checkpoint needs · clear dangling `parent_id` · set `pruned_at`, which is last
+     *   because the others test it.
+     */
     async pruneThreads({ deployment, filter }, target, now) {
       const isNamed = "thread_ids" in target;
       const found = isNamed

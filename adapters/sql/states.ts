@@ -198,8 +198,22 @@ const isThere = async (driver: Database, key: ThreadKey): Promise<boolean> =>
 /** The verbs that change states without a run. */
 export function stateVerbs(driver: Database): StateStorage {
   return {
+    /**
+     * @statements moveHead · putState · look
+     * @guards update `head` where the thread is visible, not busy and `head = seen`; sets the mark · state rows while
+     *   marked · remove the mark · value labels. Otherwise a read finds the reason: `busy`, `stale` or `not_found`.
+     */
     writeState: writeState(driver),
+    /**
+     * @statements notesOf · annotate
+     * @guards read · update where `metadata = seen`. Retries.
+     */
     annotateCheckpoint: annotateCheckpoint(driver),
+    /**
+     * @statements insertCopy · copies · copyValueLabels · unmark · addLabels · look · isThere
+     * @guards insert the copy from the source where `revision = seen`, marked · copy checkpoints, writes and channel
+     *   values while marked, except those of active runs · copy value labels · remove the mark · labels.
+     */
     copyThread: copyThread(driver),
     ...pruningVerbs(driver),
   };

@@ -128,6 +128,11 @@ export function threadVerbs(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
     readOne(driver, getThread({ deployment, thread_id }, filter), toThread);
   return {
+    /**
+     * @statements insertThread · putState · addLabels
+     * @guards insert, `on conflict do nothing`, marked (negative `run_count`) if it has a state · state rows while
+     *   marked · remove the mark · labels.
+     */
     async createThread(scope, thread, now) {
       const { deployment } = scope;
       const { thread_id, metadata, stateless } = thread;
@@ -155,8 +160,16 @@ export function threadVerbs(driver: Database): ThreadStorage {
       }
     },
 
+    /**
+     * @statements getThread
+     * @guards `busy` is computed from runs and never stored.
+     */
     getThread: get,
 
+    /**
+     * @statements findRows
+     * @guards As searchAssistants.
+     */
     async searchThreads(scope, query) {
       const { sort_by } = query;
       const { rows, total } = await findRows(driver, sought(scope, query), {
@@ -167,6 +180,10 @@ export function threadVerbs(driver: Database): ThreadStorage {
       return { rows: rows.map(toThread), total };
     },
 
+    /**
+     * @statements getThread · updateMetadata · replaceLabels
+     * @guards read · update where `revision = seen` · labels. Retries.
+     */
     async updateThread(scope, thread_id, next, now) {
       const { deployment } = scope;
       for (;;) {
@@ -186,6 +203,11 @@ export function threadVerbs(driver: Database): ThreadStorage {
       }
     },
 
+    /**
+     * @statements deleteThread · beforeDeletion · keepItsTurn · dropLabels
+     * @guards feedback tokens of its runs · keep its turn (`turns.ts`) · delete (runs, checkpoints, frames by foreign
+     *   key) · labels if it is gone. Workers of its runs lose their lease.
+     */
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
       const deleted = deleteThread(key, filter);

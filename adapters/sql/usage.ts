@@ -245,10 +245,20 @@ const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces 
 /** The verbs on traces and usage counts. */
 function usageVerbs(driver: Database): UsageStorage {
   return {
+    /** @statements getTrace */
     getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
+    /**
+     * @statements addReported
+     * @guards one update, which has no effect without a trace. The engine calls it for attempts that do not end their
+     *   run.
+     */
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
       await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
+    /**
+     * @statements spent · count
+     * @guards With `tokens` it sums the traces alone: an hour is sealed before its last run has ended.
+     */
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
       // Division rounds towards zero, so the first bucket must start before every trace.
@@ -270,6 +280,10 @@ function usageVerbs(driver: Database): UsageStorage {
         ...(query.tokens ? toUsage(row) : {}),
       }));
     },
+    /**
+     * @statements unsealed · sumHours · moveSeal
+     * @guards read the seal · sum at most a day of hours where the seal is as seen · move the seal where it is as seen.
+     */
     async sealUsage(before) {
       const last = floor(before, HOUR);
       const [row] = await driver.read(unsealed({}));

@@ -73,11 +73,19 @@ type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "
 /** The verbs on users. */
 export function userVerbs(driver: Database): UserVerbs {
   return {
+    /**
+     * @statements insertUser
+     * @guards insert, `on conflict do nothing`.
+     */
     async createUser(user) {
       const [made] = await driver.batch([insertUser({ ...user })]);
       return made?.[0] ? { kind: "made", row: toUser(made[0]) } : { kind: "name_taken" };
     },
 
+    /**
+     * @statements deleteUser · revokeTokensOf · deleteMembershipsOf
+     * @guards soft delete · revoke tokens · delete memberships.
+     */
     async deleteUser(id, now) {
       const [deleted] = await driver.batch([
         deleteUser({ id, now }),
@@ -87,8 +95,13 @@ export function userVerbs(driver: Database): UserVerbs {
       return deleted?.[0] ? toUser(deleted[0]) : null;
     },
 
+    /** @statements getUser */
     getUser: (user) => readOne(driver, getUser({ user }), toUser),
 
+    /**
+     * @statements getKnown · insertKnown · tellEmail
+     * @guards read · insert where unknown · set the email if it is free · select.
+     */
     async ensureUser({ workspace_id, identity, email }, now) {
       const key = { workspace_id, identity };
       const [known] = await driver.read(getKnown(key));
@@ -101,8 +114,10 @@ export function userVerbs(driver: Database): UserVerbs {
       return results.at(-1)?.[0]?.id as string;
     },
 
+    /** @statements listUsers */
     listUsers: (organization_id) => readAll(driver, listUsers({ organization_id }), toUser),
 
+    /** @statements names */
     async names(of) {
       const rows = await driver.read(
         names({

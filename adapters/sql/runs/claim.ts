@@ -197,7 +197,15 @@ export function claimAfter(deployment: string, request: ClaimRequest, ended: End
   return claimStatements(args, request, leaseAfter({ ...args, ...ended }));
 }
 
-/** See `Storage.claimRun`. */
+/**
+ * See `Storage.claimRun`.
+ *
+ * @statements candidates · requeueExpired · takeSlot · whenClaimed · leaseNext
+ * @guards read expired leases and the next runs. Expired leases: requeue those runs if still expired, and read again.
+ *   Otherwise batch: update the next run of the chosen thread to `running` with the token, if it is still next and the
+ *   slot is free, and add time and worker to its `claim_log` · give the thread's slot to the token, and count its turn ·
+ *   trace of a first attempt. Retries up to 10 times with more candidates.
+ */
 export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
   const args = claimArgs(deployment, request);
   const { token, now } = args;

@@ -30,7 +30,20 @@ export async function countPending(driver: Database, deployment: string): Promis
   return Number(counted?.pending);
 }
 
-/** See `Storage.createRun`; `pending` as for `createStatements`. */
+/**
+ * See `Storage.createRun`; `pending` as for `createStatements`.
+ *
+ * @statements createStatements · knownKey · pendingNow · obstacles · evicts
+ * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near. 1. Decides: insert the
+ *   thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible). Requires: assistant and
+ *   thread revision as seen; idempotency key unknown; room under the limits; for `reject` a thread that is not busy. A
+ *   claim requires a free slot, no running run, and no run that goes first. 2. Labels of the thread, if its metadata
+ *   changed. 3. `interrupt`: end the pending runs that were never claimed, flag the others. `rollback`: delete the
+ *   active runs and what they left. Both require `last_run = :run`. 4. Insert the run from the thread row where
+ *   `last_run = :run`; `running`, with the claim in its `claim_log`, if `slot_token` is the claim's. 5. Features, trace
+ *   of a claimed first attempt, idempotency key: each requires the run. Outcome: rows of 4. Without rows, a read finds
+ *   the reason; if the obstacle is gone by then, the outcome is `stale`.
+ */
 export async function createRun(
   driver: Database,
   deployment: string,
@@ -52,7 +65,13 @@ const allMade = prepared<{ run_ids: string; count: number }>(
 /** The error of `allMade`. */
 const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));
 
-/** See `Storage.createRuns`; `pending` as for createRun. */
+/**
+ * See `Storage.createRuns`; `pending` as for createRun.
+ *
+ * @statements createStatements · allMade · knownKey · pendingNow · obstacles · evicts
+ * @guards the statements of each run · insert an impossible row into `probes` if any run is missing, which rolls the
+ *   batch back.
+ */
 export async function createRuns(
   driver: Database,
   deployment: string,

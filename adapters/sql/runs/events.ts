@@ -187,6 +187,11 @@ function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): Store
 /** The verbs of thread events. */
 export function eventVerbs(driver: Database): EventStorage {
   return {
+    /**
+     * @statements chunksAfter
+     * @guards At most 64 rows or a million characters, up to the turn of the run that executes now: it may still store
+     *   events before those of later turns.
+     */
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
       const bits = bitsOf(methods ?? EVENT_METHODS);
       const rows = await driver.read(chunksAfter({ deployment, thread_id, after, methods: bits }, filter));
@@ -200,11 +205,19 @@ export function eventVerbs(driver: Database): EventStorage {
       return { events, read_to: chunks.at(-1)?.last_seq ?? null, more };
     },
 
+    /**
+     * @statements newest
+     * @guards As readEvents.
+     */
     async lastEvent({ deployment, filter }, thread_id) {
       const [row] = await driver.read(newest({ deployment, thread_id }, filter));
       return Number(row?.seq ?? 0);
     },
 
+    /**
+     * @statements recordAll
+     * @guards update the thread.
+     */
     async recordAllEvents({ deployment, filter }, thread_id) {
       const [updated] = await driver.batch(
         [recordAll({ deployment, thread_id }, filter)],

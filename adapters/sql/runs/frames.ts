@@ -37,7 +37,12 @@ const chunksAfter = scoped<After>(
     order by first_id`,
 );
 
-/** See `Storage.readFrames`. */
+/**
+ * See `Storage.readFrames`.
+ *
+ * @statements chunksAfter
+ * @guards At most 64 rows or a million characters.
+ */
 export async function readFrames(
   driver: Database,
   { deployment, filter }: Scope,

@@ -76,6 +76,16 @@ const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
       and exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
+/**
+ * @statements endLeased · hasEnded · claimAfter · countFailure · whenFinished · discardProgress · putProgress ·
+ *   putFrames · putEvents · valueLabels · claimRun
+ * @guards failure counter of the cron · token usage of the trace · progress, or delete the checkpoints of a stateless
+ *   run · frames · thread's resting state, head and slot · token expiry · outbox row · *last* the run's status,
+ *   `end_frame`, result. All where held. Then, in the same batch, on SQLite the claim of the next run, guarded by the
+ *   end of this run (`claims`, `status`, `ended_at`, `end_frame`). On Postgres a separate claim follows, because a batch
+ *   must name its thread before it starts. Value labels of the new head. A repeated call recognizes the end that it
+ *   stored.
+ */
 async function finishRun(
   driver: Database,
   deployment: string,
@@ -147,12 +157,22 @@ export function leaseVerbs(
   driver: Database,
 ): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
   return {
+    /**
+     * @statements extendSlot · extendLease
+     * @guards extend the slot where held · extend the lease where held, returning `cancelled`. A renewal never shortens
+     *   a lease.
+     */
     async renewLease({ deployment }, lease, lease_until) {
       const args = { deployment, ...lease, lease_until };
       const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)], locksOf(deployment, lease));
       return renewed?.[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
     },
 
+    /**
+     * @statements putProgress · putFrames · putEvents · markSaved · isLeased
+     * @guards channel values, checkpoints, writes, frames, each where held · mark the run as saved (root checkpoint), or
+     *   test that it is held. False without rows of the last statement.
+     */
     async saveProgress({ deployment }, lease, progress) {
       const hasRoot = progress.checkpoints.some((checkpoint) => checkpoint.ns === "");
       const fence = { deployment, ...lease };
@@ -170,12 +190,20 @@ export function leaseVerbs(
 
     finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
 
+    /**
+     * @statements freeLeasedSlot · requeue
+     * @guards free the slot where held · set `pending` where held, attempt not counted.
+     */
     async requeueRun({ deployment }, lease, now) {
       const args = { deployment, ...lease, now };
       const [, requeued] = await driver.batch([freeLeasedSlot(args), requeue(args)], locksOf(deployment, lease));
       return requeued?.length === 1;
     },
 
+    /**
+     * @statements freeSlot · dropLeftThreads
+     * @guards free the slot where the token matches and the run is *not* held · delete stateless threads without runs.
+     */
     async releaseSlot({ deployment }, lease) {
       await driver.batch(
         [freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })],

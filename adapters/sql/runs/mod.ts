@@ -90,8 +90,10 @@ export function runVerbs(driver: Database): RunStorage {
     ...runSearchVerbs(driver),
     stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, target, action, now, reason),
 
+    /** @statements getRun */
     getRun: ({ deployment, filter }, run_id) => readOne(driver, getRun({ deployment, run_id }, filter), toRun),
 
+    /** @statements statement */
     listRuns({ deployment, filter }, thread_id, query) {
       let select = db
         .selectFrom("runs")
@@ -108,6 +110,12 @@ export function runVerbs(driver: Database): RunStorage {
       return readAll(driver, statement(select), toRun);
     },
 
+    /**
+     * @statements runExists · deleteRun · clearPending · endPending · markThread · beforeDeletion · dropEvents ·
+     *   dropLeftThreads
+     * @guards select whether it exists · delete what a pending run left · the end of a pending run · mark the thread ·
+     *   tokens · delete where not running · delete its events but for its end, if it is gone · stateless threads left.
+     */
     async deleteRun({ deployment, filter }, thread_id, run_id, now) {
       const key = { deployment, thread_id, run_id, now };
       const [exists, deleted] = [runExists(key, filter), deleteRun(key, filter)];
@@ -128,6 +136,7 @@ export function runVerbs(driver: Database): RunStorage {
 
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
+    /** @statements activity */
     async activity({ deployment }, now) {
       const [row] = (await driver.read(activity({ deployment, now }))) as unknown as [Counted];
       const { immediate, late, oldest_immediate, oldest_late, ...counts } = row;

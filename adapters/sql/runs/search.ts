@@ -121,6 +121,13 @@ const runTimes = (scope: Scope, since: number, limit: number): Statement => {
 /** The verbs that look at the runs of all threads. */
 export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "runFigures"> {
   return {
+    /**
+     * @statements lastTested · searchRuns
+     * @guards reads each status in the order of its index `runs_status` and merges the pages, so a page costs as many
+     *   rows as it has. It reads no requests and results. Filters without an index test at most 5,000 rows of each
+     *   status: a first read finds that place, and the answer says where to go on. Runs of one thread or cron are read
+     *   by their own index.
+     */
     async searchRuns(scope, query) {
       if (query.status?.length === 0) return { rows: [], next: null };
       const tests = !isNarrow(query) && testsOf(scope, query).length > 0;
@@ -131,6 +138,7 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
       return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
     },
 
+    /** @statements countRuns · runTimes */
     async runFigures(scope, { counted_since, timed_since, limit }) {
       const [row] = await driver.read(countRuns(scope, counted_since));
       const counts = Object.fromEntries(STATUSES.map((status) => [status, Number(row?.[status])]));

@@ -184,7 +184,14 @@ const eitherStops = <Of extends Now & Reason>(
 const stopNamed = eitherStops(named);
 const stopListed = eitherStops(listed);
 
-/** See `Storage.stopRuns`. */
+/**
+ * See `Storage.stopRuns`.
+ *
+ * @statements stopListed · stopNamed
+ * @guards `interrupt`: keep the reason · end pending runs that were never claimed · flag the others. `rollback`: mark
+ *   threads that may keep a slot (`last_run = null`) · touch them · delete checkpoints, writes, channel values, tokens,
+ *   runs · delete stateless threads left behind.
+ */
 export async function stopRuns(
   driver: Database,
   { deployment, filter }: Scope,

@@ -87,7 +87,13 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`,
 );
 
-/** See `Storage.sweep`. */
+/**
+ * See `Storage.sweep`.
+ *
+ * @statements deleteFrames · unframe · unkey · deleteKeys · deleteRuns · deleteThreads · ofFeatures · sweepCrons ·
+ *   sweepItems · dropOldEvents · dropLeftThreads
+ * @guards Reads candidates, then one batch: what was old stays old. Each kind only if its time is given.
+ */
 export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
   const { stateless_before, frames_before, keys_before, firings_before, items_expired_by, limit, now } = terms;
   const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
