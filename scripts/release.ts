@@ -144,7 +144,8 @@ const toNpm = ["publish", "--access", "public", "--tag", channel];
 if (tag === undefined) {
   // The caller has built the tree; without --ignore-scripts, packing builds it again.
   step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
-  step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet"]);
+  // `npm run check` has a check of types on Deno. Slow types are refused all the same.
+  step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet", "--no-check"]);
 } else {
   process.env.GREENROOM_TEST_ALL = "1";
   step("npm", ["run", "check"]);

@@ -135,7 +135,10 @@ describe("scripts/release.ts", () => {
     repository.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n");
     const { code, output, calls } = repository.release("--dry-run");
     assert.equal(code, 0, output);
-    assert.deepEqual(calls, [`${PUBLISH} --dry-run --ignore-scripts`, "deno publish --dry-run --allow-dirty --quiet"]);
+    assert.deepEqual(calls, [
+      `${PUBLISH} --dry-run --ignore-scripts`,
+      "deno publish --dry-run --allow-dirty --quiet --no-check",
+    ]);
   });
 
   it("publishes nothing where tag, versions, changelog and tree do not fit, and names all of it", () => {
