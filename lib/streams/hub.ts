@@ -40,6 +40,8 @@ export interface StreamHubOptions {
 
 /** The size of an ended log without its frames and its result. */
 const LOG_OVERHEAD = 1024;
+/** How many pages a log keeps for its subscribers behind the ring, who hold none: slow ones are at many places. */
+const PAGES = 4;
 
 /** The logs of runs. */
 export class StreamHub {
@@ -123,6 +125,8 @@ export class RunEvents extends Log<Frame, StoredFrame> {
   outcome: Outcome | undefined;
   readonly #hub: StreamHub;
   #released = false;
+  /** The newest first. */
+  #recent: (readonly StoredFrame[])[] = [];
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
   constructor(run_id: string, hub: StreamHub) {
@@ -191,7 +195,21 @@ export class RunEvents extends Log<Frame, StoredFrame> {
 
   override left(): void {
     super.left();
+    this.#recent = [];
     if (this.#released) this.release();
+  }
+
+  /** The page with the stored frames after this id; empty if there are none. */
+  async page(after: number): Promise<readonly StoredFrame[]> {
+    const covers = (page: readonly StoredFrame[]): boolean =>
+      (page[0] as StoredFrame).id <= after + 1 && (page.at(-1) as StoredFrame).id > after;
+    const known = this.#recent.find(covers);
+    if (known) return known;
+    const { items } = await this.pages.read(`${after}`, async () => ({
+      items: this.#recent.find(covers) ?? (await this.#hub.options.load(this.run_id, after)),
+    }));
+    if (items.length > 0 && !this.#recent.some(covers)) this.#recent = [items, ...this.#recent.slice(0, PAGES - 1)];
+    return items;
   }
 
   /** Resolves when the run has ended. */
@@ -206,24 +224,22 @@ export class RunEvents extends Log<Frame, StoredFrame> {
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
-    const { options, closed } = this.#hub;
-    if (this.#released && !closed) this.#hub.hold(this);
-    return new FrameCursor(this, after, options.load, onLeave).reader();
+    if (this.#released && !this.#hub.closed) this.#hub.hold(this);
+    return new FrameCursor(this, after, onLeave).reader();
   }
 }
 
 class FrameCursor extends Cursor<Frame, StoredFrame> {
   readonly #log: RunEvents;
-  readonly #load: Required<StreamHubOptions>["load"];
   readonly #onLeave: (() => void) | undefined;
   /** Frames up to this id are neither in the ring nor in the store. */
   #missing = 0;
   #noted = false;
+  protected override keepsPage = false;
 
-  constructor(log: RunEvents, after: number, load: Required<StreamHubOptions>["load"], onLeave?: () => void) {
+  constructor(log: RunEvents, after: number, onLeave?: () => void) {
     super(log, Math.max(0, after));
     this.#log = log;
-    this.#load = load;
     this.#onLeave = onLeave;
   }
 
@@ -241,8 +257,7 @@ class FrameCursor extends Cursor<Frame, StoredFrame> {
   }
 
   protected async load(): Promise<Page<StoredFrame>> {
-    const { run_id, pages } = this.#log;
-    const { items } = await pages.read(`${this.place}`, async () => ({ items: await this.#load(run_id, this.place) }));
+    const items = await this.#log.page(this.place);
     const first = items[0]?.id ?? Number.POSITIVE_INFINITY;
     if (first > this.place + 1) this.#missing = Math.min(first, this.#log.from + 1) - 1;
     return { items, read_to: items.at(-1)?.id ?? null };

@@ -192,6 +192,8 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
   protected left = false;
   /** There is something to read. */
   protected attached = true;
+  /** It keeps the rest of a page for its next batch. */
+  protected keepsPage = true;
   readonly #log: Log<Shown, Stored>;
   #page: readonly Stored[] = [];
   /** Up to where the page goes. */
@@ -281,7 +283,8 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
       room -= sizeOf(shown);
     }
     // What was taken is not held: it may be large.
-    if (i === list.length) this.#page = [];
+    if (i === list.length || !this.keepsPage) this.#page = [];
+    if (i < list.length && !this.keepsPage) this.#read_to = this.place;
     return undefined;
   }
 

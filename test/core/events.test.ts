@@ -334,6 +334,21 @@ describe("a tape whose frames are stored", () => {
     assert.equal((await collect(runEvents.read(0))).length, 60);
   });
 
+  it("reads a page once for all of its readers, wherever in it they are: slow ones hold no page", async () => {
+    const { stored, load, asked } = table(50);
+    const runEvents = eventsAt(testClock(), { load, ring_size: 500 }).runEvents(RUN);
+    runEvents.stored = true;
+    for (let id = 1; id <= 60; id++) {
+      stored.push({ id, event: "values", data });
+      runEvents.publish("values", data);
+    }
+    const readers = Array.from({ length: 10 }, (_, after) => runEvents.read(after));
+    const first = await Promise.all(readers.map(async (reader) => (await reader.next())[0]?.id));
+    assert.deepEqual(first, upTo(10));
+    assert.deepEqual(asked, [0]);
+    for (const reader of readers) reader.leave();
+  });
+
   it("holds little more than what is shown at once, which its readers get from there", async () => {
     const { stored, load, asked } = table();
     const runEvents = eventsAt(testClock(), { load }).runEvents(RUN);
