@@ -111,7 +111,7 @@ export function sharedCalls(
 
 /** Calls whose code few deployments need: the first of them loads it, later ones take no promise more. */
 export function lazyCalls<Calls extends object>(
-  names: Readonly<Record<keyof Calls, true>>,
+  names: Readonly<Record<keyof Calls, boolean>>,
   load: () => Promise<Calls>,
 ): Calls {
   let loaded: Calls | undefined;

@@ -139,15 +139,8 @@ export function createCronLoop(options: CronLoopOptions): CronLoop {
   const firer = options.enabled ? createFirer(options) : null;
   const calls = lazyCalls<CronDirectory>(
     {
-      create: true,
-      get: true,
-      update: true,
-      delete: true,
-      search: true,
-      count: true,
-      preview: true,
-      inspect: true,
-      run: true,
+      ...{ create: true, get: true, update: true, delete: true, search: true, count: true },
+      ...{ preview: true, inspect: true, run: true },
     },
     async () => (await import("./mod.ts")).createCrons({ ...options, wakeAt: (time) => firer?.wakeAt(time) }),
   );
