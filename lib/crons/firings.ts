@@ -7,7 +7,7 @@ import type { IsoTime, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Run, RunDirectory } from "../runs/mod.ts";
 import { timeOf } from "../storage/cursor.ts";
-import type { CronRow, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import type { CronRow, CronStorage, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules } from "./schedules.ts";
 import { originOf, requestOf } from "./tick.ts";
@@ -75,6 +75,13 @@ export interface CronFiringOptions {
 export const cronNotFound = (cron_id: string): ServiceError =>
   new ServiceError("not_found", `Cron ${cron_id} not found`);
 
+/** Errors: not_found. */
+export async function findCron(storage: CronStorage, seen: Scope, cron_id: string): Promise<CronRow> {
+  const row = await storage.getCron(seen, cron_id.toLowerCase());
+  if (!row) throw cronNotFound(cron_id);
+  return row;
+}
+
 export function createCronFirings({
   storage,
   scope,
@@ -82,12 +89,6 @@ export function createCronFirings({
   runs,
   max_failures,
 }: CronFiringOptions): Directory<CronFirings> {
-  async function find(seen: Scope, cron_id: string): Promise<CronRow> {
-    const row = await storage.getCron(seen, cron_id.toLowerCase());
-    if (!row) throw cronNotFound(cron_id);
-    return row;
-  }
-
   async function firingsOf(seen: Scope, cron_id: string): Promise<readonly Firing[]> {
     const firings = await storage.listCronFirings(scope, cron_id, { limit: FIRINGS, offset: 0 });
     const runs = await Promise.all(
@@ -115,7 +116,7 @@ export function createCronFirings({
     },
 
     async inspect(seen, cron_id) {
-      const cron = await find(seen, cron_id);
+      const cron = await findCron(storage, seen, cron_id);
       const { enabled, failures, metadata } = cron;
       const { disabled_reason } = metadata;
       return {
@@ -127,7 +128,7 @@ export function createCronFirings({
     },
 
     async run(seen, cron_id) {
-      const cron = await find(seen, cron_id);
+      const cron = await findCron(storage, seen, cron_id);
       const run = await runs.create(scope, cron.thread_id, requestOf(cron), originOf(cron));
       await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });
       return run;

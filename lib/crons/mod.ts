@@ -13,7 +13,7 @@ import { COUNT_ONLY } from "../storage/rows.ts";
 import { requireKept } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
-import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound } from "./firings.ts";
+import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound, findCron } from "./firings.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules, type Schedules } from "./schedules.ts";
 import { requestOf } from "./tick.ts";
@@ -149,17 +149,11 @@ export function createCrons(options: CronOptions): CronDirectory {
       }
     },
 
-    async get(seen, cron_id) {
-      const row = await storage.getCron(seen, cron_id.toLowerCase());
-      if (!row) throw cronNotFound(cron_id);
-      return toCron(row);
-    },
+    get: async (seen, cron_id) => toCron(await findCron(storage, seen, cron_id)),
 
     async update(seen, cron_id, patch) {
       const now = environment.now();
-      const id = cron_id.toLowerCase();
-      const before = await storage.getCron(seen, id);
-      if (!before) throw cronNotFound(cron_id);
+      const before = await findCron(storage, seen, cron_id);
       const schedules = await loadSchedules();
       const changed = contentOf(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
@@ -171,7 +165,7 @@ export function createCrons(options: CronOptions): CronDirectory {
         requireKept(seen, content.metadata);
         return content;
       };
-      const row = await storage.updateCron(seen, id, next, now);
+      const row = await storage.updateCron(seen, before.cron_id, next, now);
       if (!row) throw cronNotFound(cron_id);
       return announced(row);
     },

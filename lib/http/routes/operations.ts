@@ -110,15 +110,13 @@ async function runAgain(context: RequestContext): Promise<Response> {
   return json(run, headers);
 }
 
-const RUN_ROUTES: readonly Route[] = [
+export const OPERATION_ROUTES: readonly Route[] = [
   route("get", "/greenroom/runs", {
     summary: "Search runs of all threads, newest first",
     events: ["threads:search"],
     query: runListQuery,
     answer: "RunListing",
-    async handle(context) {
-      return json(await context.nouns.runs.search(context.query()));
-    },
+    handle: async (context) => json(await context.nouns.runs.search(context.query())),
   }),
   route("get", "/greenroom/runs/stats", {
     summary: "Count the runs of the last hour by status, with waits and durations by minute",
@@ -131,9 +129,7 @@ const RUN_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     answer: "RunDetail",
     errors: [404],
-    async handle(context) {
-      return json(await context.nouns.runs.inspect(runId(context)));
-    },
+    handle: async (context) => json(await context.nouns.runs.inspect(runId(context))),
   }),
   route("post", "/greenroom/runs/:run_id/again", {
     summary: "Create a run with the same request, without the credentials of the first one",
@@ -145,9 +141,7 @@ const RUN_ROUTES: readonly Route[] = [
     errors: [404, 409, 503, 507],
     handle: runAgain,
   }),
-];
 
-const THREAD_ROUTES: readonly Route[] = [
   route("get", "/greenroom/threads", {
     summary: "List threads with their titles, last changed first",
     events: ["threads:search"],
@@ -162,9 +156,7 @@ const THREAD_ROUTES: readonly Route[] = [
     answer: "Inbox",
     handle: async (context) => json(await context.nouns.threads.inbox(context.query())),
   }),
-];
 
-const WEBHOOK_ROUTES: readonly Route[] = [
   route("get", "/greenroom/webhooks", {
     summary: "List webhook deliveries, newest first",
     events: ["threads:search"],
@@ -189,9 +181,7 @@ const WEBHOOK_ROUTES: readonly Route[] = [
       return accepted();
     },
   }),
-];
 
-const CRON_ROUTES: readonly Route[] = [
   route("get", "/greenroom/crons/preview", {
     summary: "Get the next times of a schedule",
     query: schedulePreview,
@@ -212,9 +202,7 @@ const CRON_ROUTES: readonly Route[] = [
     errors: [404, 409, 503, 507],
     handle: async (context) => json(await context.nouns.crons.run(cronId(context))),
   }),
-];
 
-const ACCOUNT_ROUTES: readonly Route[] = [
   accountRoute("get", "/greenroom/feedback/scores", {
     summary: "Summarize feedback by key and time",
     events: ["threads:read"],
@@ -244,12 +232,4 @@ const ACCOUNT_ROUTES: readonly Route[] = [
     answer: "ServerReport",
     handle: async (context) => json(await context.service.report(await context.caller())),
   }),
-];
-
-export const OPERATION_ROUTES: readonly Route[] = [
-  ...RUN_ROUTES,
-  ...THREAD_ROUTES,
-  ...WEBHOOK_ROUTES,
-  ...CRON_ROUTES,
-  ...ACCOUNT_ROUTES,
 ];
