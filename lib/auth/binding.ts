@@ -70,7 +70,11 @@ interface BindingOptions {
   readonly environment: BindingEnvironment;
 }
 
-export function createBinding({ access, scope, environment }: BindingOptions, caller: Binding["caller"]): Binding {
+export function createBinding(
+  { access, scope, environment }: BindingOptions,
+  caller: Binding["caller"],
+  granted: (permit: OpenPermit) => void = () => {},
+): Binding {
   return {
     ...{ caller, scope, environment },
     async authorize(event, value) {
@@ -80,8 +84,11 @@ export function createBinding({ access, scope, environment }: BindingOptions, ca
       const { value: left, visibility } = await ask(principal);
       const permit = { value: left, scope: withVisibility(scope, visibility) };
       // Of a new run the handler is asked once: its caller sees the run.
-      if (!principal.again && (!principal.user || event === "threads:create_run")) return permit;
-      return { ...permit, again: async () => (await ask((await principal.again?.()) ?? principal)).visibility };
+      const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
+      const again = async (): Promise<Visibility> => (await ask((await principal.again?.()) ?? principal)).visibility;
+      const open = isFixed ? permit : { ...permit, again };
+      granted(open);
+      return open;
     },
     reader(permit, reader) {
       if (!permit.again) return reader;
@@ -118,16 +125,13 @@ export function createBinding({ access, scope, environment }: BindingOptions, ca
 }
 
 export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
-  const binding = createBinding(options, caller);
   let shown: OpenPermit | undefined;
   let last: OpenPermit | undefined;
+  const granted = (permit: OpenPermit): void => {
+    last = permit;
+  };
   return {
-    ...binding,
-    async authorize(event, value) {
-      const permit = await binding.authorize(event, value);
-      last = permit;
-      return permit;
-    },
+    ...createBinding(options, caller, granted),
     reader(permit, reader) {
       shown = permit;
       return reader;

@@ -18,7 +18,8 @@ export function bindCrons(
 
   return {
     async create(thread_id, request, { recheck, ...origin } = {}) {
-      const usable = await permits.assistants(request.assistant_id);
+      const { user_id, user } = await caller();
+      const usable = user ? await permits.assistants(request.assistant_id) : undefined;
       const permit = await authorize("crons:create", { ...request, thread_id });
       const { thread_id: _, ...cron } = permit.value;
       // Its runs are authorized now, and not again when they start.
@@ -26,7 +27,6 @@ export function bindCrons(
       refuseForOthers(permit.scope, run.metadata ?? {});
       const { metadata = null, input = null, config = null, context = null } = run;
       const changed = run === cron ? cron : { ...cron, metadata, input, config, context };
-      const { user_id, user } = await caller();
       const own = { user_id, ...(user ? { user } : {}), ...(usable ? { assistants: usable } : {}) };
       return await crons.create(scope, thread_id, changed, { ...origin, ...own });
     },

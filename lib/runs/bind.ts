@@ -68,7 +68,7 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue, recheck:
 }
 
 interface RunPermits {
-  /** The assistants that a run's caller may use; undefined: all. A graph's default assistant needs no permission but that of the run. */
+  /** The assistants that a user's run may use; undefined: all. A graph's default assistant needs no permission but that of the run. */
   assistants(assistant_id: string): Promise<Scope | undefined>;
   /** The run as the handlers leave it, and the threads it may be created on. */
   run(
@@ -81,11 +81,11 @@ interface RunPermits {
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { caller, authorize }: Binding,
+  { authorize }: Binding,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
-    if (!(await caller()).user || (await directory.isDefault(assistant_id))) return undefined;
+    if (await directory.isDefault(assistant_id)) return undefined;
     const permit = await authorize("assistants:read", { assistant_id });
     return permit.scope.filter ? permit.scope : undefined;
   },
@@ -114,20 +114,14 @@ export function bindRuns(
   const { authorize, reader, value: shown, caller, environment } = binding;
   const permits = createRunPermits(binding, assistants);
 
-  /** What the caller adds to a run. */
-  async function callerOrigin(): Promise<RunOrigin> {
-    const { user_id, api_key, user } = await caller();
-    return { user_id, api_key, ...(user ? { user } : {}) };
-  }
-
   /** The id of the run is chosen here where a handler is to see it. */
   async function permit(thread_id: string | null, request: RunCreate, { recheck, ...origin }: RunOrigin = {}) {
-    const own = await callerOrigin();
-    const usable = await permits.assistants(request.assistant_id);
-    const run_id = own.user ? environment.uuid() : null;
+    const { user_id, api_key, user } = await caller();
+    const usable = user ? await permits.assistants(request.assistant_id) : undefined;
+    const run_id = user ? environment.uuid() : null;
     const { value, ...run } = await permits.run(thread_id, run_id, request, recheck);
-    const ids = run_id === null ? {} : { run_ids: [run_id] };
-    return { ...run, request: value, origin: { ...origin, ...own, ...ids, ...(usable ? { assistants: usable } : {}) } };
+    const own = { user_id, api_key, ...(user ? { user } : {}), ...(run_id === null ? {} : { run_ids: [run_id] }) };
+    return { ...run, request: value, origin: { ...origin, ...own, ...(usable ? { assistants: usable } : {}) } };
   }
 
   async function read(thread_id: string | null, run_id: string): Promise<Scope> {
