@@ -205,7 +205,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
 
     /**
      * @statements deleteThread · beforeDeletion · keepItsTurn · dropLabels
-     * @guards feedback tokens of its runs · keep its turn (`turns.ts`) · delete (runs, checkpoints, frames by foreign
+     * @guards rows of features of its runs · keep its turn (`turns.ts`) · delete (runs, checkpoints, frames by foreign
      *   key) · labels if it is gone. Workers of its runs lose their lease.
      */
     async deleteThread({ deployment, filter }, thread_id) {

@@ -1,6 +1,5 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
 import { InputError, type InputIssue } from "../errors.ts";
-import { keyProblem } from "../feedback/links.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
 import { readJson as parsed, UUID } from "./parse.ts";
@@ -52,13 +51,6 @@ export function readUuid(sent: Json, loc: Loc, report: Report): string {
   if (typeof sent === "string" && UUID.test(sent)) return sent.toLowerCase();
   report(loc, "must be a UUID", "uuid_parsing");
   return "";
-}
-
-/** A required feedback key. */
-export function readKey(sent: Json | undefined, loc: Loc, report: Report): string {
-  const problem = absent(sent) ? "is required" : keyProblem(sent);
-  if (problem !== null) report(loc, problem, absent(sent) ? "missing" : "value_error");
-  return sent as string;
 }
 
 /** The value of a parameter that must not be given twice; an empty one counts as absent. */

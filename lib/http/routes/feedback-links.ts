@@ -5,23 +5,12 @@ import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, IdempotencyKey, Page } from "../../storage/mod.ts";
 import { isUnasked } from "../access.ts";
-import {
-  absent,
-  checked,
-  type Loc,
-  page,
-  type Report,
-  readJson,
-  readKey,
-  readObject,
-  requiredId,
-  single,
-} from "../findings.ts";
+import { absent, checked, type Loc, page, type Report, readJson, readObject, requiredId, single } from "../findings.ts";
 import { BEYOND, isFiniteJson, UUID } from "../parse.ts";
 import { readIdempotency, tooLarge } from "../request.ts";
 import { type HeaderValues, json } from "../respond.ts";
 import { type PublicHeaders, type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-import { content, readAnyObject, readComment, readCorrection } from "./feedback.ts";
+import { content, readAnyObject, readComment, readCorrection, readKey } from "./feedback.ts";
 
 const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 

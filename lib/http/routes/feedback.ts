@@ -1,24 +1,22 @@
 /** Feedback on runs and projects: requests and routes. Requests collect all findings, in the order of the fields. */
+
+import { keyProblem } from "../../feedback/links.ts";
 import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackPatch, Page } from "../../storage/mod.ts";
 import { deeperThan, longerThan } from "../../validation.ts";
-import {
-  absent,
-  checked,
-  type Loc,
-  oneOfQuery,
-  page,
-  type Report,
-  readKey,
-  readObject,
-  readUuid,
-  single,
-} from "../findings.ts";
+import { absent, checked, type Loc, oneOfQuery, page, type Report, readObject, readUuid, single } from "../findings.ts";
 import { BEYOND, isFiniteJson, MAX_DEPTH, readKnownId } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
+
+/** A required feedback key. */
+export function readKey(sent: Json | undefined, loc: Loc, report: Report): string {
+  const problem = absent(sent) ? "is required" : keyProblem(sent);
+  if (problem !== null) report(loc, problem, absent(sent) ? "missing" : "value_error");
+  return sent as string;
+}
 
 const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 const MAX_COMMENT = 20_000;

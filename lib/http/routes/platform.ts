@@ -105,7 +105,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
     summary: "Get the version and the features of the platform API",
     access: "open",
     answer: "PlatformInfo",
-    // Without `use_multipart_endpoint: false` clients send some feedback to a route for traces.
+    // Without `use_multipart_endpoint: false` clients send some records to a route for traces.
     handle: () =>
       json({
         version: VERSION,
