@@ -1,7 +1,6 @@
 /** The storage verbs of webhook deliveries: the outbox. `finishRun` and `stopRuns` fill it. */
-import type { JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
-import type { MultitaskStrategy, Scope, TerminalStatus } from "./rows.ts";
+import type { RunRow, Scope, TerminalStatus } from "./rows.ts";
 
 /** Whether a webhook delivery is waiting, delivered or failed. */
 export type DeliveryState = "pending" | "delivered" | "failed";
@@ -28,20 +27,11 @@ export interface DeliveryRow {
 }
 
 /** The run as it ended. */
-export interface DeliveredRun {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly assistant_id: string;
+export interface DeliveredRun
+  extends Pick<RunRow, "run_id" | "thread_id" | "assistant_id" | "metadata" | "kwargs" | "multitask_strategy">,
+    Pick<RunRow, "attempt" | "stateless" | "created_at" | "started_at" | "error"> {
   readonly status: TerminalStatus;
-  readonly metadata: JsonObject;
-  readonly kwargs: JsonObject;
-  readonly multitask_strategy: MultitaskStrategy;
-  readonly attempt: number;
-  readonly stateless: boolean;
-  readonly created_at: number;
-  readonly started_at: number | null;
   readonly ended_at: number;
-  readonly error: JsonObject | null;
   /** The final state as JSON; null when there is none: the run never started, is stateless, or its state is too large. */
   readonly values: string | null;
   readonly values_omitted: boolean;

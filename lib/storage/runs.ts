@@ -301,12 +301,7 @@ export interface RunFigureQuery {
 }
 
 /** The times of one run. */
-export interface RunTimes {
-  readonly status: RunStatus;
-  readonly created_at: number;
-  readonly started_at: number | null;
-  readonly ended_at: number | null;
-}
+export type RunTimes = Pick<RunRow, "status" | "created_at" | "started_at" | "ended_at">;
 
 /** The verbs of runs. A scope's filter applies to the threads of the runs. */
 export interface RunStorage {
