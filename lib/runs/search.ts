@@ -1,7 +1,6 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
-import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
-import { type Environment, loopTick } from "../environment.ts";
+import { loopTick } from "../environment.ts";
 import { invalidField, notFound } from "../errors.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
@@ -15,10 +14,10 @@ import type {
   RunSearch,
   RunStatus,
   Scope,
-  Storage,
   TraceUsage,
 } from "../storage/mod.ts";
 import { type DeliveryDetail, deliveryOf } from "../webhooks/deliveries.ts";
+import type { CreateOptions } from "./create.ts";
 import type { RunCreate, RunOrigin, RunPermit } from "./request.ts";
 import { type Run, shownKwargs } from "./run.ts";
 import { type RunStats, runStats } from "./stats.ts";
@@ -110,11 +109,7 @@ export interface ScopedSearches extends Omit<Directory<RunSearches>, "rerun"> {
   rerun(seen: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
 }
 
-export interface RunSearchOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly assistants: Pick<AssistantDirectory, "idOf">;
+interface RunSearchOptions extends Pick<CreateOptions, "storage" | "environment" | "assistants"> {
   /** The workspace of the deployment, which has its feedback links. */
   readonly workspace_id: string;
 }
