@@ -1,5 +1,6 @@
 /**
- * The page at `/docs`: the OpenAPI document as plain HTML, without scripts, fonts or requests to other hosts.
+ * The page at `/docs`: the OpenAPI document as plain HTML, without scripts, fonts or requests to other hosts. Renderers of
+ * OpenAPI documents are megabytes of JavaScript, and need styles that a strict Content-Security-Policy refuses.
  * @module
  */
 import type { OpenApi } from "../lib/http/handler.ts";
