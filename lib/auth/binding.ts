@@ -5,7 +5,7 @@ import type { Scope } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { AuthEvent } from "./custom.ts";
-import { watchPermission } from "./permission.ts";
+import { type Permission, watchPermission } from "./permission.ts";
 import type { Access, Principal } from "./principal.ts";
 
 /** A noun for any scope, without authorization: for workers, crons and other nouns. Each method takes the scope first. */
@@ -25,13 +25,11 @@ export const inScope = <Noun extends object>(directory: Directory<Noun>, scope: 
   ) as Noun;
 
 /** One permitted call. */
-export interface Permit<Value> {
+export interface Permit<Value> extends Permission {
   /** As the host's handler leaves it. */
   readonly value: Value;
   /** What the caller can see. */
   readonly scope: Scope;
-  /** What it can see now. Errors: those of a new call. Absent: it cannot change. */
-  again?(): Promise<Visibility>;
 }
 
 /** The caller of bound nouns. */
@@ -43,12 +41,11 @@ export interface Binding {
   /** Asks whether the caller may do this. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
   /** The items of an open stream, for as long as the caller has the permit. Then it throws the refusal. */
-  reader<Item>(permit: OpenPermit, reader: Reader<Item>): Reader<Item>;
+  reader<Item>(permit: Permission, reader: Reader<Item>): Reader<Item>;
   /** The same for a result, which is rejected with the refusal. */
-  value<Value extends Waiting>(permit: OpenPermit, waiting: Value): Value;
+  value<Value extends Waiting>(permit: Permission, waiting: Value): Value;
 }
 
-type OpenPermit = Pick<Permit<unknown>, "scope" | "again">;
 type BindingEnvironment = Pick<Environment, "timer" | "uuid">;
 
 /** A result that a caller waits for. */
@@ -73,7 +70,7 @@ interface BindingOptions {
 export function createBinding(
   { access, scope, environment }: BindingOptions,
   caller: Binding["caller"],
-  granted: (permit: OpenPermit) => void = () => {},
+  granted: (permit: Permission) => void = () => {},
 ): Binding {
   return {
     ...{ caller, scope, environment },
@@ -125,9 +122,9 @@ export function createBinding(
 }
 
 export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
-  let shown: OpenPermit | undefined;
-  let last: OpenPermit | undefined;
-  const granted = (permit: OpenPermit): void => {
+  let shown: Permission | undefined;
+  let last: Permission | undefined;
+  const granted = (permit: Permission): void => {
     last = permit;
   };
   return {

@@ -1,7 +1,8 @@
 /** The nouns of a service as one user may use them, in process. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { testService } from "../suite/kit.ts";
+import type { JsonObject } from "../../lib/mod.ts";
+import { testClock, testService } from "../suite/kit.ts";
 import { userNamed } from "../support/users.ts";
 import { customWorld } from "./custom-world.ts";
 
@@ -43,5 +44,27 @@ describe("service.as", () => {
   it("is the service's nouns without custom authorization", async () => {
     await using kit = await testService({ agents: { idle: async () => ({}) } });
     assert.equal(kit.service.as({ user: userNamed("ann") }).store, kit.service.store);
+  });
+
+  it("asks again while a stream is open or a result is awaited, and throws the refusal", async () => {
+    const clock = testClock();
+    let refused = false;
+    const ended = Promise.withResolvers<JsonObject>();
+    const custom = { authenticate: () => "nobody", on: { threads: () => !refused } };
+    const agents = { slow: () => ended.promise };
+    await using kit = await testService({ agents, environment: clock, auth: { custom } });
+    const { threads, runs } = kit.service.as({ user: userNamed("ann") });
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "slow" });
+    const events = threads.events(thread_id, { channels: ["values"] })[Symbol.asyncIterator]();
+    const { result } = await runs.join(thread_id, run_id);
+    const { frames } = await runs.joinStream(thread_id, run_id);
+    while ((await Promise.race([frames.next(), clock.advance(10).then(() => null)])) !== null);
+    const open = [frames.next(), events.next(), result];
+    refused = true;
+    const lost = Promise.all(open.map((one) => assert.rejects(Promise.resolve(one), { code: "forbidden" })));
+    for (let passed = 0; passed < 3_000; passed += 100) await clock.advance(100);
+    await lost;
+    ended.resolve({});
   });
 });
