@@ -2,9 +2,8 @@
 import type { CronCounters } from "../crons/loop.ts";
 import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
-import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import { type ServiceOptions, settingsOf } from "../options.ts";
 import type { Storage } from "../storage/mod.ts";
-import { withDefaults } from "../validation.ts";
 import type { DeliveryCounters } from "../webhooks/deliver.ts";
 import type { Readiness } from "./storage.ts";
 
@@ -72,7 +71,7 @@ export function serverReport(
 ): ServerReport {
   const { version, api_version, langgraph_js_version } = info;
   const { uptime_seconds, draining, standby, runs, oldest_pending_seconds, webhooks, crons } = metrics;
-  const { concurrency: slots } = withDefaults(DEFAULTS.worker, options.worker);
+  const { concurrency: slots } = settingsOf(options).worker;
   const { executing, claims, started, retried, leases_lost, ended } = metrics.worker;
   return {
     version,
@@ -93,32 +92,15 @@ export function serverReport(
 
 /** Every name is written here: an option that is added later is not shown before it was reviewed. */
 function configurationOf(options: ServiceOptions): ServerReport["configuration"] {
-  const worker = withDefaults(DEFAULTS.worker, options.worker);
-  const limits = withDefaults(DEFAULTS.limits, options.limits);
-  const retention = withDefaults(DEFAULTS.retention, options.retention);
-  const feedback = withDefaults(DEFAULTS.feedback, options.feedback);
-  const usage = withDefaults(DEFAULTS.usage, options.usage);
-  const crons = withDefaults(DEFAULTS.crons, options.crons);
+  // Prices are a table.
+  const settings = Object.entries(settingsOf(options)).flatMap(([section, values]) =>
+    Object.entries(values).flatMap(([key, value]) => (key === "prices" ? [] : [[`${section}.${key}`, value]])),
+  );
   const { auth = {}, checkpointer, store, http = {}, webhooks } = options;
   return {
     "auth.mode": auth.mode ?? (auth.custom ? "custom" : "none"),
     "auth.shared_agents": auth.shared_agents ?? "read",
-    "worker.concurrency": worker.concurrency,
-    "worker.lease_ms": worker.lease_ms,
-    "worker.run_timeout_ms": worker.run_timeout_ms,
-    "limits.pending_per_thread": limits.pending_per_thread,
-    "limits.pending": limits.pending,
-    "retention.frames_ms": retention.frames_ms,
-    "retention.stateless_ms": retention.stateless_ms,
-    "retention.idempotency_ms": retention.idempotency_ms,
-    "retention.tokens_ms": retention.tokens_ms,
-    "retention.deliveries_ms": retention.deliveries_ms,
-    "feedback.token_ttl_ms": feedback.token_ttl_ms,
-    "feedback.external_runs": feedback.external_runs,
-    "usage.enabled": usage.enabled,
-    "usage.unreadable_workspaces": usage.unreadable_workspaces,
-    "crons.enabled": crons.enabled,
-    "crons.misfire_grace_ms": crons.misfire_grace_ms,
+    ...Object.fromEntries(settings),
     "crons.max_failures": options.crons?.max_failures ?? null,
     "checkpointer.ttl.strategy": checkpointer?.ttl?.strategy ?? null,
     "checkpointer.ttl.default_ttl": checkpointer?.ttl?.default_ttl ?? null,
