@@ -10,6 +10,14 @@ import type { DeliveryRow, Scope } from "../storage/mod.ts";
 import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
 import type { Recorder, RecorderOptions } from "./recorder.ts";
 
+let recorder: Promise<typeof import("./recorder.ts")> | undefined;
+
+/** The promise is kept: on Deno, an import takes a tick of the event loop each time. */
+export function loadRecorder(): Promise<typeof import("./recorder.ts")> {
+  recorder ??= import("./recorder.ts");
+  return recorder;
+}
+
 interface DeliveriesOptions extends RecorderOptions {
   readonly bus: Bus;
 }
@@ -96,7 +104,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
     const rows = await storage.claimDeliveries(scope, { token, until, now, limit, per_host: PER_HOST });
     if (rows.length > 0) {
-      deliver ??= (await import("./recorder.ts")).createRecorder(options, counters, stopped.signal);
+      deliver ??= (await loadRecorder()).createRecorder(options, counters, stopped.signal);
       for (const row of rows) start(deliver, row, token);
     }
     // Each of them polls again when it ends.

@@ -2,7 +2,7 @@
 import { loadSchedules } from "../../lib/crons/schedules.ts";
 // Loaded late otherwise: in real time, which a replay of the seed has not.
 import "../../lib/crons/mod.ts";
-import "../../lib/webhooks/recorder.ts";
+import { loadRecorder } from "../../lib/webhooks/deliver.ts";
 import { Database } from "./database.ts";
 import { planOf } from "./plan.ts";
 import { makeSteady } from "./steady.ts";
@@ -28,7 +28,7 @@ export async function simulate(seed: number, options: SimulateOptions = {}): Pro
   open ??= Database.open();
   const database = await open;
   // Loading takes real ticks of the event loop, which no seed decides.
-  await loadSchedules();
+  await Promise.all([loadSchedules(), loadRecorder()]);
   database.clear();
   const plan = planOf(seed, options.without, options.halve, options.skew_ms);
   const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);
