@@ -36,15 +36,15 @@ describe("simulation", () => {
     });
   }
 
-  it("finds nothing in seeds that once failed", async () => {
-    const seeds = [
-      1_165_631, 15_500_589, 15_501_087, 15_501_383, 6_420_732, 7_000_317, 8_904_618, 9_418_970, 9_537_063,
-    ];
-    for (const seed of seeds) assert.deepEqual((await simulate(seed)).violations, []);
-  });
-
   // The comparison of the runtimes shows it for the others.
   if (runtime === "bun" || all) {
+    it("finds nothing in seeds that once failed", async () => {
+      const seeds = [
+        1_165_631, 15_500_589, 15_501_087, 15_501_383, 6_420_732, 7_000_317, 8_904_618, 9_418_970, 9_537_063,
+      ];
+      for (const seed of seeds) assert.deepEqual((await simulate(seed)).violations, []);
+    });
+
     it("goes the same way again", async () => {
       for (let seed = FIRST; seed < FIRST + 10; seed++) {
         const [first, again] = [await simulate(seed), await simulate(seed)];
