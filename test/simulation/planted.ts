@@ -329,6 +329,7 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/engine/claims.ts",
     find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
     replace: "if (slots.free() <= claims.waitingHere()) return null;",
+    from: 4_290,
   },
   ...LOGS,
   ...PLATFORM,
