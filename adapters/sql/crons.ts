@@ -24,7 +24,7 @@ import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
-import { type Database, prepared, readAll, readOne, type Statement, send, statement } from "./statement.ts";
+import { type Database, prepared, readAll, readOne, rowsIn, type Statement, statement } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];
@@ -190,16 +190,14 @@ function firing(driver: Database): CronStorage["fireCron"] {
     const { run: request } = fire.firing;
     const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
     const fired: Firing = { ...firing, run_id: request.run.run_id };
-    const rowsOf = await send(
-      driver,
-      [
-        ...create.statements,
-        insertFiring(fired),
-        ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
-        advance({ ...fired, next_run_date }),
-      ],
-      [...create.lock_keys, `cron ${deployment} ${cron_id}`],
-    );
+    const statements = [
+      ...create.statements,
+      insertFiring(fired),
+      ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
+      advance({ ...fired, next_run_date }),
+    ];
+    const lock_keys = [...create.lock_keys, `cron ${deployment} ${cron_id}`];
+    const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
     const created = create.created(rowsOf);
     return created ? { kind: "fired", created } : await refused(fire, firing, request);
   };

@@ -7,7 +7,7 @@ import type { SqlRow } from "./driver.ts";
 import { whenDeleted } from "./features.ts";
 import { andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { leftLabels } from "./labels.ts";
-import { type Database, ofThread, prepared, type Statement, send } from "./statement.ts";
+import { type Database, ofThread, prepared, rowsIn, type Statement } from "./statement.ts";
 import { busy } from "./threads.ts";
 import { keepTurns } from "./turns.ts";
 
@@ -237,7 +237,7 @@ export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads
       });
       if (prunings.length === 0) return [];
       const statements = prunings.flatMap((pruning) => pruning.statements);
-      const rowsOf = await send(driver, statements, locksOf(deployment, idsOf(found)));
+      const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, idsOf(found))));
       return prunings.flatMap(({ pruned }) => idsOf(rowsOf(pruned)));
     },
   };

@@ -18,15 +18,11 @@ export interface Database extends Pick<SqlDriver, "dialect" | "acquireWorkerLock
 /** The rows that a statement of a batch returned. */
 export type RowsOf = (statement: Statement) => SqlRow[];
 
-/** Sends a batch and finds the rows of each of its statements, whatever else is in it. */
-export async function send(
-  driver: Database,
-  statements: readonly Statement[],
-  lock_keys?: readonly string[],
-): Promise<RowsOf> {
-  const results = await driver.batch(statements, lock_keys);
-  return (statement) => results[statements.indexOf(statement)] ?? [];
-}
+/** Finds the rows of each statement of a batch in its results, whatever else is in it. */
+export const rowsIn =
+  (statements: readonly Statement[], results: readonly SqlRow[][]): RowsOf =>
+  (statement) =>
+    results[statements.indexOf(statement)] ?? [];
 
 export type Args = Readonly<Record<string, SqlValue>>;
 

@@ -18,7 +18,7 @@ import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValue
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { type Args, type Database, ofThread, prepared, readOne, type Statement, send } from "./statement.ts";
+import { type Args, type Database, ofThread, prepared, readOne, rowsIn, type Statement } from "./statement.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
 
 type Key = { deployment: string; thread_id: string };
@@ -211,16 +211,13 @@ export function threadVerbs(driver: Database): ThreadStorage {
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
       const deleted = deleteThread(key, filter);
-      const rowsOf = await send(
-        driver,
-        [
-          ...beforeDeletion(key, filter),
-          keepItsTurn(key, filter),
-          deleted,
-          dropLabels("thread", deployment, thread_id),
-        ],
-        [ofThread(deployment, thread_id)],
-      );
+      const statements = [
+        ...beforeDeletion(key, filter),
+        keepItsTurn(key, filter),
+        deleted,
+        dropLabels("thread", deployment, thread_id),
+      ];
+      const rowsOf = rowsIn(statements, await driver.batch(statements, [ofThread(deployment, thread_id)]));
       return rowsOf(deleted).length === 1;
     },
   };

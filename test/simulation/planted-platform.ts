@@ -19,11 +19,11 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "who is to be told of an end is written down by itself",
     file: "adapters/sql/runs/lease.ts",
-    find: "  const rowsOf = await send(driver, statements, locksOf(deployment, lease));\n",
+    find: "  const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, lease)));\n",
     replace: `  const at = statements.findIndex((one) => one.for(driver.dialect).sql.includes("into webhook_deliveries"));
   const nothing = { for: () => ({ sql: "select 1", args: [] }) };
   if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), locksOf(deployment, lease));
-  const rowsOf = await send(driver, statements, locksOf(deployment, lease));\n`,
+  const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, lease)));\n`,
   },
   {
     name: "a run that ends without having started is not told",

@@ -4,7 +4,7 @@ import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storag
 import { each, isAmong, numberIn, rowByRow, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { whenClaimed } from "../features.ts";
-import { type Database, ofThread, prepared, type RowsOf, type Statement, send } from "../statement.ts";
+import { type Database, ofThread, prepared, type RowsOf, rowsIn, type Statement } from "../statement.ts";
 import { storedFrames } from "./end.ts";
 import { claimNote, toClaim } from "./row.ts";
 
@@ -226,7 +226,8 @@ export async function claimRun(driver: Database, deployment: string, request: Cl
     if (!chosen) return { kind: seen.length > 0 ? "blocked" : "none" };
     const thread_id = threadOf(chosen);
     const claim = claimStatements(args, request, leaseNext({ ...args, thread_id }));
-    const claimed = claim.claimed(await send(driver, claim.statements, [ofThread(deployment, thread_id)]));
+    const results = await driver.batch(claim.statements, [ofThread(deployment, thread_id)]);
+    const claimed = claim.claimed(rowsIn(claim.statements, results));
     if (claimed) return { kind: "claimed", claimed };
     tries++;
   }

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { CreatedRun, CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
 import { each, scalar } from "../dialect.ts";
-import { type Database, prepared, send } from "../statement.ts";
+import { type Database, prepared, rowsIn } from "../statement.ts";
 import { busy } from "../threads.ts";
 import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
 import { toRun } from "./row.ts";
@@ -51,7 +51,7 @@ export async function createRun(
   pending: number | null,
 ): Promise<CreateRunOutcome> {
   const { statements, lock_keys, created } = createStatements(deployment, request, pending);
-  const run = created(await send(driver, statements, lock_keys));
+  const run = created(rowsIn(statements, await driver.batch(statements, lock_keys)));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
@@ -81,11 +81,10 @@ export async function createRuns(
   const creates = requests.map((request) => createStatements(deployment, request, pending));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   try {
-    const rowsOf = await send(
-      driver,
-      [...creates.flatMap(({ statements }) => statements), allMade({ run_ids, count: requests.length })],
-      creates.flatMap(({ lock_keys }) => lock_keys),
-    );
+    const made = creates.flatMap(({ statements }) => statements);
+    const statements = [...made, allMade({ run_ids, count: requests.length })];
+    const lock_keys = creates.flatMap(({ lock_keys }) => lock_keys);
+    const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
     return { kind: "created", created: creates.map(({ created }) => created(rowsOf) as CreatedRun) };
   } catch (error) {
     if (!isRefused(error)) throw error;

@@ -6,7 +6,7 @@ import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
 import { whenFinished } from "../features.ts";
 import { valueLabels } from "../labels.ts";
-import { type Database, ofThread, prepared, type Statement, send } from "../statement.ts";
+import { type Database, ofThread, prepared, rowsIn, type Statement } from "../statement.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
@@ -130,7 +130,7 @@ async function finishRun(
       ? valueLabels(deployment, lease.thread_id, thread.head, thread.scalars)
       : []),
   ];
-  const rowsOf = await send(driver, statements, locksOf(deployment, lease));
+  const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, lease)));
   const claimed =
     separateClaim && rowsOf(witness).length > 0
       ? await claimSeparately(driver, deployment, separateClaim)

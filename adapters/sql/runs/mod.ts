@@ -4,7 +4,16 @@ import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { db, scalar } from "../dialect.ts";
 import { whenDeleted } from "../features.ts";
 import { andOfPermitted, type Bound, boundOf, filterable, scoped } from "../filter.ts";
-import { type Database, ofThread, prepared, readAll, readOne, type Statement, send, statement } from "../statement.ts";
+import {
+  type Database,
+  ofThread,
+  prepared,
+  readAll,
+  readOne,
+  rowsIn,
+  type Statement,
+  statement,
+} from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { dropEvents, stoppedEvents } from "./events.ts";
@@ -129,7 +138,7 @@ export function runVerbs(driver: Database): RunStorage {
         ...dropEvents(key),
         dropLeftThreads({ deployment, now: 0 }),
       ];
-      const rowsOf = await send(driver, statements, [ofThread(deployment, thread_id)]);
+      const rowsOf = rowsIn(statements, await driver.batch(statements, [ofThread(deployment, thread_id)]));
       if (rowsOf(deleted).length > 0) return "deleted";
       return rowsOf(exists).length > 0 ? "running" : "not_found";
     },

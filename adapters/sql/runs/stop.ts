@@ -6,7 +6,7 @@ import { each, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { whenDeleted } from "../features.ts";
 import { andOfPermitted, type BoundIn, filterable } from "../filter.ts";
-import { type Database, ofThread, prepared, type RowsOf, type Statement, send } from "../statement.ts";
+import { type Database, ofThread, prepared, type RowsOf, rowsIn, type Statement } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 import { stoppedEvents } from "./events.ts";
 
@@ -204,7 +204,6 @@ export async function stopRuns(
   const { thread_id } = target;
   const { statements, stopped } =
     thread_id === undefined ? stopListed[action](terms, filter) : stopNamed[action]({ ...terms, thread_id }, filter);
-  return stopped(
-    await send(driver, statements, thread_id === undefined ? undefined : [ofThread(deployment, thread_id)]),
-  );
+  const lock_keys = thread_id === undefined ? undefined : [ofThread(deployment, thread_id)];
+  return stopped(rowsIn(statements, await driver.batch(statements, lock_keys)));
 }
