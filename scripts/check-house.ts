@@ -1,6 +1,6 @@
 /**
  * Prints how large the tree is, against its goals, and which retired names and phrases it still has. Exit code 1 when a limit of
- * scripts/house-limits.json is exceeded.
+ * scripts/house-limits.json is exceeded, and when a goal of scripts/house-goals.ts is missed for no stated reason.
  *
  *   node scripts/check-house.ts [--list] [--lower | --write]
  *
@@ -25,6 +25,8 @@ export interface Limited {
   readonly title: string;
   /** Folders have a budget and no goal. */
   readonly goal?: number;
+  /** Why the figure may be above its goal, up to its limit. */
+  readonly missed?: string;
   readonly figure: Figure;
 }
 
@@ -44,9 +46,10 @@ export function judge(rows: readonly Limited[], limits: Readonly<Record<string, 
   const lowered: Record<string, number> = {};
   const needed: Record<string, number> = {};
   let failed = 0;
-  for (const { key, title, goal, figure } of rows) {
+  for (const { key, title, goal, missed, figure } of rows) {
     const limit = limits[key] ?? 0;
-    const over = figure.value > limit;
+    const reached = goal === undefined || figure.value <= goal;
+    const over = figure.value > limit || !(reached || missed);
     if (over) failed += 1;
     // What is better than its goal may grow up to it again.
     const need = Math.max(goal ?? 0, figure.value);
@@ -55,10 +58,11 @@ export function judge(rows: readonly Limited[], limits: Readonly<Record<string, 
     if (need > 0) needed[key] = need;
     // A name that is gone needs no line. The rows of the house are always shown.
     if (!list && !(key in GOALS) && goal === 0 && limit === 0 && figure.value === 0) continue;
-    const state = over ? "FAILED" : goal === undefined ? "" : figure.value <= goal ? "reached" : "open";
+    const state = over ? "FAILED" : goal === undefined ? "" : reached ? "reached" : "missed";
     lines.push(
       `| ${title} | ${number(figure.value)} | ${number(limit)} | ${goal === undefined ? "" : number(goal)} | ${state} |`,
     );
+    if (!reached && missed) lines.push(`    Missed: ${missed}`);
     if (over || list) lines.push(...figure.found.map((text) => `    ${text}`));
     if (lowest < limit) lines.push(`    Lower the limit to ${lowest}: node scripts/check-house.ts --lower`);
   }
@@ -130,6 +134,6 @@ if (import.meta.main) {
     console.log([`| ${kind} | now | limit | goal | |`, "|---|---|---|---|---|", ...verdict.lines, ""].join("\n"));
   }
   if (values.lower || values.write) writeFileSync(file, `${JSON.stringify(written, null, 2)}\n`);
-  console.log(`${failed} limits exceeded`);
+  console.log(`${failed} limits exceeded or goals missed`);
   process.exitCode = failed > 0 ? 1 : 0;
 }

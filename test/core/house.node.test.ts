@@ -178,15 +178,18 @@ describe("the table of the tree", () => {
     assert.deepEqual(Object.fromEntries(folders), { "adapters/sql": 4, lib: 2, "lib/http": 6, "server.ts": 1 });
   });
 
-  it("fails above a limit, hints below it, and never lowers a limit below its goal", () => {
+  it("fails above a limit and above a goal without a reason, hints below a limit, and never lowers a limit below its goal", () => {
     const row = { key: "rows", title: "Rows", goal: 2, figure: { value: 5, found: ["a.ts: 5"] } };
     const over = judge([row], { rows: 4 });
     assert.equal(over.failed, 1);
     assert.deepEqual(over.lines, ["| Rows | 5 | 4 | 2 | FAILED |", "    a.ts: 5"]);
     assert.deepEqual([over.lowered, over.needed], [{ rows: 4 }, { rows: 5 }]);
     assert.equal(judge([row], {}).failed, 1);
-    const exact = judge([row], { rows: 5 });
-    assert.deepEqual([exact.failed, exact.lines], [0, ["| Rows | 5 | 5 | 2 | open |"]]);
+    const missed = judge([row], { rows: 5 });
+    assert.deepEqual([missed.failed, missed.lines[0]], [1, "| Rows | 5 | 5 | 2 | FAILED |"]);
+    const stated = judge([{ ...row, missed: "for a reason" }], { rows: 5 });
+    assert.deepEqual([stated.failed, stated.lines], [0, ["| Rows | 5 | 5 | 2 | missed |", "    Missed: for a reason"]]);
+    assert.equal(judge([{ ...row, missed: "for a reason" }], { rows: 4 }).failed, 1);
     const under = judge([{ ...row, figure: { value: 1, found: [] } }], { rows: 6 });
     assert.equal(under.failed, 0);
     assert.match(under.lines[1] as string, /Lower the limit to 2/);
