@@ -45,7 +45,7 @@ export function jsonList(
     }
 
     const check = (): void => {
-      if (left) throw new Error("No reader reads the list any more");
+      if (left) throw new Error("The list has no reader any more");
     };
 
     function open(): void {
