@@ -243,9 +243,12 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
       if (this.isGone()) return this.end();
       try {
         const ready: Shown[] = [];
+        const { place } = this;
         const waiting = this.attached ? this.#take(ready) : undefined;
         if (waiting) await waiting;
         if (ready.length === 0) {
+          // What it has taken is not shown. More may follow it in the page, or in the log behind the page.
+          if (this.place > place) continue;
           if (this.isAtEnd()) return this.end();
           const changed = this.#log.change.wait(this);
           if (!this.attached) (await this.attach?.()) || (await changed);

@@ -232,6 +232,24 @@ describe("the events of a thread", () => {
     await live.close();
   });
 
+  it("that can be read are shown to a late reader, whatever is left out before them", async () => {
+    const asks: AgentFunction = async function* () {
+      for (const letter of ["a", "b", "c", "d"]) yield { text: letter.repeat(20_000) };
+    };
+    await using kit = await testService({ executor: fromFunctions({ asks }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    await finished(service, thread_id, { ...ask("asks"), durability: "exit" });
+    await live.ends();
+    const filter = { channels: ["values", "lifecycle"], since: 1 };
+    const kept = await keptOf(service, thread_id, filter);
+    const late = reading(service, thread_id, filter);
+    await late.ends();
+    assert.deepEqual(late.events, kept);
+    await late.close();
+    await live.close();
+  });
+
   it("are read once, large values too, for readers that open together, and other work comes in between", async () => {
     const { storage, calls } = faulty();
     await using kit = await testService({ storage, executor: fromFunctions({ big }) });
