@@ -173,13 +173,15 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
     const service: Service = {
       ...own.nouns,
-      as: ({ user }) =>
-        custom
-          ? bindNouns(
-              own.directories,
-              createBinding(binding, () => access.user(user)),
-            )
-          : own.nouns,
+      as({ user }) {
+        if (!custom) return own.nouns;
+        // Neither the host nor a handler changes later who the caller is.
+        const caller = structuredClone(user);
+        const bound = createBinding(binding, () => access.user(structuredClone(caller)));
+        const { protocol: _, runs, ...nouns } = bindNouns(own.directories, bound);
+        const { permit: _permit, ...callerRuns } = runs;
+        return { ...nouns, runs: callerRuns };
+      },
       ...reports,
       accounts,
       caller: (request) => access.caller(request),

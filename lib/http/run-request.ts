@@ -82,11 +82,8 @@ export const originOfHeaders = ({ request, handler }: RequestContext): RunOrigin
   recheck,
 });
 
-/** What the request adds to the body. An idempotency key counts per route and per user. */
+/** What the request adds to the body. An idempotency key counts per route. */
 export async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const { user_id, user, threads } = context.principal;
-  const sender = user ? user.identity : threads.filter && user_id;
-  const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
-  const idempotency = await readIdempotency(context.request.headers, scope, bytes);
+  const idempotency = await readIdempotency(context.request.headers, route, bytes);
   return { ...originOfHeaders(context), ...(idempotency ? { idempotency } : {}) };
 }

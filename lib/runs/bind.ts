@@ -68,8 +68,8 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue, recheck:
 }
 
 interface RunPermits {
-  /** The assistants that a user's run may use; undefined: all. A graph's default assistant needs no permission but that of the run. */
-  assistants(assistant_id: string): Promise<Scope | undefined>;
+  /** The assistants that a user's run may use. A graph's default assistant needs no permission but that of the run. */
+  assistants(assistant_id: string): Promise<Scope>;
   /** The run as the handlers leave it, and the threads it may be created on. */
   run(
     thread_id: string | null,
@@ -81,13 +81,12 @@ interface RunPermits {
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { authorize }: Binding,
+  { authorize, scope }: Binding,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
-    if (await directory.isDefault(assistant_id)) return undefined;
-    const permit = await authorize("assistants:read", { assistant_id });
-    return permit.scope.filter ? permit.scope : undefined;
+    if (await directory.isDefault(assistant_id)) return scope;
+    return (await authorize("assistants:read", { assistant_id })).scope;
   },
   async run(thread_id, run_id, request, recheck) {
     const run = runValue(thread_id, run_id, request);
@@ -100,6 +99,10 @@ export const createRunPermits = (
     return { ...permit, value: changed };
   },
 });
+
+/** An idempotency key counts per route and per user: another user's run must not be the answer. */
+const keyOf = ({ idempotency }: RunOrigin, sender: string | null): Pick<RunOrigin, "idempotency"> =>
+  idempotency ? { idempotency: { ...idempotency, route: `${idempotency.route} ${JSON.stringify(sender)}` } } : {};
 
 /** Runs with the permits of new ones, for commands. */
 export interface BoundRuns extends Runs {
@@ -116,11 +119,19 @@ export function bindRuns(
 
   /** The id of the run is chosen here where a handler is to see it. */
   async function permit(thread_id: string | null, request: RunCreate, { recheck, ...origin }: RunOrigin = {}) {
-    const { user_id, api_key, user } = await caller();
+    const { user_id, api_key, user, threads } = await caller();
+    const sender = user ? user.identity : threads.filter && user_id;
+    const key = sender === undefined ? {} : keyOf(origin, sender);
     const usable = user ? await permits.assistants(request.assistant_id) : undefined;
     const run_id = user ? environment.uuid() : null;
     const { value, ...run } = await permits.run(thread_id, run_id, request, recheck);
-    const own = { user_id, api_key, ...(user ? { user } : {}), ...(run_id === null ? {} : { run_ids: [run_id] }) };
+    const own = {
+      ...key,
+      user_id,
+      api_key,
+      ...(user ? { user } : {}),
+      ...(run_id === null ? {} : { run_ids: [run_id] }),
+    };
     return { ...run, request: value, origin: { ...origin, ...own, ...(usable ? { assistants: usable } : {}) } };
   }
 

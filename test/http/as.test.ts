@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { userNamed } from "../support/users.ts";
-import { customWorld } from "./custom-world.ts";
+import { customWorld, owning } from "./custom-world.ts";
 
 describe("service.as", () => {
   it("asks the handler once for each call, with the whole value, and keeps others' items out", async () => {
@@ -66,5 +66,51 @@ describe("service.as", () => {
     for (let passed = 0; passed < 3_000; passed += 100) await clock.advance(100);
     await lost;
     ended.resolve({});
+  });
+
+  it("gives nobody the run of another user's idempotency key", async () => {
+    await using world = await customWorld({ on: { threads: owning } });
+    const { service } = world.it;
+    const idempotency = { route: "/runs", key: "k", body_hash: "same" };
+    const run = { assistant_id: "agent", input: { secret: "ann's" }, on_completion: "keep" };
+    const runAs = async (name: string, route = "/runs"): Promise<string> => {
+      const { runs } = service.as({ user: userNamed(name) });
+      return (await runs.create(null, run, { idempotency: { ...idempotency, route } })).run_id;
+    };
+    const anns = await runAs("ann");
+    assert.equal(await runAs("ann"), anns);
+    assert.notEqual(await runAs("bob"), anns);
+    assert.notEqual(await runAs("bob", '/runs "ann"'), anns);
+  });
+
+  it("has no calls beside those of its type, and takes no scope from its caller", async () => {
+    await using world = await customWorld({ on: { threads: owning } });
+    const { service } = world.it;
+    const bob = service.as({ user: userNamed("bob") });
+    const names = ["assistants", "crons", "feedback", "runs", "store", "threads", "webhooks"];
+    assert.deepEqual(Object.keys(bob).sort(), names);
+    assert.equal("permit" in bob.runs, false);
+    const origin = { assistants: { deployment: "other" }, user: userNamed("ann"), user_id: "ann" };
+    const { thread_id } = await bob.threads.create();
+    await bob.runs.create(thread_id, { assistant_id: "agent" }, origin);
+    await bob.crons.create(thread_id, { assistant_id: "agent", schedule: "@daily" }, origin);
+    assert.ok(world.asked().every(({ user }) => user.identity === "bob"));
+  });
+
+  it("stays the caller that it was bound to", async () => {
+    await using world = await customWorld({
+      on: {
+        threads(context) {
+          const owned = owning(context);
+          (context.user as { identity: string }).identity = "root";
+          return owned;
+        },
+      },
+    });
+    const user = userNamed("ann");
+    const ann = world.it.service.as({ user });
+    (user as { identity: string }).identity = "bob";
+    await ann.threads.create();
+    assert.deepEqual((await ann.threads.create()).metadata, { owner: "ann" });
   });
 });

@@ -358,13 +358,20 @@ describe("another tenant's things", () => {
     });
   }
 
-  /** Bob's nouns in process, which are made for each call as for each request. */
-  const nounsOfBob = () => world.it.service.as({ user: { ...userNamed("bob"), permissions: PERMISSIONS } });
+  /** Bob's nouns in process, which are made for each call as for each request; with the calls that only requests have. */
+  function nounsOfBob() {
+    const { service } = world.it;
+    const user = { ...userNamed("bob"), permissions: PERMISSIONS };
+    const { access, bind } = serviceInternals(service);
+    const { runs, protocol } = bind(() => access.user(user)).nouns;
+    const nouns = service.as({ user });
+    return { ...nouns, runs: { ...runs, ...nouns.runs }, protocol };
+  }
 
   const callerBob = () =>
     world.it.service.caller(new Request("http://greenroom/", { headers: { authorization: "Bearer bob" } }));
 
-  it("are walked in every call of service.as", () => {
+  it("are walked in every call of service.as and of requests", () => {
     const calls = Object.entries(nounsOfBob()).flatMap(([noun, verbs]) =>
       Object.keys(verbs).map((verb) => `${noun}.${verb}`),
     );
