@@ -71,7 +71,7 @@ export class AuthRefusal extends ServiceError {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   constructor(status: number, message: string, headers: Readonly<Record<string, string>>) {
-    super(status === 401 ? "unauthenticated" : "forbidden", message);
+    super(status === 401 ? "unauthenticated" : status === 404 ? "not_found" : "forbidden", message);
     this.name = "AuthRefusal";
     this.status = status;
     this.headers = headers;

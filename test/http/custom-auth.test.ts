@@ -7,6 +7,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { createService, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 import { getFeedback } from "../suite/records.ts";
+import { userNamed } from "../support/users.ts";
 import { customWorld, owning } from "./custom-world.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
@@ -20,6 +21,20 @@ describe("custom authentication", () => {
     assert.equal(headers.get("content-type"), "application/json");
     assert.ok(headers.get("x-request-id"));
     assert.deepEqual(world.it.log, []);
+  });
+
+  it("that says 404 of what there is does not say that it forbids it", async () => {
+    await using world = await customWorld({
+      on: {
+        threads() {
+          throw { status: 404, message: "Not found" };
+        },
+      },
+    });
+    const { status, body } = await world.ask("bob", "GET", `/threads/${UNKNOWN}`);
+    assert.deepEqual([status, body], [404, { detail: "Not found", code: "not_found" }]);
+    const { threads } = world.it.service.as({ user: userNamed("bob") });
+    await assert.rejects(threads.get(UNKNOWN), { code: "not_found", reason: "not_found" });
   });
 
   for (const [what, thrown] of [
