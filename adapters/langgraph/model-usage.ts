@@ -1,6 +1,6 @@
 /** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
-import type { Callbacks, Metadata } from "./callbacks.ts";
+import { type Callbacks, type Metadata, onChainStart, oneHandler } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
@@ -28,6 +28,7 @@ export class ModelUsage {
   private readonly counted = new Set<string | ModelMessage>();
   private readonly given = new Set<string | ModelMessage>();
   private readonly models = new Map<string, string>();
+  private readonly inner = new Set<string>();
   private events: UsageEvent[] = [];
 
   readonly callbacks: Callbacks = {
@@ -49,6 +50,21 @@ export class ModelUsage {
     },
     handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
   };
+
+  /** For what runs inside nodes: the nodes of graphs that they call, and tasks. */
+  readonly insideNodes: object = oneHandler([
+    {
+      handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
+        if (name === undefined || name !== langgraph_node) return;
+        this.inner.add(run_id);
+        this.onNodeStart(input);
+      }),
+      handleChainEnd: (output: unknown, run_id: string): void => {
+        if (this.inner.delete(run_id)) this.onNodeEnd(output);
+      },
+      handleChainError: (_error: unknown, run_id: string): void => void this.inner.delete(run_id),
+    },
+  ]);
 
   /** A node starts. Callbacks of chains would tell it too, but every run would pay for them. */
   onNodeStart(input: unknown): void {

@@ -7,6 +7,12 @@ interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
 }
 
+/** The callbacks of one node, which what it calls inherits. */
+interface CallbackManager {
+  readonly handlers: readonly object[];
+  addHandler(handler: object, inherit: boolean): void;
+}
+
 type Call = (...parts: unknown[]) => unknown;
 
 /** The key that functional graphs use to start tasks. */
@@ -63,18 +69,32 @@ export class NodeTracker {
   }
 
   private guarded(options: unknown): unknown {
-    const { configurable, store } = (options ?? {}) as {
+    const { configurable, store, callbacks } = (options ?? {}) as {
       configurable?: Readonly<Record<string, unknown>>;
       store?: unknown;
+      callbacks?: Partial<CallbackManager>;
     };
     bypassQueue(store);
+    const { insideNodes } = this.usage;
+    // A node that is retried has the manager of its first try.
+    if (callbacks?.addHandler && !callbacks.handlers?.includes(insideNodes)) callbacks.addHandler(insideNodes, true);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;
-    const refusing: Call = (...parts) => {
+    const refusing: Call = (task, ...parts) => {
       this.refuse();
-      return (call as Call)(...parts);
+      return (call as Call)(typeof task === "function" ? this.task(task as Call) : task, ...parts);
     };
     return { ...(options as object), configurable: { ...configurable, [CALL]: refusing } };
+  }
+
+  /** A task of a node: it has callbacks of its own. Not called for a result that an earlier attempt has stored. */
+  private task(task: Call): Call {
+    return async (...input) => {
+      this.usage.onNodeStart(input);
+      const output = await task(...input);
+      this.usage.onNodeEnd(output);
+      return output;
+    };
   }
 
   private refuse(): void {

@@ -6,7 +6,17 @@ import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, AIMessageChunk, type BaseMessage, type UsageMetadata } from "@langchain/core/messages";
 import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
 import { tool } from "@langchain/core/tools";
-import { Annotation, Command, interrupt, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
+import {
+  Annotation,
+  Command,
+  entrypoint,
+  interrupt,
+  MessagesAnnotation,
+  Send,
+  START,
+  StateGraph,
+  task,
+} from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../lib/mod.ts";
@@ -138,6 +148,37 @@ describe("the tokens of a LangGraph run", () => {
       .compile();
     await using host = await hosted(graph);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
+  });
+
+  it("are those of messages that are written in graphs which nodes call, and in tasks, whatever the node returns", async () => {
+    const wrote = () => new AIMessage({ content: "By another client", usage_metadata: used(7, 8) });
+    const inner = new StateGraph(MessagesAnnotation)
+      .addNode("writes", () => ({ messages: [wrote()] }))
+      .addEdge(START, "writes")
+      .compile();
+    const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
+    const calling = new StateGraph(State)
+      .addNode("calls", async ({ messages }) => ({
+        title: (await inner.invoke({ messages })).messages.at(-1)?.text ?? "",
+      }))
+      .addEdge(START, "calls")
+      .compile();
+    const writes = task("writes", async () => wrote());
+    const flow = entrypoint("flow", async () => {
+      const { text } = await writes();
+      return { text, answer: interrupt("Go on?") };
+    });
+    await using first = await hosted(calling);
+    assert.deepEqual(await first.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
+    await using second = await hosted(flow as unknown as Graph);
+    assert.deepEqual(await second.spent(HELLO), { tokens_in: 7, tokens_out: 8, cost_usd: 0 });
+    // The result of the task is stored: it is not written again.
+    const resumed = await second.spent(undefined, { command: { resume: "yes" } });
+    assert.deepEqual(resumed ?? { tokens_in: 0, tokens_out: 0, cost_usd: 0 }, {
+      tokens_in: 0,
+      tokens_out: 0,
+      cost_usd: 0,
+    });
   });
 
   it("are not those of messages in the input or in the state", async () => {
