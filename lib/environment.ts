@@ -37,8 +37,8 @@ export const loopTick = (environment: Pick<Environment, "defer">): Promise<void>
   new Promise((resolve) => environment.defer(resolve));
 
 /**
- * A limit of work per tick of the event loop: work that never waits would keep every other request out. Who finds it reached waits,
- * and goes on first come, first served.
+ * A limit of work per tick of the event loop: work that never waits would delay every other request. Calls above the limit wait,
+ * first come, first served.
  */
 export interface TickLimit {
   /** Counts work that was done in this tick. */
@@ -89,8 +89,8 @@ export function tickLimit(environment: Pick<Environment, "defer">, most: number)
 }
 
 /**
- * Makes calls that many may ask for. One serves all who ask for the same before it begins. `begin`: resolves when there is room for
- * it. `keep`: forgets it later than when it begins.
+ * Shares calls: callers with the same key share a call that has not begun. `begin`: resolves when there is room for the call.
+ * `keep`: shares it for longer than that.
  */
 export function sharedCalls(
   begin: (cost: number) => Promise<void> = async () => {},
@@ -109,7 +109,7 @@ export function sharedCalls(
   };
 }
 
-/** Calls whose code few deployments need: the first of them loads it, later ones take no promise more. */
+/** Calls whose code few deployments need: the first of them loads it, later calls add no promise. */
 export function lazyCalls<Calls extends object>(
   names: Readonly<Record<keyof Calls, boolean>>,
   load: () => Promise<Calls>,

@@ -55,8 +55,8 @@ export interface Service extends CallerNouns {
   /** Where this deployment's runs are billed. */
   readonly deployment: DeploymentRow;
   /**
-   * The nouns as this user may use them: each call asks `auth.custom.on` first, as a request of the user does, and sees what the
-   * handler's filter permits. Without `auth.custom` these are the nouns of the service.
+   * The calls for one user. Each runs the handler of `auth.custom.on` first, as a request of the user does, and is limited to the
+   * rows that its filter permits. Without `auth.custom` the user has no effect: nothing is restricted.
    */
   as(caller: { readonly user: AuthUser }): CallerNouns;
   /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
@@ -169,7 +169,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const reports = createReports(options, opened, nouns, calls, started);
     const own = trackedNouns(nouns, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
-    // In mode `none` everybody may do everything.
+    // In mode `none` every caller may do everything.
     const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
     const service: Service = {
       ...own.nouns,
@@ -271,7 +271,7 @@ function createAuth(
   return { accounts: createAccounts({ identity, environment, key_prefix }), access: track<Access>(access) };
 }
 
-/** What the service says about itself. */
+/** Health, metrics and the server report. */
 function createReports(
   options: ServiceOptions,
   { storage, environment, health }: OpenStorage,

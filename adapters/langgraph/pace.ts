@@ -1,10 +1,10 @@
-/** Reads the chunks of a stream as soon as LangGraph makes them, so that what it puts is stored with the chunks of the same tick. */
+/** Reads chunks as soon as LangGraph makes them, so that its checkpoints are stored with the chunks of the same tick. */
 import type { Environment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 
 /**
- * LangGraph runs ahead of the reader of its stream, and puts writes before it streams them. So what it puts is held until the chunks
- * of that tick of the event loop are shown.
+ * LangGraph runs ahead of the reader of its stream, and puts writes before it streams them. So these are held until the chunks of
+ * that tick of the event loop are shown.
  */
 export class Pace {
   private readonly checkpoints: CheckpointHandle;
@@ -15,7 +15,7 @@ export class Pace {
   /** How many chunks came, and how many of them were shown. */
   private received = 0;
   private shown = 0;
-  /** Holds of earlier ticks, with the number of chunks that had come by then. */
+  /** Holds of earlier ticks, with the number of chunks that had arrived. */
   private holds: { readonly release: () => void; readonly at: number }[] = [];
   /** This tick has a hold. */
   private open = false;

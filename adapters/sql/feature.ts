@@ -36,7 +36,7 @@ export interface Feature<Table extends string = string> {
   ended?<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement;
   /** A condition on rows of `runs`: the log of the run has a frame of this feature right before its end. */
   readonly end_frame?: RawBuilder<unknown>;
-  /** Goes before every deletion of runs, but for that of retention; `which` selects their ids. */
+  /** Goes before every deletion of runs, except by retention; `which` selects their ids. */
   deleted?<Of extends Args>(which: Runs<Of>): (args: Of) => Statement;
   /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
   readonly swept?: {

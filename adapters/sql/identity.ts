@@ -213,7 +213,7 @@ function unitVerbs(driver: Database) {
   return {
     /**
      * @statements insert · hasParent
-     * @guards Where the parent exists; without a row, the parent tells why.
+     * @guards Where the parent exists; without a row, a read of the parent finds the reason.
      */
     async createUnit(kind, row) {
       const parent = "organization_id" in row ? row.organization_id : row.workspace_id;

@@ -257,7 +257,7 @@ function usageVerbs(driver: Database): UsageStorage {
     },
     /**
      * @statements spent · count
-     * @guards With `tokens` it sums the traces alone: an hour is sealed before its last run has ended.
+     * @guards With `tokens` it sums only traces: an hour is sealed before its last run has ended.
      */
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;

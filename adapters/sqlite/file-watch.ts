@@ -77,7 +77,7 @@ export class FileWatch {
     if (salts !== null) this.#setLog(salts, fstatSync(this.#log as number).size);
   }
 
-  /** To be called before SQLite writes: throws what `confirmCommit` has thrown, and where the log was cut since. */
+  /** Call this before SQLite writes. Throws the error of an earlier `confirmCommit`, and if the log was cut since. */
   refuse(): void {
     if (this.#lost) throw this.#lost;
     if (this.#log !== undefined) this.#checkLength(fstatSync(this.#log).size);

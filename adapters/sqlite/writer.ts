@@ -209,7 +209,7 @@ class Writer {
       const settle = (): void => {
         for (const answer of answers) answer();
       };
-      // What follows from a large write takes its time as well: other calls go first.
+      // The callers of a large write take long too: other calls go first.
       if (group.some(({ bytes }) => bytes > LARGE_BYTES)) this.#defer(settle);
       else settle();
       this.#lockTries = 0;

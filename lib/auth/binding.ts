@@ -1,4 +1,4 @@
-/** Nouns for one caller: each call asks the host's authorization once, with the whole value, and acts in the scope that it gives. */
+/** Nouns for one caller: each call runs the host's authorization with the whole value, and uses the scope that results. */
 import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
@@ -38,11 +38,11 @@ export interface Binding {
   /** The deployment. */
   readonly scope: Scope;
   readonly environment: BindingEnvironment;
-  /** Asks whether the caller may do this. Errors: forbidden, unavailable, internal. */
+  /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
-  /** The items of an open stream, for as long as the caller has the permit. Then it throws the refusal. */
+  /** The same items. When the caller loses the permit, the reader throws the refusal. */
   reader<Item>(permit: Permission, reader: Reader<Item>): Reader<Item>;
-  /** The same for a result, which is rejected with the refusal. */
+  /** The same result, which rejects with the refusal when the caller loses the permit. */
   value<Value extends Waiting>(permit: Permission, waiting: Value): Value;
 }
 
@@ -54,7 +54,7 @@ interface Waiting {
   leave(): void;
 }
 
-/** A binding for the calls of one request. The body of its response stays open, and drops what is not sent when the permit is lost. */
+/** A binding for the calls of one request. The response watches the permit, so that it can drop unsent parts. */
 export interface RequestBinding extends Binding {
   /** Calls `lost` once when the caller loses the permit of what is shown. The result stops the checks. */
   watch(lost: (refusal: ServiceError) => void): () => void;
@@ -80,7 +80,7 @@ export function createBinding(
       const ask = (now: Principal) => access.authorize(now, event, value);
       const { value: left, visibility } = await ask(principal);
       const permit = { value: left, scope: withVisibility(scope, visibility) };
-      // Of a new run the handler is asked once: its caller sees the run.
+      // The handler of a new run is called once: its caller can see the run.
       const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
       const again = async (): Promise<Visibility> => (await ask((await principal.again?.()) ?? principal)).visibility;
       const open = isFixed ? permit : { ...permit, again };

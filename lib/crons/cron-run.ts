@@ -1,4 +1,4 @@
-/** What a cron says about its runs. */
+/** The part of a cron that describes its runs. */
 import type { RunCreate } from "../runs/request.ts";
 
 /** The names of the run options of a cron. */

@@ -39,7 +39,7 @@ interface Plan {
   readonly next_run_date: number | null;
 }
 
-/** What the ticks of this process came to since its start. */
+/** Counts the outcomes of ticks in this process since its start. */
 export interface TickCounters {
   fired: number;
   readonly skipped: Record<SkipReason, number>;

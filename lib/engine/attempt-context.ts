@@ -137,7 +137,7 @@ export function createContext(
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
-  // A reader that came before its thread could not set `records_all` of it.
+  // A reader that opened before the thread existed could not set its `records_all`.
   const all = thread.records_all || request.records_all || options.events.isWatched(thread_id);
   const events = stateless || thread.stateless ? "none" : all ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
@@ -230,7 +230,7 @@ export function createContext(
   return context;
 }
 
-/** An answer that came too late is the input of a new run: another run has answered, and `head` is what it left. */
+/** If another run has answered the interrupt (`head` has moved), this answer becomes the input of a new run. */
 function inTime(request: JobRequest, head: string | null): JobRequest {
   const { resume_at, command } = request;
   if (resume_at === null || resume_at === head) return request;

@@ -31,7 +31,7 @@ export interface Attempt extends LeasedAttempt {
   stop(reason: StopReason): boolean;
   /** Reads the run's cancel flag again: another process may have set it. */
   checkCancelled(): void;
-  /** Stores in a few milliseconds what it has recorded: somebody reads the events of its thread. */
+  /** Stores the recorded events within milliseconds: a client reads the events of the thread. */
   saveSoon(): void;
   /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
   flushShown(): Promise<void>;
@@ -121,7 +121,7 @@ async function begin(context: AttemptContext): Promise<void> {
   // The response is built in one tick of the event loop, and its bytes leave in the next.
   await loopTick(options.environment);
   await loopTick(options.environment);
-  // The process may have stood still during these ticks.
+  // The process may have stalled during these ticks.
   await ensureLease(context);
 }
 

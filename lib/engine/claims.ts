@@ -59,7 +59,7 @@ export class Slots {
     for (const attempt of this.attempts) if (attempt.thread_id === thread_id) attempt.saveSoon();
   }
 
-  /** False if the run does not execute here; else resolves when what its subscribers were shown is stored. */
+  /** False if the run does not execute here. Otherwise resolves when everything that was shown to subscribers is stored. */
   async flushShown(run_id: string): Promise<boolean> {
     return (await Promise.all(this.of(run_id).map((attempt) => attempt.flushShown()))).length > 0;
   }

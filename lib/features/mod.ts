@@ -32,13 +32,13 @@ export interface FeatureJob {
   step(nouns: object): Promise<number>;
 }
 
-/** Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs without the feature. */
+/** Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not use the feature. */
 export interface Feature {
   /** As the list in adapters/sql/features.ts names it. */
   readonly name: string;
   /** Its nouns, by their names in the service. */
   readonly nouns?: object;
-  /** What the request of a run asks for: members of the new row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
+  /** Members of a new run's row that its request determines. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */
   readonly thread?: Partial<NewThread>;

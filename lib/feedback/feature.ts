@@ -1,4 +1,4 @@
-/** Feedback links of runs: what a request asks for, and the frame that shows them. */
+/** Feedback links of runs: the keys in a request, and the frame with the links. */
 import { ServiceError } from "../errors.ts";
 import type { Feature, FeatureContext } from "../features/mod.ts";
 import type { NewRun } from "../storage/mod.ts";

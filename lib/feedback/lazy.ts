@@ -1,4 +1,4 @@
-/** Feedback whose calls load with the first of them. */
+/** Feedback, whose code loads with the first call. */
 import { lazyCalls } from "../environment.ts";
 import type { FeedbackDirectory, FeedbackOptions } from "./mod.ts";
 

@@ -293,7 +293,7 @@ type FunctionEvent =
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
 /**
- * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one tick of
+ * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
  * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
  */
 export async function* drive(

@@ -100,7 +100,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     async function respond(): Promise<Response> {
       if (!found) return await refuse(request, table.at(new URL(request.url).pathname), auth);
       const { handle, public_headers } = found.route;
-      // Mail scanners look at links with HEAD, which must not submit anything.
+      // Mail scanners open links with HEAD, which must not submit anything.
       if (public_headers && request.method === "HEAD") {
         return new Response(null, { status: 204, headers: public_headers.all });
       }

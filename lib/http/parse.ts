@@ -67,7 +67,7 @@ export function readId(value: string | undefined, field: string): string {
   return id.toLowerCase();
 }
 
-/** An id of a path. Errors: not_found, because what has no UUID cannot be there. */
+/** An id of a path. Errors: not_found, because every stored id is a UUID. */
 export function readKnownId(value: string | undefined, what: string): string {
   if (value === undefined || !UUID.test(value)) {
     throw new ServiceError(what === "Run" ? "run_not_found" : "not_found", `${what} not found`);

@@ -56,7 +56,7 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
 
 /** How a route answers errors. */
 export interface ErrorForm {
-  /** How 422 lists what is wrong: each at the place where it was found, or at its field of the query. Absent: as one text. */
+  /** 422 lists the issues: with the place that was found, or with the field of the query. Absent: one text. */
   readonly issues?: "found" | "query";
   /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
   readonly error_message?: boolean;

@@ -41,7 +41,7 @@ export interface Route extends ErrorForm {
   readonly access?: Access;
   /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
   readonly open_locally?: boolean;
-  /** The events of custom authorization that its calls ask for. */
+  /** The events of custom authorization that its calls need. */
   readonly events?: readonly AuthEvent[];
   readonly body?: Fields<unknown>;
   /** True: the body is a list of what `body` describes. */

@@ -7,7 +7,7 @@ import { createReader, type Reader } from "../streams/log.ts";
 import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
 import type { Command, CommandAnswer, CommandCaller, ProtocolDirectory, ThreadProtocol } from "./mod.ts";
 
-/** A thread that a caller has opened. It sees what it saw then. */
+/** An open thread. Its calls use the caller's filter of the time when it was opened. */
 export interface OpenThread {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
@@ -15,7 +15,7 @@ export interface OpenThread {
   command(command: Command): Promise<CommandAnswer>;
   /** Why the caller may not read the thread any more; null while it may. */
   refusal(): Promise<ServiceError | null>;
-  /** Calls `lost` once when it may not. The result stops the checks. */
+  /** Calls `lost` once when the caller loses the permission. The result stops the checks. */
   watch(lost: (refusal: ServiceError) => void): () => void;
 }
 

@@ -32,16 +32,16 @@ export interface RunStats {
   readonly until: IsoTime;
   /** Runs created in the last hour, by their status now. Pending and running ones count whatever their age. */
   readonly statuses: Readonly<Record<RunStatus, number>>;
-  /** The last 60 minutes, oldest first; the last one is not over. */
+  /** The last 60 minutes, oldest first; the last one is not complete. */
   readonly minutes: readonly RunMinute[];
-  /** False: there were more runs than `minutes` are made of, which are the newest. */
+  /** False: there were too many runs, and `minutes` counts only the newest. */
   readonly complete: boolean;
 }
 
 const MINUTE_MS = 60_000;
 const MINUTES = 60;
 const HOUR_MS = MINUTES * MINUTE_MS;
-/** The most runs that the figures by minute are made of. */
+/** `minutes` counts at most this many runs. */
 const MOST_TIMES = 5_000;
 
 interface Counted {
@@ -49,7 +49,7 @@ interface Counted {
   started: number;
   ended: number;
   failed: number;
-  /** Runs that came to wait, less those that ceased to. */
+  /** Runs that began to wait, minus those that stopped waiting. */
   joined: number;
   readonly waits: number[];
   readonly durations: number[];

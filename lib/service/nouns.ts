@@ -39,10 +39,10 @@ interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
   readonly openCalls: Set<Promise<unknown>>;
 }
 
-/** What callers are bound to. */
+/** The nouns that `service.as` and requests use. */
 export interface CallerNouns extends FeatureCallerNouns {
   readonly assistants: Assistants;
-  /** Threads and their states; their commands and events too. */
+  /** Threads with their states, commands and events. */
   readonly threads: Threads & ThreadProtocol;
   readonly runs: Runs;
   readonly crons: Crons;
@@ -59,7 +59,7 @@ export interface Directories extends FeatureDirectories {
   readonly store: Directory<Store>;
 }
 
-/** The same for the caller of a request, with what its commands need. */
+/** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestNouns extends CallerNouns {
   readonly runs: BoundRuns;
   readonly protocol: BoundProtocol;

@@ -1,4 +1,4 @@
-/** What a service says about itself. */
+/** The report of a server: versions, health, metrics and options. */
 import type { CronCounters } from "../crons/loop.ts";
 import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
@@ -50,7 +50,7 @@ export interface ServerReport extends Pick<ServiceInfo, "version" | "api_version
   readonly queue: Metrics["runs"] & { readonly oldest_pending_seconds: number };
   readonly webhooks: DeliveryCounters;
   readonly crons: CronCounters;
-  /** Options in effect, by name: numbers, switches and modes alone. */
+  /** Options in effect, by name: only numbers, switches and modes. */
   readonly configuration: Readonly<Record<string, string | number | boolean | null>>;
 }
 

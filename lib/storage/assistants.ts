@@ -32,7 +32,7 @@ export interface AssistantStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly assistant: AssistantRow }>;
   /** Reads an assistant with its active version. Null when it does not exist or is not visible. */
   getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
-  /** Reads one page of the visible assistants that match, and the number of all matches (`COUNT_ONLY`: that alone). */
+  /** Reads one page of the visible assistants that match, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchAssistants(scope: Scope, query: AssistantQuery & Page & Sorted<AssistantSort>): Promise<Found<AssistantRow>>;
   /**
    * Adds a version (highest + 1) with the content that `next` returns, and makes it the active one. Guard: the revision is the one

@@ -85,7 +85,7 @@ export interface CronStorage {
   >;
   /** Reads a cron. Null when it does not exist or is not visible. */
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
-  /** Reads one page of the visible crons that match, and the number of all matches (`COUNT_ONLY`: that alone). */
+  /** Reads one page of the visible crons that match, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchCrons(scope: Scope, query: CronQuery & Page & Sorted<CronSort>): Promise<Found<CronRow>>;
   /**
    * Writes the content that `next` returns. Guard: revision and next date are those that `next` got; after a concurrent change or firing

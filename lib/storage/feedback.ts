@@ -91,7 +91,7 @@ export interface FeedbackStats {
   readonly values: Readonly<Record<string, number>>;
 }
 
-/** Scores of one key in one bucket: it starts at `origin + bucket * stride_ms`. Records without a score count in `n` alone. */
+/** Scores of one key in one bucket: it starts at `origin + bucket * stride_ms`. Records without a score count only in `n`. */
 export interface FeedbackBucket {
   readonly key: string;
   readonly bucket: number;

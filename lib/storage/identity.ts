@@ -88,7 +88,7 @@ export interface UnitRows {
   readonly project: ProjectRow;
 }
 
-/** The kinds of these. */
+/** The kinds of units. */
 export type UnitKind = keyof UnitRows;
 
 /** A user as stored. */

@@ -153,7 +153,7 @@ export interface RunRow {
   readonly stack?: string;
   /** The answer of wait and join for a stateless run: its final values. */
   readonly result: Json;
-  /** Its frames are stored, and retention has not deleted them. `resumable` in `kwargs`: its request wants them kept after its end. */
+  /** Its frames are stored, and retention has not deleted them. `resumable` in `kwargs`: they are kept after the end of the run. */
   readonly resumable: boolean;
   /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
   readonly end_frame: number | null;

@@ -221,11 +221,11 @@ export interface Activity {
   readonly oldest_due: number | null;
 }
 
-/** Retention: rows older than these times are deleted. What has no time here stays. */
+/** Retention: rows older than these times are deleted. A kind without a time is kept. */
 export interface SweepTerms {
   /**
-   * Stateless runs that ended before, unless their frames or an idempotency key are kept; their threads go too. Frames are kept
-   * of those alone whose request wants it.
+   * Stateless runs that ended before, unless their frames or an idempotency key are kept; their threads are deleted too.
+   * Frames are kept only if the request of the run is resumable.
    */
   readonly stateless_before?: number;
   /** Frames of runs that ended before. */
@@ -236,7 +236,7 @@ export interface SweepTerms {
   readonly features?: Readonly<Record<string, number>>;
   /** Records of ticks handled before; rows left by crons that were deleted with their thread or assistant go too. */
   readonly firings_before?: number;
-  /** Items of the store that expire by then. */
+  /** Items of the store that have expired by this time. */
   readonly items_expired_by?: number;
   /** How many rows of each kind are handled at most. */
   readonly limit: number;
@@ -288,7 +288,7 @@ export interface ListedRun {
   readonly cancel_requested: boolean;
   /** Tokens and cost that were reported; null before its first start. */
   readonly usage: TraceUsage | null;
-  /** Its newest claims in their order, with the names of the claiming processes; for operators alone. */
+  /** Its newest claims in their order, with the names of the claiming processes; only for operators. */
   readonly claim_log: readonly { readonly at: number; readonly worker: string }[];
 }
 
@@ -358,7 +358,7 @@ export interface RunStorage {
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /**
    * Reads runs of all visible threads, stateless ones too: the newest `created_at` first, then the higher id. A call tests a bounded
-   * number of rows, so it may find fewer than `limit` before the end. `next`: where to go on; null at the end.
+   * number of rows, so it may find fewer than `limit` before the end. `next`: where to continue; null at the end.
    */
   searchRuns(
     scope: Scope,

@@ -61,7 +61,7 @@ export interface ThreadStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
   /** Reads a thread, also that of a stateless run. Null when it does not exist or is not visible. */
   getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
-  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches (`COUNT_ONLY`: that alone). */
+  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
   /**
    * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb
@@ -80,7 +80,7 @@ export interface ThreadStorage {
   deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
 }
 
-/** Named threads, or at most `expired` of those whose TTL has expired, each by its own strategy: call again until there are none. */
+/** Named threads, or at most `expired` of those whose TTL has expired, each by its own strategy. Call again until none are left. */
 export type PruneTarget =
   | { readonly thread_ids: readonly string[]; readonly strategy: PruneStrategy }
   | { readonly expired: number };

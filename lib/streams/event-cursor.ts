@@ -53,7 +53,7 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
     return this.#hidden || (this.attached && this.#deletions !== this.#options.log.deletions);
   }
 
-  /** Clients wait for the ends of the runs of a thread that was deleted or hidden, which nothing else tells them. */
+  /** Ends of the runs of a thread that was deleted or hidden. Clients wait for them, and their rows are gone. */
   protected override end(): readonly SentEvent[] {
     const { log, environment } = this.#options;
     const gone = this.isGone();

@@ -62,7 +62,7 @@ export class Change {
 const BATCH_SIZE = 64 * 1024;
 /** What an item costs in memory beside its text. */
 const ITEM_OVERHEAD = 64;
-/** How much may be read in one tick of the event loop, in characters; and what a read and an item cost as such. */
+/** How much may be read in one tick of the event loop, in characters, and the fixed costs of a read and an item. */
 const READ_PER_TICK = 256 * 1024;
 export const READ_COST: number = 4 * 1024;
 const STORED_COST = 256;
@@ -81,7 +81,7 @@ export interface Page<Stored> {
   readonly read_to: number | null;
 }
 
-/** Pages of one log. One read at a time, and a read that has not begun serves all who ask for the same. */
+/** Pages of one log. One read at a time, and calls for the same page share a read that has not begun. */
 export class Pages<Stored extends Item> {
   readonly #limit: TickLimit;
   readonly #placeOf: (item: Stored) => number;

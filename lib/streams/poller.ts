@@ -1,4 +1,4 @@
-/** Reads that are repeated while somebody waits for what they find. */
+/** Repeats a read while a subscriber waits for its result. */
 import type { Environment } from "../environment.ts";
 
 /** The interval between two reads; it grows while nothing changes. */
@@ -18,7 +18,7 @@ interface PollerOptions {
   /** Grows with what is found, by reads or otherwise. */
   place(): number;
   isNeeded(): boolean;
-  /** It is not needed any more. */
+  /** Called when polling ends because `isNeeded` is false. */
   onIdle?(): void;
 }
 
@@ -45,7 +45,7 @@ export class Poller {
     const before = place();
     this.#cancel();
     this.#cancel = environment.timer(signalled ? SIGNALLED_POLL_MS : ms, () => {
-      // Something has arrived without a read: the next one waits until that stops.
+      // While items arrive without a read, polling waits.
       if (place() !== before) this.start();
       else this.#reading ??= this.#readAll(ms, true);
     });

@@ -30,7 +30,7 @@ export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-/** What an event costs as such, in characters. */
+/** The fixed cost of an event, in characters. */
 const EVENT_COST = 256;
 /** How much of the values that were read last is kept, in characters. */
 const KEPT_VALUES = 4 * 1024 * 1024;

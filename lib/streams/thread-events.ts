@@ -30,7 +30,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   let replays = 0;
   let closed = false;
 
-  /** What was read for readers is forgotten with the last of them. */
+  /** When the last reader leaves, cached values are dropped. */
   function forgetUnread(): void {
     if (logs.size + replays === 0) sent.clear();
   }

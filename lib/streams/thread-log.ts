@@ -19,13 +19,13 @@ const RING_SIZE = 1024 * 1024;
  * The attempt that executes here appends what it has stored; events of other processes are read from the store.
  */
 export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
-  /** A reader has seen the thread: once it is gone, it was deleted. */
+  /** A reader has seen the thread. If a later read does not find it, it was deleted. */
   exists = false;
-  /** It had runs that wait or execute when it was last read. */
+  /** It had pending or running runs when it was last read. */
   busy = false;
   /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
   deletions = 0;
-  /** How often the thread may have appeared or changed: those who do not see it look again. */
+  /** Counts changes of the thread: readers that do not see it then read it again. */
   changes = 0;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
@@ -146,7 +146,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
     if (event.seq > this.last) this.append(event);
   }
 
-  /** The thread was deleted. Another one may get its id, whose events begin again. */
+  /** The thread was deleted. A new thread may get its id, so nothing of the old one is kept. */
   #forget(): void {
     this.deletions++;
     this.exists = false;

@@ -1,4 +1,4 @@
-/** The default time to live of threads, and the job that prunes those whose time is over. */
+/** The default time to live of threads, and the job that prunes expired threads. */
 import type { Feature } from "../features/mod.ts";
 import type { ThreadDirectory } from "./mod.ts";
 import { storedTtl, type TimeToLive } from "./thread.ts";

@@ -4,7 +4,7 @@ import { scalar } from "../dialect.ts";
 
 /** A row is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;
-/** The most rows of one page. None comes after so many characters. */
+/** A page has at most this many rows, and ends with the row that reaches this many characters. */
 export const PAGE_ROWS = 64;
 export const PAGE_SIZE = 1_000_000;
 

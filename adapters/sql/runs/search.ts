@@ -1,4 +1,4 @@
-/** The verbs that look at the runs of all threads. */
+/** The verbs that read the runs of all threads. */
 import { type RawBuilder, sql } from "kysely";
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, RunTimes, Scope } from "../../../lib/storage/mod.ts";
@@ -118,14 +118,14 @@ const runTimes = (scope: Scope, since: number, limit: number): Statement => {
   );
 };
 
-/** The verbs that look at the runs of all threads. */
+/** The verbs that read the runs of all threads. */
 export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "runFigures"> {
   return {
     /**
      * @statements lastTested · searchRuns
      * @guards reads each status in the order of its index `runs_status` and merges the pages, so a page costs as many
      *   rows as it has. It reads no requests and results. Filters without an index test at most 5,000 rows of each
-     *   status: a first read finds that place, and the answer says where to go on. Runs of one thread or cron are read
+     *   status: a first read finds that place, and `next` says where to continue. Runs of one thread or cron are read
      *   by their own index.
      */
     async searchRuns(scope, query) {
