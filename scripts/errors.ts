@@ -1,6 +1,6 @@
 /**
- * The meaning and the remedy of each reason of lib/errors.ts, which no program has to load. Writes the section "Codes" of
- * docs/reference/errors.md from both.
+ * The meaning and the remedy of each reason of lib/errors.ts. Not in lib, so that no program loads them. Writes the section
+ * "Codes" of docs/reference/errors.md.
  *
  *   node scripts/errors.ts [--check]     --check: writes nothing, and fails where the page differs
  */
@@ -39,12 +39,12 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
       "Add the origin to `http.cors.allow_origins`. Changes that such pages send with cookies also need `http.cors.allow_credentials`.",
   },
   permission_missing: {
-    meaning: "The key does not have the permission that the message names.",
-    remedy: "Use a key with this permission.",
+    meaning: "The key or user does not have the permission that the message names.",
+    remedy: "Use a key or a user with this permission.",
   },
   static_accounts: {
     meaning: "The accounts of this deployment are defined by its options.",
-    remedy: "Change the options, and restart.",
+    remedy: "Change the options and restart the server.",
   },
   workspace_forbidden: {
     meaning: "The key has no access to the organization or workspace of the request.",
@@ -90,9 +90,9 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
   conflict: {
     meaning: "The request contradicts the state of the resource.",
-    remedy: "Read the message, and the resource.",
+    remedy: "Read the message, then read the resource again.",
   },
-  already_exists: { meaning: "The id or name is taken.", remedy: "Use `if_exists`, or another id." },
+  already_exists: { meaning: "The id or name is taken.", remedy: "Use another id or name. For threads and assistants, `if_exists: \"do_nothing\"` returns the existing one." },
   default_assistant: {
     meaning: "The default assistant of a graph cannot be deleted.",
     remedy: "Remove the agent from the server instead.",
@@ -183,11 +183,11 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
   auth_timeout: {
     meaning: "Your authentication or authorization handler took more than 10 seconds.",
-    remedy: "Retry later; make the handler faster.",
+    remedy: "Make the handler faster, and retry later.",
   },
   server_stopping: {
     meaning: "The server is stopping.",
-    remedy: "Retry; a load balancer sends the request to another process.",
+    remedy: "Retry. Behind a load balancer, another process gets the request.",
   },
   storage_unavailable: {
     meaning:

@@ -66,7 +66,7 @@ export class ModelUsage {
     },
   ]);
 
-  /** A node starts. Callbacks of chains would tell it too, but every run would pay for them. */
+  /** A node starts. Not a callback of chains: those cost time in every run. */
   onNodeStart(input: unknown): void {
     for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
   }
