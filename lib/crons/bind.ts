@@ -2,6 +2,7 @@
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding } from "../auth/binding.ts";
 import { createRunPermits } from "../runs/bind.ts";
+import type { ScopedOrigin } from "../runs/request.ts";
 import type { Scope } from "../storage/mod.ts";
 import { refuseForOthers } from "../storage/visibility.ts";
 import type { CronDirectory, Crons } from "./mod.ts";
@@ -17,7 +18,7 @@ export function bindCrons(
     (await authorize(event, { cron_id })).scope;
 
   return {
-    async create(thread_id, request, { recheck, ...origin } = {}) {
+    async create(thread_id, request, { recheck, assistants: _assistants, ...origin }: ScopedOrigin = {}) {
       const { user_id, user } = await caller();
       const usable = user ? await permits.assistants(request.assistant_id) : undefined;
       const permit = await authorize("crons:create", { ...request, thread_id });

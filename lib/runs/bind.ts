@@ -6,7 +6,7 @@ import type { JsonObject } from "../json.ts";
 import type { Scope } from "../storage/mod.ts";
 import { narrowed, refuseForOthers } from "../storage/visibility.ts";
 import type { RunDirectory, Runs } from "./mod.ts";
-import type { RunCreate, RunOrigin, RunPermit } from "./request.ts";
+import type { RunCreate, RunOrigin, RunPermit, ScopedOrigin } from "./request.ts";
 
 /**
  * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
@@ -68,8 +68,8 @@ function changedRun(request: RunCreate, { metadata, kwargs }: RunValue, recheck:
 }
 
 interface RunPermits {
-  /** The assistants that a user's run may use. A graph's default assistant needs no permission but that of the run. */
-  assistants(assistant_id: string): Promise<Scope>;
+  /** The assistants that a user's run may use; undefined: all. A graph's default assistant needs no permission but that of the run. */
+  assistants(assistant_id: string): Promise<Scope | undefined>;
   /** The run as the handlers leave it, and the threads it may be created on. */
   run(
     thread_id: string | null,
@@ -81,12 +81,13 @@ interface RunPermits {
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { authorize, scope }: Binding,
+  { authorize }: Binding,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
-    if (await directory.isDefault(assistant_id)) return scope;
-    return (await authorize("assistants:read", { assistant_id })).scope;
+    if (await directory.isDefault(assistant_id)) return undefined;
+    const permit = await authorize("assistants:read", { assistant_id });
+    return permit.scope.filter ? permit.scope : undefined;
   },
   async run(thread_id, run_id, request, recheck) {
     const run = runValue(thread_id, run_id, request);
@@ -118,7 +119,8 @@ export function bindRuns(
   const permits = createRunPermits(binding, assistants);
 
   /** The id of the run is chosen here where a handler is to see it. */
-  async function permit(thread_id: string | null, request: RunCreate, { recheck, ...origin }: RunOrigin = {}) {
+  async function permit(thread_id: string | null, request: RunCreate, given: ScopedOrigin = {}) {
+    const { recheck, assistants: _, ...origin } = given;
     const { user_id, api_key, user, threads } = await caller();
     const sender = user ? user.identity : threads.filter && user_id;
     const key = sender === undefined ? {} : keyOf(origin, sender);
