@@ -287,6 +287,7 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
     }
     // What was taken is not held: it may be large.
     if (i === list.length || !this.keepsPage) this.#page = [];
+    else if (list !== items) this.#page = this.#page.slice(i);
     if (i < list.length && !this.keepsPage) this.#read_to = this.place;
     return undefined;
   }
