@@ -285,10 +285,11 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
       ready.push(shown);
       room -= sizeOf(shown);
     }
-    // What was taken is not held: it may be large.
-    if (i === list.length || !this.keepsPage) this.#page = [];
-    else if (list !== items) this.#page = this.#page.slice(i);
-    if (i < list.length && !this.keepsPage) this.#read_to = this.place;
+    // What was taken is not held: it may be large. The rest of a page is read again by a reader that keeps none or has left its place.
+    if (list === items || (i < list.length && !this.keepsPage)) {
+      this.#page = [];
+      this.#read_to = this.place;
+    } else this.#page = this.#page.slice(i);
     return undefined;
   }
 

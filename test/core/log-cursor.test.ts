@@ -21,7 +21,11 @@ class Ring extends Log<Item> {
   }
 
   add(...places: number[]): void {
-    for (const place of places) this.append(itemAt(place));
+    this.addAll(places.map(itemAt));
+  }
+
+  addAll(items: readonly Item[]): void {
+    for (const item of items) this.append(item);
     this.change.notify();
   }
 }
@@ -62,5 +66,48 @@ it("a page of which nothing is shown does not keep its reader from what is in me
   }).reader();
   const places = (await reader.next()).map(({ place }) => place);
   assert.deepEqual(places, [5, 6]);
+  reader.leave();
+});
+
+/** A reader of large items from a store that is ahead of the log in memory. */
+class Behind extends Cursor<Item> {
+  readonly #ring: Ring;
+  readonly #stored: readonly Item[];
+
+  constructor(ring: Ring, stored: readonly Item[]) {
+    super(ring, 0);
+    this.#ring = ring;
+    this.#stored = stored;
+  }
+
+  protected override get floor(): number {
+    return Math.max(2, this.#ring.from);
+  }
+
+  protected async load(): Promise<Page<Item>> {
+    const items = this.#stored.filter(({ place }) => place > this.place).slice(0, 6);
+    return { items, read_to: items.at(-1)?.place ?? null };
+  }
+
+  protected show(item: Item): Item {
+    return item;
+  }
+}
+
+it("a reader that falls behind again reads what the rest of its last page had", { timeout: 5_000 }, async () => {
+  const largeAt = (place: number): Item => ({ place, data: `${place}`.padEnd(40_000, "x") });
+  const ring = new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 10_000_000));
+  const stored = Array.from({ length: 60 }, (_, n) => largeAt(n + 1));
+  ring.addAll(stored.slice(0, 3));
+  const reader = new Behind(ring, stored).reader();
+  const seen: number[] = [];
+  const read = async (): Promise<void> => void seen.push(...(await reader.next()).map(({ place }) => place));
+  await read();
+  await read();
+  assert.deepEqual(seen, [1, 2, 3]);
+  ring.addAll(stored.slice(3));
+  assert.ok(ring.from > 6);
+  while (seen.length < 57) await read();
+  assert.deepEqual(seen.slice(0, 10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   reader.leave();
 });
