@@ -1,5 +1,5 @@
 /** Custom authentication and authorization: what the host's handlers take and return. `guard.ts` calls them. */
-import { ServiceError } from "../errors.ts";
+import { type ErrorReason, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { equalitiesOf, type Filter, type Visibility } from "../storage/visibility.ts";
@@ -70,9 +70,12 @@ export interface SdkAuth {
 export class AuthRefusal extends ServiceError {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
+  override readonly reason: ErrorReason;
   constructor(status: number, message: string, headers: Readonly<Record<string, string>>) {
-    super(status === 401 ? "unauthenticated" : status === 404 ? "not_found" : "forbidden", message);
+    super(status === 401 ? "unauthenticated" : "forbidden", message);
     this.name = "AuthRefusal";
+    // A host that says 404 hides what there is.
+    this.reason = status === 404 ? "not_found" : this.code;
     this.status = status;
     this.headers = headers;
   }

@@ -34,7 +34,7 @@ describe("custom authentication", () => {
     const { status, body } = await world.ask("bob", "GET", `/threads/${UNKNOWN}`);
     assert.deepEqual([status, body], [404, { detail: "Not found", code: "not_found" }]);
     const { threads } = world.it.service.as({ user: userNamed("bob") });
-    await assert.rejects(threads.get(UNKNOWN), { code: "not_found", reason: "not_found" });
+    await assert.rejects(threads.get(UNKNOWN), { code: "forbidden", reason: "not_found" });
   });
 
   for (const [what, thrown] of [
