@@ -200,7 +200,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 }
 
 interface TrackedNouns {
-  /** What callers are bound to. */
+  /** The nouns in any scope, for `service.as` and requests. */
   readonly directories: Directories;
   readonly nouns: Pick<
     Service,

@@ -22,7 +22,7 @@ export function createGuard(
 ): Guard {
   const { environment, merge_filter_on_create } = options;
 
-  /** Logs an error of the host's code. The response reveals nothing of it. */
+  /** Logs an error of the host's code. The response does not contain it. */
   function failed(handler: string, message: string, error?: unknown): ServiceError {
     environment.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
     return new ServiceError("internal", "Internal server error", { cause: error });

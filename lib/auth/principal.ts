@@ -61,7 +61,7 @@ export interface Access {
    * this deployment), unsupported_type.
    */
   principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
-  /** A custom user, for whom the host's code acts. */
+  /** The user of custom authentication for whom the host's code acts. */
   user(user: AuthUser): Promise<Principal>;
   /**
    * Runs the host's authorization, or that of shared agents. Returns the value it leaves, and what the caller can see. Errors:

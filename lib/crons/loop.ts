@@ -56,7 +56,7 @@ function createFirer(options: FireOptions): CronFirer {
     while (progress && !stopping) {
       const crons = await storage.enabledCrons(scope, { due_by: environment.now(), limit: CRONS });
       progress = false;
-      // Many crons are due at the full hour. Processes that start at different ones conflict less.
+      // Many crons are due at the full hour. Processes that start with different crons conflict less.
       const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
       for (const cron of [...crons.slice(from), ...crons.slice(0, from)])
         if (await (await loadTicks()).handle(cron)) progress = true;

@@ -46,7 +46,7 @@ export interface TickCounters {
 }
 
 export interface TickHandler {
-  /** Handles the due ticks of a cron. False when that failed: try again later. */
+  /** Handles the due ticks of a cron. False if that failed. Call again later. */
   handle(cron: CronRow): Promise<boolean>;
   /** Disables a cron with this many failed runs in a row. */
   disable(cron: CronRow, failures: number): Promise<void>;

@@ -5,7 +5,7 @@ import type { Bus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { ClaimTerms, FinishRun, NewRun, NewThread, RunRow, Scope, Storage, TraceUsage } from "../storage/mod.ts";
 
-/** What features are made from. */
+/** What `lib/service/features.ts` passes to each feature. */
 export interface FeatureContext {
   readonly storage: Storage;
   readonly bus: Bus;
@@ -32,13 +32,16 @@ export interface FeatureJob {
   step(nouns: object): Promise<number>;
 }
 
-/** Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not use the feature. */
+/**
+ * Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not
+ * use the feature.
+ */
 export interface Feature {
   /** As the list in adapters/sql/features.ts names it. */
   readonly name: string;
   /** Its nouns, by their names in the service. */
   readonly nouns?: object;
-  /** Members of a new run's row that its request determines. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
+  /** Members of a new run's row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */
   readonly thread?: Partial<NewThread>;

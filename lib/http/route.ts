@@ -147,7 +147,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   query(): Query;
   /** Resolves in the next tick of the event loop. */
   tick(): Promise<void>;
-  /** Calls `lost` once when the caller may not read the response any more. The result stops the checks. */
+  /** Calls `lost` once when the caller loses the permission to read the response. The result stops the checks. */
   watch: RequestBinding["watch"];
 }
 

@@ -60,7 +60,7 @@ export interface ProtocolDirectory {
   kept(seen: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   count(seen: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   events(seen: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
-  /** `caller`: what it may see and do. Default: everything in the scope. */
+  /** `caller`: what the caller may see and do. Default: everything in the scope. */
   command(seen: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
 }
 

@@ -19,7 +19,7 @@ import { CLOSE, type Connection, type ConnectionOptions, createConnection, start
 export interface SessionOptions extends ConnectionOptions {
   /** Commands that all sessions may execute in one tick of the event loop. */
   readonly commands: TickLimit;
-  /** The socket closes when its caller may not read it any more. */
+  /** The socket closes when its caller loses the permission to read. */
   readonly thread: OpenThread;
   /** The longest message, in bytes. */
   readonly max_bytes: number;

@@ -118,7 +118,7 @@ export function bindRuns(
   const { authorize, reader, value: shown, caller, environment } = binding;
   const permits = createRunPermits(binding, assistants);
 
-  /** The id of the run is chosen here where a handler is to see it. */
+  /** Chooses the id of the run if a handler of custom authorization gets it. */
   async function permit(thread_id: string | null, request: RunCreate, given: ScopedOrigin = {}) {
     const { recheck, assistants: _, ...origin } = given;
     const { user_id, api_key, user, threads } = await caller();
@@ -144,7 +144,7 @@ export function bindRuns(
   const stopping = (thread_id: string | null, action: string, metadata: object): Promise<Permit<object>> =>
     authorize("threads:update", { thread_id, action, metadata });
 
-  /** With `cancel_on_disconnect` the caller needs the permission to cancel the run, when it leaves too. */
+  /** With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
   async function join<Options extends { readonly cancel_on_disconnect?: boolean }>(
     thread_id: string | null,
     run_id: string,

@@ -13,7 +13,7 @@ import type { Deliveries, Webhooks } from "../webhooks/deliver.ts";
 import { webhooksFeature } from "../webhooks/feature.ts";
 import type { WebhookSettings } from "../webhooks/options.ts";
 
-/** Features read what they need of it. */
+/** The parts of a service that features can use. */
 export interface ServiceContext extends FeatureContext {
   readonly options: ServiceOptions;
   readonly settings: Settings;
@@ -34,7 +34,7 @@ export interface FeatureNouns {
   readonly deliveries: Deliveries;
 }
 
-/** Those that callers are bound to. */
+/** Those that `service.as` and requests use. */
 export interface FeatureCallerNouns {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;

@@ -210,7 +210,7 @@ export interface IdentityStore {
   ): Promise<{ readonly kind: "made" | "short_key_taken" | "parent_not_found" }>;
   /** By id or short form. Null when there is none; a key that was revoked before keeps that time. */
   revokeKey(organization_id: string, key: string, now: number): Promise<ApiKeyRow | null>;
-  /** Oldest first. Default: of all organizations, as many as there are. */
+  /** Oldest first. Default: of all organizations, without a limit. */
   listKeys(query: { readonly organization_id?: string; readonly limit?: number }): Promise<readonly ApiKeyRow[]>;
 
   createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<Made<UnitRows[Kind]>>;

@@ -234,7 +234,7 @@ export interface SweepTerms {
   readonly keys_before?: number;
   /** Name of a feature → rows of it older than this. `feedback`: tokens that expired; `webhooks`: deliveries that ended. */
   readonly features?: Readonly<Record<string, number>>;
-  /** Records of ticks handled before; rows left by crons that were deleted with their thread or assistant go too. */
+  /** Records of ticks handled before; rows of crons that were deleted with their thread or assistant too. */
   readonly firings_before?: number;
   /** Items of the store that have expired by this time. */
   readonly items_expired_by?: number;
@@ -277,7 +277,7 @@ export interface RunSearch extends RunFilter<number> {
   readonly limit: number;
 }
 
-/** A run as a list reads it: without the request, the result and what else may be large. */
+/** A run as a list reads it: without the request, the result and other large members. */
 export type RunHead = Omit<RunRow, "kwargs" | "result" | "auth_user" | "feedback">;
 
 /** A run with what is stored beside its row. */
@@ -296,7 +296,7 @@ export interface ListedRun {
 export interface RunFigureQuery {
   readonly counted_since: number;
   readonly timed_since: number;
-  /** The most `times`. */
+  /** The limit of `times`. */
   readonly limit: number;
 }
 

@@ -61,7 +61,10 @@ export interface ThreadStorage {
   ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
   /** Reads a thread, also that of a stateless run. Null when it does not exist or is not visible. */
   getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
-  /** Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches (with `COUNT_ONLY` only the number). */
+  /**
+   * Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches. With
+   * `COUNT_ONLY` it reads only the number.
+   */
   searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
   /**
    * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb

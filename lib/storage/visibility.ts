@@ -36,12 +36,12 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
   });
 }
 
-/** Errors: forbidden. The caller must still see a row after it changes it: otherwise it would give it away. */
+/** Refuses a change after which the caller would not see the row: users cannot give rows away. Errors: forbidden. */
 export function requireKept(visibility: Visibility | undefined, metadata: JsonObject): void {
   refuse(visibility?.filter?.find((condition) => !permits([condition], metadata)));
 }
 
-/** The same of what is to be made: metadata that says nothing of the filter's keys makes it nobody else's. */
+/** The same for a new row. Metadata without the filter's keys is allowed: the row then belongs to no other user. */
 export function refuseForOthers(visibility: Visibility | undefined, metadata: JsonObject): void {
   refuse(
     visibility?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)),
@@ -101,6 +101,6 @@ export const withVisibility = <Scope extends object>(
 ): Scope & Visibility =>
   visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;
 
-/** The scope of a call, limited to what another scope shows too. */
+/** The scope of a call, limited to rows that another scope shows too. */
 export const narrowed = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
   other?.filter ? { ...scope, ...both(scope, other) } : scope;

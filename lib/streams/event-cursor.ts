@@ -24,7 +24,7 @@ interface CursorOptions {
   readonly sent: SentEvents;
 }
 
-/** Events from before it opened, and from behind the log of the thread, it reads from the store. */
+/** Reads events from the store that are older than the reader, or that the log of the thread has dropped. */
 export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
   readonly #options: CursorOptions;
   readonly #passes: Passes;

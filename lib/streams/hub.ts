@@ -40,7 +40,7 @@ export interface StreamHubOptions {
 
 /** The size of an ended log without its frames and its result. */
 const LOG_OVERHEAD = 1024;
-/** How many pages a log keeps for its subscribers behind the ring, who hold none: slow ones are at many places. */
+/** How many pages a log keeps for subscribers behind the ring. They hold none, and slow ones are at many places. */
 const PAGES = 4;
 
 /** The logs of runs. */
@@ -71,7 +71,7 @@ export class StreamHub {
     return this.#logs.get(run_id);
   }
 
-  /** Finds this log from now on, unless there is another one. */
+  /** Adds this log, unless the run has one already. */
   hold(runEvents: RunEvents): RunEvents {
     if (!this.#logs.has(runEvents.run_id)) this.#logs.set(runEvents.run_id, runEvents);
     return runEvents;

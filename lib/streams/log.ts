@@ -185,7 +185,7 @@ function indexAfter<Stored>(items: readonly Stored[], place: number, placeOf: (i
   return low;
 }
 
-/** Where a reader is in a log. What is not in memory it reads from the store. */
+/** The place of a reader in a log. It reads items that are not in memory from the store. */
 export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
   /** Of the last item that it has seen. */
   protected place: number;
@@ -215,7 +215,7 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
     return false;
   }
 
-  /** Nothing follows. */
+  /** The stream has ended: no item follows. */
   protected isAtEnd(): boolean {
     return this.#log.closed;
   }

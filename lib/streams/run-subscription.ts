@@ -61,7 +61,7 @@ export function waitResult(values: Json, next: readonly string[], interrupts: re
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
-/** The answer of wait and join with what no event can tell their callers. */
+/** The result of wait and join, with the members that callers would otherwise get from events. */
 const withTail = (result: Json, frames: TailFrames): Json =>
   isObject(result)
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, JSON.parse(data) as Json])) }

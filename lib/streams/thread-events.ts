@@ -9,7 +9,7 @@ import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 interface ThreadEventOptions extends ThreadLogOptions {
   readonly sights: Sights;
-  /** A thread has one reader more: what is recorded of it must be stored soon. */
+  /** A reader was added to a thread: its recorded events must be stored soon. */
   onReader(thread_id: string): void;
 }
 

@@ -140,7 +140,7 @@ function createThreadRuns(
     },
     /** Takes the run that is shown next. */
     next: () => ready.shift(),
-    /** No known run waits to be shown. */
+    /** True when no known run waits to be shown. */
     isLast: () => ready.length === 0,
     /** The first run that is due but has not started. */
     firstWaiting: (now: number) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
@@ -187,7 +187,7 @@ export interface ThreadStreamOptions {
 interface Source {
   readonly entry: ThreadRun;
   readonly frames: Reader<Frame>;
-  /** The first frames, of a run that was subscribed to before it is shown. */
+  /** The first frames of a run, when it was subscribed to before it is shown. */
   first?: ReturnType<Reader<Frame>["next"]>;
   started: boolean;
   error?: Json;

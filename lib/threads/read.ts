@@ -18,7 +18,7 @@ import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
-/** Reading and parsing states with more characters take a tick of the event loop each. */
+/** A state with more characters gets one tick of the event loop for reading and one for parsing. */
 const LARGE = 1024 * 1024;
 /** How many states are read at once from a database that several processes share: each read waits for its server. */
 const AT_ONCE = 8;

@@ -57,7 +57,10 @@ export interface Inbox extends Listing<InboxThread> {
 }
 
 export interface ThreadSummaries {
-  /** Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Errors: invalid (the cursor). */
+  /**
+   * Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Errors:
+   * invalid (the cursor).
+   */
   list(query?: ThreadListQuery): Promise<Listing<ThreadSummary>>;
   /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
   inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;

@@ -1,4 +1,4 @@
-/** Usage: what runs have used, by hour, and who may read it. */
+/** Usage: hourly sums of what runs have used, for callers who may read them. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type IdentityStore, requireOfOrganization } from "../storage/identity.ts";

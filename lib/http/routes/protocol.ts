@@ -94,7 +94,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
 
 type CallerRuns = RequestContext["nouns"]["runs"];
 
-/** Permits the runs of commands. `runs`: gives those of the caller. */
+/** Permits the runs of commands. `runs`: returns the runs of the caller. */
 const commandRuns =
   (context: RequestContext, runs = async (): Promise<CallerRuns> => context.nouns.runs): CommandCaller["run"] =>
   async (thread_id, sent) => {
