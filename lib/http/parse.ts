@@ -102,7 +102,7 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place: readonly
   const given: JsonObject = {};
   for (const key of Object.keys(schema.entries)) {
     const value = sent[key];
-    if (value !== null && value !== undefined) given[key] = value;
+    if (value !== undefined && (value !== null || schema.entries[key]?.type === "nullish")) given[key] = value;
   }
   const result = v.safeParse(schema, given, { abortEarly: true });
   if (result.success) {
@@ -176,7 +176,7 @@ function toBoolean(sent: string): boolean | undefined {
   return undefined;
 }
 
-/** A schema of named fields. Null counts as absent. */
+/** A schema of named fields. Null counts as absent, except in a `v.nullish` field: there it is a value, and clears what is stored. */
 export type Fields<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };

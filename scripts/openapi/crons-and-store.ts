@@ -1,7 +1,7 @@
 /** Schemas of crons and of the store. */
 
 import type { Fields } from "../../lib/http/parse.ts";
-import { cronCount, cronCreate, cronSearch } from "../../lib/http/routes/crons.ts";
+import { cronCount, cronCreate, cronPatch, cronSearch } from "../../lib/http/routes/crons.ts";
 import { itemPlace, itemPut, itemSearch, namespaceSearch } from "../../lib/http/routes/store.ts";
 
 import type { JsonObject } from "../../lib/json.ts";
@@ -29,18 +29,6 @@ export const cronAndStoreSchemas: JsonObject = {
     metadata: object,
     enabled: { type: "boolean" },
   }),
-  CronPatch: {
-    type: "object",
-    description: "Also every option of a run that a cron takes",
-    properties: {
-      schedule: string,
-      timezone: nullable(string),
-      end_time: nullable(time),
-      enabled: { type: "boolean" },
-      on_run_completed: nullable(completed),
-      metadata: object,
-    },
-  },
   StoreItem: record(
     {
       namespace: list(string),
@@ -57,6 +45,7 @@ export const cronAndStoreSchemas: JsonObject = {
 /** Request schemas by name. */
 export const cronAndStoreRequests: readonly (readonly [Fields<unknown>, string])[] = [
   [cronCreate, "CronCreate"],
+  [cronPatch, "CronPatch"],
   [cronSearch, "CronSearch"],
   [cronCount, "CronCount"],
   [itemPut, "StoreItemPut"],

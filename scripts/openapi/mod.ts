@@ -40,13 +40,20 @@ const ROUTES = await allRoutes();
 
 type Schema = Fields<unknown>;
 
-/** The JSON Schema of what a client may send. In a body, null stands for an absent field. */
+/** The JSON Schema of what a client may send. In a body, null stands for an absent field, or clears it. */
 function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
   const { $schema, ...rest } = toJsonSchema(schema, {
     target: "draft-2020-12",
     typeMode: "input",
     errorMode: "ignore",
     overrideSchema: ({ valibotSchema, jsonSchema }) => {
+      // The optional field inside has null already.
+      if (valibotSchema.type === "nullish") {
+        const [inner] = jsonSchema.anyOf as [JsonObject];
+        const nulls = (inner.anyOf ?? []) as readonly JsonObject[];
+        const taken = Object.keys(inner).length === 0 || nulls.some(({ type }) => type === "null");
+        return taken ? (inner as typeof jsonSchema) : undefined;
+      }
       const open = Object.keys(jsonSchema).length === 0;
       if (place === "query" || open || valibotSchema.type !== "optional") return undefined;
       const { default: standard, ...present } = jsonSchema;
@@ -145,7 +152,7 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
   if (byHand) return { requestBody: { required: true, content: { "application/json": { schema: byHand } } } };
   if (!body) return {};
   const one = ref(names.get(body) as string);
-  const required = asList || Object.values(body.entries).some((entry) => entry.type !== "optional");
+  const required = asList || Object.values(body.entries).some(({ type }) => type !== "optional" && type !== "nullish");
   const schema = asList ? { ...list(one), minItems: 1 } : one;
   return { requestBody: { required, content: { "application/json": { schema } } } };
 }

@@ -186,7 +186,6 @@ export interface HandRead {
 
 /** By method and path of the route. */
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
-  "patch /runs/crons/:cron_id": { body: ref("CronPatch") },
   "get /store/items": {
     query: [
       { ...query("namespace", string, true), description: "Labels, joined by dots" },

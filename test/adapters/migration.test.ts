@@ -15,9 +15,12 @@ import { ConfigError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { AssistantRow, SavedCheckpoint, Storage, ThreadRow } from "../../lib/storage/mod.ts";
 import { countCrons, countThreads } from "../suite/counts.ts";
-import { migrateTo, planted } from "./planted-step.ts";
+import { migrateTo, planted, plantedStep } from "./planted-step.ts";
 
 const here = { deployment: "default" };
+/** The newest real version; the planted step leads to the next one. */
+const NEWEST = schema.steps.length + 1;
+const VERSIONS = Array.from({ length: NEWEST }, (_, i) => i + 1);
 
 /** An assistant, a thread with a state and one without, a run that has ended and one that waits. */
 async function fill(storage: Storage): Promise<void> {
@@ -79,11 +82,11 @@ async function fill(storage: Storage): Promise<void> {
   assert.ok(finished);
 }
 
-/** Calls `body` with the path of a database of the first version. */
-async function inFirst(body: (path: string) => Promise<void>): Promise<void> {
+/** Calls `body` with the path of a database of the newest real version. */
+async function inNewest(body: (path: string) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-migration-"));
   try {
-    const path = join(folder, "first.db");
+    const path = join(folder, "newest.db");
     const storage = sqlStorage(nodeSqliteDriver(path));
     await storage.migrate();
     await fill(storage);
@@ -95,8 +98,8 @@ async function inFirst(body: (path: string) => Promise<void>): Promise<void> {
 }
 
 /** Calls `body` with a storage on such a database after the planted step. */
-function inSecond(body: (storage: Storage) => Promise<void>): Promise<void> {
-  return inFirst(async (path) => {
+function inPlanted(body: (storage: Storage) => Promise<void>): Promise<void> {
+  return inNewest(async (path) => {
     const driver = nodeSqliteDriver(path);
     const storage = sqlStorage(driver);
     try {
@@ -114,7 +117,7 @@ const versionsOf = async (driver: SqlDriver): Promise<unknown[]> =>
     ({ version }) => version,
   );
 
-describe("a database that a second step has changed", () => {
+describe("a database that a step has changed", () => {
   const threads = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
     const query = { metadata, ...(values && { values }), sort_by: "created_at", sort_order: "asc" } as const;
     const { rows, total } = await storage.searchThreads(here, { ...query, limit: 10, offset: 0 });
@@ -128,7 +131,7 @@ describe("a database that a second step has changed", () => {
   };
 
   it("keeps its runs and their frames, and takes new ones", () =>
-    inSecond(async (storage) => {
+    inPlanted(async (storage) => {
       const runs = await storage.listRuns(here, "t", { limit: 10, offset: 0 });
       assert.deepEqual(
         runs.map(({ run_id, status, turn }) => [run_id, status, turn]),
@@ -149,7 +152,7 @@ describe("a database that a second step has changed", () => {
     }));
 
   it("finds its threads and assistants by their metadata, as before", () =>
-    inSecond(async (storage) => {
+    inPlanted(async (storage) => {
       assert.equal(await threads(storage, { owner: "ada" }), "t,new");
       assert.equal(await threads(storage, { tags: ["y"] }), "t,new");
       assert.equal(await threads(storage, { owner: "eve" }), "");
@@ -177,7 +180,7 @@ describe("a database that a second step has changed", () => {
     }));
 
   it("may hold any values in states that the step could not label", () =>
-    inSecond(async (storage) => {
+    inPlanted(async (storage) => {
       assert.equal(await threads(storage, {}, { n: 7 }), "t");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
       const state = { graph_id: "g", progress: { checkpoints: [], writes: [] }, head: "c1", scalars: { n: 1 } };
@@ -186,7 +189,7 @@ describe("a database that a second step has changed", () => {
     }));
 
   it("prunes and expires its threads", () =>
-    inSecond(async (storage) => {
+    inPlanted(async (storage) => {
       assert.deepEqual(await storage.pruneThreads(here, { expired: 10 }, 9e12), []);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
@@ -205,7 +208,7 @@ describe("a database that a second step has changed", () => {
     }));
 
   it("takes crons and runs of users", () =>
-    inSecond(async (storage) => {
+    inPlanted(async (storage) => {
       const options = { on_run_completed: null, timezone: null, end_time: null, enabled: true, next_run_date: 100 };
       const mine = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
       const cron = { cron_id: "k", assistant_id: "a", thread_id: "t", schedule: "* * * * *", ...options, ...mine };
@@ -232,7 +235,7 @@ describe("a database that a second step has changed", () => {
     }));
 
   it("has the new columns and rows, and is refused by the older version", () =>
-    inFirst(async (path) => {
+    inNewest(async (path) => {
       const driver = nodeSqliteDriver(path);
       try {
         await migrateTo(driver, planted);
@@ -244,7 +247,9 @@ describe("a database that a second step has changed", () => {
         ]);
         await assert.rejects(
           migrateTo(driver, schema),
-          (error) => error instanceof ConfigError && /schema version 2, .* up to 1; use a newer/.test(error.message),
+          (error) =>
+            error instanceof ConfigError &&
+            new RegExp(`schema version ${NEWEST + 1}, .* up to ${NEWEST}; use a newer`).test(error.message),
         );
       } finally {
         await driver.close();
@@ -254,11 +259,11 @@ describe("a database that a second step has changed", () => {
 
 describe("a step", () => {
   it("takes effect once when several processes start at the same time", () =>
-    inFirst(async (path) => {
+    inNewest(async (path) => {
       const drivers = [nodeSqliteDriver(path), nodeSqliteDriver(path), nodeSqliteDriver(path)] as const;
       try {
         await Promise.all(drivers.map((driver) => migrateTo(driver, planted)));
-        for (const driver of drivers) assert.deepEqual(await versionsOf(driver), [1, 2]);
+        for (const driver of drivers) assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
         const [row] = await drivers[2].read({ sql: "select count(*) as n from tags", args: [] });
         assert.equal(row?.n, 2);
       } finally {
@@ -266,8 +271,8 @@ describe("a step", () => {
       }
     }));
 
-  it("that fails leaves the first version as it is", () =>
-    inFirst(async (path) => {
+  it("that fails leaves the version before it as it is", () =>
+    inNewest(async (path) => {
       const failing: Schema = {
         ...planted,
         steps: planted.steps.map((step) => ({
@@ -279,25 +284,27 @@ describe("a step", () => {
       const storage = sqlStorage(driver);
       try {
         await assert.rejects(migrateTo(driver, failing), /no_such_table/);
-        assert.deepEqual(await versionsOf(driver), [1]);
+        assert.deepEqual(await versionsOf(driver), VERSIONS);
         await storage.migrate();
         assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
         await migrateTo(driver, planted);
-        assert.deepEqual(await versionsOf(driver), [1, 2]);
+        assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
       } finally {
         await storage.close();
       }
     }));
 
-  it("starts again from the first version when its process was killed inside it", () =>
-    inFirst(async (path) => {
-      const statements = planted.steps[0]?.statements("sqlite") ?? [];
+  it("starts again from the version before it when its process was killed inside it", () =>
+    inNewest(async (path) => {
+      const statements = plantedStep.statements("sqlite");
       assert.ok(statements.length > 8);
       for (const [done] of statements.entries()) {
         const killed = `${path}.killed${done}`;
         const writer = new DatabaseSync(path);
         // Spills the pages of the open transaction into the log, where a killed process leaves them.
-        writer.exec("pragma cache_size = 1; begin immediate; insert into greenroom_versions (version) values (2)");
+        writer.exec(
+          `pragma cache_size = 1; begin immediate; insert into greenroom_versions (version) values (${NEWEST + 1})`,
+        );
         for (const statement of statements.slice(0, done + 1)) writer.exec(statement);
         copyFileSync(path, killed);
         copyFileSync(`${path}-wal`, `${killed}-wal`);
@@ -308,10 +315,10 @@ describe("a step", () => {
         const driver = nodeSqliteDriver(killed);
         const storage = sqlStorage(driver);
         try {
-          assert.deepEqual(await versionsOf(driver), [1]);
+          assert.deepEqual(await versionsOf(driver), VERSIONS);
           await storage.migrate();
           await migrateTo(driver, planted);
-          assert.deepEqual(await versionsOf(driver), [1, 2]);
+          assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
           assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
           const [row] = await driver.read({ sql: "select count(*) as n from tags", args: [] });
           assert.equal(row?.n, 2);
@@ -332,7 +339,7 @@ it("an empty database gets at once what it would have got step by step", () => {
   };
   const whole = ({ tables }: Schema): string[] =>
     Object.entries(tables).flatMap(([name, table]) => createTable(name, table, "sqlite"));
-  const steps = made([...whole(schema), ...planted.steps.flatMap((step) => step.statements("sqlite"))]);
+  const steps = made([...whole(schema), ...plantedStep.statements("sqlite")]);
   assert.ok(steps.size > 60);
   assert.deepEqual(made(whole(planted)), steps);
 });

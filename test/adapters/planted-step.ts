@@ -1,8 +1,8 @@
-/** A second schema version, planted for tests: it changes tables in every way that a later release may need. */
+/** A schema version after the newest, planted for tests: it changes tables in every way that a later release may need. */
 
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { migrate } from "../../adapters/sql/migrate.ts";
-import { type Schema, tables } from "../../adapters/sql/schema/mod.ts";
+import { type Schema, type SchemaStep, schema, tables } from "../../adapters/sql/schema/mod.ts";
 import { createTable, type SchemaDialect, type TableDefinition } from "../../adapters/sql/schema/tables.ts";
 
 const tags: TableDefinition = {
@@ -52,6 +52,8 @@ function secondStep(dialect: SchemaDialect): readonly string[] {
   ];
 }
 
+export const plantedStep: SchemaStep = { tables: ["tags"], statements: secondStep };
+
 export const planted: Schema = {
   tables: {
     ...tables,
@@ -62,7 +64,7 @@ export const planted: Schema = {
     },
     tags,
   },
-  steps: [{ tables: ["tags"], statements: secondStep }],
+  steps: [...schema.steps, plantedStep],
 };
 
 /** Migrates the driver's database as a Greenroom with this schema does when it starts. */

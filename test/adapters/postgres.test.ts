@@ -10,7 +10,7 @@ import { createTable } from "../../adapters/sql/schema/tables.ts";
 import { until } from "../support/until.ts";
 import { all, onNode } from "./efforts.ts";
 import { pgliteOptions } from "./pglite.ts";
-import { planted } from "./planted-step.ts";
+import { planted, plantedStep } from "./planted-step.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import {
   allItems,
@@ -301,7 +301,7 @@ it("An empty Postgres database gets at once what it would have got step by step"
   };
   const whole = ({ tables }: Schema): string[] =>
     Object.entries(tables).flatMap(([name, table]) => createTable(name, table, "postgres"));
-  const steps = await made([...whole(schema), ...planted.steps.flatMap((step) => step.statements("postgres"))]);
+  const steps = await made([...whole(schema), ...plantedStep.statements("postgres")]);
   assert.ok((steps[0] as unknown[]).length > 200);
   assert.deepEqual(await made(whole(planted)), steps);
 });

@@ -94,9 +94,9 @@ describe("migrate refuses", () => {
   };
 
   it("a database of a newer version, naming both", () =>
-    refuses(/schema version 7, .* up to 1;/, async (path) => {
+    refuses(/schema version 99, .* up to \d+;/, async (path) => {
       await migrated(path);
-      change(path, "insert into greenroom_versions (version) values (7)");
+      change(path, "insert into greenroom_versions (version) values (99)");
     }));
 
   it("a database without a record of versions", () =>

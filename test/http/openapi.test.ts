@@ -97,6 +97,15 @@ describe("openapi.json", () => {
     ]);
   });
 
+  it("shows what a patch of a cron takes, and null once", () => {
+    const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
+    const { properties } = schemas.CronPatch as { properties: Record<string, { anyOf?: { type?: string }[] }> };
+    assert.deepEqual(properties.input, {});
+    for (const name of ["timezone", "end_time", "config", "webhook", "stream_mode"]) {
+      assert.equal(properties[name]?.anyOf?.filter(({ type }) => type === "null").length, 1, name);
+    }
+  });
+
   it("is served", async () => {
     const served = (await (await fake().send("GET", "/openapi.json")).json()) as Record<string, unknown>;
     assert.equal(served.openapi, "3.1.0");

@@ -2,7 +2,6 @@
 import * as v from "valibot";
 import { CRON_RUN_OPTIONS, type CronRun } from "../../crons/cron-run.ts";
 import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
-import type { JsonObject } from "../../json.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
 import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
@@ -50,22 +49,14 @@ export const cronCreate: parse.Fields<CronCreate> = v.object({
   if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
 }) as unknown as parse.Fields<CronCreate>;
 
-const cronPatch = v.object({
+/** PATCH /runs/crons/{cron_id}: null clears the fields that are `nullish`. */
+export const cronPatch: parse.Fields<CronPatch> = v.object({
   schedule: v.optional(parse.name),
   ...timing,
-  ...run,
+  timezone: v.nullish(parse.name),
+  end_time: v.nullish(parse.text),
+  ...Object.fromEntries(Object.entries(run).map(([option, schema]) => [option, v.nullish(schema)])),
 }) as unknown as parse.Fields<CronPatch>;
-
-/** Fields that null clears. In other fields null counts as absent. */
-const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
-
-/** PATCH /runs/crons/{cron_id} */
-function readCronPatch(bytes: Uint8Array): CronPatch {
-  const patch = parse.readObject(bytes, cronPatch);
-  const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
-  const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);
-  return { ...patch, ...Object.fromEntries(cleared.map((field) => [field, null])) };
-}
 
 const filter = {
   assistant_id: v.optional(parse.assistantId),
@@ -139,10 +130,10 @@ export const CRON_ROUTES: readonly Route[] = [
   route("patch", "/runs/crons/:cron_id", {
     summary: "Update a cron: absent fields stay, null clears a field, metadata is merged",
     events: ["crons:update"],
+    body: cronPatch,
     answer: "Cron",
     errors: [404],
-    handle: async (context) =>
-      json(await context.nouns.crons.update(cronId(context), readCronPatch(await context.bytes()))),
+    handle: async (context) => json(await context.nouns.crons.update(cronId(context), await context.body())),
   }),
   route("delete", "/runs/crons/:cron_id", {
     summary: "Delete a cron; its runs stay",
