@@ -13,7 +13,7 @@ for await (const { event, data } of stream) {
   if (event === "messages") console.log((data as [{ content: string }, unknown])[0].content);
 }
 
-// A question for the person: the run stops, and goes on with the answer.
+// A question for the person: the run stops, and continues with the answer.
 const { thread_id } = await client.threads.create();
 const refund = { messages: [{ role: "user", content: "Please refund 30 euros" }] };
 await client.runs.wait(thread_id, "approval", { input: refund });

@@ -116,8 +116,8 @@ export const withDefaults = <Values extends object>(defaults: Values, given: Par
 const plain = (key: string): string => key.toLowerCase().replace(/[^a-z0-9]/g, "");
 
 /**
- * `; did you mean X?` for the known word that somebody misspelt: equal but for case and punctuation, or for one or two letters side by
- * side. Else `otherwise`.
+ * `; did you mean X?` for a misspelt known word, which differs only in case and punctuation, or in one or two adjacent letters.
+ * Otherwise `otherwise`.
  */
 export function didYouMean(word: string, known: Iterable<string>, otherwise = ""): string {
   const sent = plain(word);

@@ -81,7 +81,7 @@ export class Lifecycle {
     for (let depth = 1; depth <= namespace.length; depth++) {
       const one = namespace.slice(0, depth);
       const name = one.join("|");
-      // Once only: a graph may go on after its task has ended.
+      // Once only: a graph may continue after its task has ended.
       if (this.known.has(name)) continue;
       this.known.add(name);
       this.open = [...this.open, one];

@@ -143,7 +143,7 @@ export class ProtocolEvents {
     return event("checkpoints", namespace, { ...note });
   }
 
-  /** Without all events, the service reads values from their checkpoint if somebody needs them. */
+  /** Without all events, the service reads values from their checkpoint when a client needs them. */
   private values(namespace: Namespace, read: () => Json): ProtocolEvent {
     const name = namespace.join("|");
     const checkpoint_id = this.checkpoints?.get(name);

@@ -1,6 +1,6 @@
 /**
- * Turns of threads that were deleted. Clients know events by their `seq`, so a thread that is made again with the same id goes on
- * where the deleted one was. One row keeps the highest turn of all deleted threads with the same last digits: there are few rows.
+ * Turns of threads that were deleted. Clients know events by their `seq`, so a thread that is created again with the same id
+ * continues the turns of the deleted one. One row keeps the highest turn of all deleted threads with the same last four digits.
  */
 import { type RawBuilder, sql } from "kysely";
 import { scalar } from "./dialect.ts";

@@ -78,7 +78,7 @@ export function checkNotLost(path: string): void {
   const file = existsSync(path) ? realpathSync(path) : path;
   const log = `${file}-wal`;
   const lock = lockOf(file);
-  // These first: whoever makes the database writes its first page before there is a log or a lock.
+  // These first: the first page of a new database is written before there is a log or a lock.
   const logged = sizeOf(log) > 0;
   const used = existsSync(lock);
   // SQLite takes a file of one byte for an empty one.

@@ -90,7 +90,7 @@ export function sqliteDriver(
         if (reading !== writing) reading.close();
         writing.close();
         watch?.close();
-        // Last: whoever holds it next finds nothing of this process at work.
+        // Last: the next holder of the lock must find no work of this process under way.
         lock?.close();
       });
       return closed;

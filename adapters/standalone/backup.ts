@@ -40,7 +40,7 @@ export const backupUsage = `greenroom backup FILE
 
 It also takes --json, --config FILE, --database FILE and --help.`;
 
-/** How long the source may be locked by whoever creates or recovers it. */
+/** How long the source may be locked by a process that creates or recovers it. */
 const BUSY_MS = 5_000;
 
 /** Runs the command; `args` are those after its name. Gives the exit code: 1 when anything was wrong, and then FILE is not there. */
@@ -65,8 +65,8 @@ export async function runBackup(args: readonly string[], surroundings: BackupSur
 
 /**
  * Copies what is committed in the SQLite file that is given at one moment to `to`, which is whole and on the disk when this resolves, and
- * is not there when it rejects or the process dies. Servers go on reading and writing; the file is never written to. Throws
- * ConfigError for what the user can mend.
+ * is not there when it rejects or the process dies. Servers continue to read and write; the file is never written to. Throws
+ * ConfigError for problems that the user can fix.
  */
 export async function copyDatabase({ value: from, setting }: Given, to: string): Promise<Backup> {
   const shown = `${setting}: ${from}`;
@@ -75,7 +75,7 @@ export async function copyDatabase({ value: from, setting }: Given, to: string):
   const { DatabaseSync } = await sqlite();
   const part = join(dirname(to), `.${basename(to)}.${randomUUID().slice(0, 8)}.part`);
   try {
-    // SQLite fills a file that is there if it is empty: nobody else can read this one meanwhile.
+    // SQLite fills an existing empty file. This one is not readable by other users.
     closeSync(openSync(part, "wx", 0o600));
   } catch (error) {
     throw new ConfigError([`FILE: ${to} cannot be written (${(error as Error).message})`]);

@@ -40,7 +40,7 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
     else if (dev) await develop(options);
     else await serve(options);
   } catch (error) {
-    // What the user can mend is named; of anything else the stack is wanted.
+    // A problem that the user can fix needs no stack; any other error does.
     const known = error instanceof ConfigError || error instanceof PortTaken;
     console.error(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
     process.exit(1);

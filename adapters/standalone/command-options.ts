@@ -27,7 +27,7 @@ export interface CommandOptions {
   readonly port?: number;
   readonly database: Given;
   readonly workers?: number;
-  /** How long runs may go on after SIGTERM. */
+  /** How long runs may continue after SIGTERM. */
   readonly grace_ms: number;
   readonly log_level: LogLevel;
   /** Undefined: text at a terminal, else JSON. */
@@ -57,7 +57,7 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
                    debug, info, warn or error; default info, which logs requests and ended runs
   --log-format FORMAT
                    text or json; default text at a terminal, else json
-  --studio         lets LangSmith's hosted Studio, https://smith.langchain.com, call this server; keys are checked as ever
+  --studio         lets LangSmith's hosted Studio, https://smith.langchain.com, call this server; API keys are still required
   -h, --help
   -v, --version
 

@@ -271,7 +271,7 @@ export async function runCommand(
       await storage.close();
     }
   } catch (error) {
-    // What the user can mend is named; of anything else the stack is wanted.
+    // A problem that the user can fix needs no stack; any other error does.
     const known = error instanceof ConfigError || error instanceof ServiceError;
     err(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
     return 1;

@@ -19,7 +19,7 @@ export interface GraphEntry extends ModuleExport {
   readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
-  /** What the library is told of it. */
+  /** The settings of the agent. */
   readonly settings: AgentSettings;
 }
 
@@ -38,7 +38,7 @@ export interface FileConfig {
   readonly env_file: string | undefined;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
-  /** What the user is told, and the server does without. */
+  /** Warnings for the user; the server starts anyway. */
   readonly warnings: readonly string[];
   /** What is wrong with the file, each by its key; everything else is what could be read all the same. */
   readonly problems: readonly string[];

@@ -66,10 +66,10 @@ export async function develop(options: CommandOptions): Promise<void> {
   }
 }
 
-/** What never ends to load must not keep a mended file from being loaded. */
+/** A project that never finishes loading must not block the next load. */
 function inTime<T>(loading: Promise<T>, seconds: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
-  const then = "Bun" in globalThis ? ". Bun goes on waiting for it: mend it and restart" : "";
+  const then = "Bun" in globalThis ? ". Bun keeps waiting for it: fix the module and restart" : "";
   const problem = `The project has not loaded in ${seconds} s: an await at the top level of a module does not end${then}`;
   const timer = setTimeout(() => reject(new ConfigError([problem])), seconds * 1000);
   return Promise.race([loading, promise]).finally(() => clearTimeout(timer));

@@ -8,7 +8,7 @@ const SOURCE = /\.(?:[cm]?[jt]sx?|json)$/;
 const SKIPPED = /^(?:\..*|node_modules|dist)$/;
 
 export interface Watch {
-  /** What the project consists of after a load that began at this time. `broken`: any source file may mend it. */
+  /** What the project consists of after a load that began at this time. `broken`: any source file may fix it. */
   loaded(files: readonly string[], began: number, broken: boolean): void;
   /** All that is watched. */
   files(): readonly string[];

@@ -28,7 +28,7 @@ export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
  *   message; any other input becomes the value `input` of the state. Without input and command the function is called on the state as it is.
  * - `command.update` (an object or a list of [key, value]) is applied like input. `goto` takes the function's own name (the
  *   input of a `Send` is applied too) and `__end__`, which ends the run without a call; other names fail the run.
- * - `interrupt_before` stops before the call; a run without input goes on from there. `interrupt_after` has no effect: after
+ * - `interrupt_before` stops before the call; a run without input continues from there. `interrupt_after` has no effect: after
  *   the only node the graph has finished.
  * - A later attempt of a run calls the function again from its start, on the state that was stored last.
  *

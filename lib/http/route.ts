@@ -16,8 +16,8 @@ import type { ErrorForm, HeaderValues } from "./respond.ts";
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 
 /**
- * Who may call a route. `open`: everybody. `account`: the handler checks the permissions of the caller's API key. Otherwise what
- * the request is for, which may depend on it.
+ * Who may call a route. `open`: every caller. `account`: the handler checks the permissions of the caller's API key. Otherwise the
+ * use, which may depend on the request.
  */
 export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url" | "headers">) => Use);
 

@@ -1,4 +1,4 @@
-/** Responses that stay open while a run goes on: event streams, and JSON kept alive by white space. */
+/** Responses that stay open while a run executes: event streams, and JSON kept alive by white space. */
 import { ServiceError } from "../errors.ts";
 import { type Json, pieceEnd } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
@@ -95,7 +95,7 @@ function textOf(result: Json): { readonly json: string } {
   return text;
 }
 
-/** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
+/** The result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
 export function waitResponse(
   { handler: { bodies }, watch, request_id }: RequestContext,
   { run: { run_id, thread_id }, result, leave }: RunWait,

@@ -36,7 +36,7 @@ export interface Session {
   onClose(): void;
 }
 
-/** How long a replay waits for another subscription: longer if no run goes on, for then its end is part of the replay. */
+/** How long a replay waits for another subscription: longer if no run executes, because then its end is part of the replay. */
 const GATHER_MS = 10;
 const GATHER_ENDED_MS = 50;
 const MAX_SUBSCRIPTIONS = 100;
@@ -215,7 +215,7 @@ type Subscriptions = ReturnType<typeof createSubscriptions>;
 /**
  * All subscriptions share one reader, so that the end of a run follows all of its events, whichever subscription they are for. New
  * subscriptions first get the kept events up to the position of the reader, in one replay for those that came together: after a
- * reconnect the SDK sends all of its own at once. Then a reader with the wider filter goes on there.
+ * reconnect the SDK sends all of its own at once. Then a reader with the wider filter continues there.
  */
 function createSubscriptions(options: SubscriptionOptions) {
   const active = new Map<string, Subscription>();

@@ -37,7 +37,7 @@ export type CronSort =
   | "created_at"
   | "updated_at";
 
-/** Why a tick made no run. `missed`: nobody was there to fire it in time. `superseded`: a later one was due as well. */
+/** Why a tick made no run. `missed`: no process fired it in time. `superseded`: a later tick was due as well. */
 export type SkipReason = "thread_busy" | "thread_full" | "deployment_full" | "missed" | "superseded" | "refused";
 
 /** One tick of a cron: a run, or the reason why there is none. */
@@ -54,7 +54,7 @@ export interface CronFiring {
 /** One tick of a cron, and the run that it creates. */
 export interface FireCron {
   readonly cron_id: string;
-  /** The row's `next_run_date` and `revision` as read: another value means that somebody else was faster, or that it was changed. */
+  /** The row's `next_run_date` and `revision` as read: another value means that another process fired it, or that it was changed. */
   readonly seen: { readonly next_run_date: number; readonly revision: number };
   readonly next_run_date: number | null;
   /** Ticks that are recorded as skipped, oldest first. */
@@ -66,7 +66,7 @@ export interface FireCron {
 
 /**
  * `lost`: the row is not as it was seen, or this tick has fired: nothing was written. `stale`: what the run was resolved from has
- * changed: nothing was written. `refused`: the tick is recorded as skipped for `reason`, and the cron goes on.
+ * changed: nothing was written. `refused`: the tick is recorded as skipped for `reason`, and the cron continues.
  */
 export type FireOutcome =
   | { readonly kind: "fired"; readonly created: CreatedRun }

@@ -7,7 +7,7 @@ export type DeliveryState = "pending" | "delivered" | "failed";
 
 /** A finished run that is to be told to a URL; everything the payload needs is in the row. */
 export interface DeliveryRow {
-  /** The run's id: a run is told once. */
+  /** The run's id: a run has one delivery. */
   readonly delivery_id: string;
   readonly url: string;
   /** Lower case, with its port; empty for a relative URL. */

@@ -25,7 +25,7 @@ export const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCas
 /** Who makes a request, and what they may do. */
 export interface Caller {
   readonly organization_id: string;
-  /** Null for a service key, and where nobody is asked who they are. */
+  /** Null for a service key, and without authentication. */
   readonly user_id: string | null;
   /** Short form of the key that was sent; null without one. */
   readonly api_key: string | null;
@@ -224,8 +224,8 @@ export interface IdentityStore {
   /** By id or email. */
   getUser(user: string): Promise<UserRow | null>;
   /**
-   * The id of the user whom custom authentication calls `identity` in the workspace; one is made where there is none. An email that
-   * is told replaces the one that is known, unless it is another user's.
+   * The id of the user whom custom authentication calls `identity` in the workspace. Creates the user if there is none. A given email
+   * replaces the stored one, unless another user has it.
    */
   ensureUser(
     user: { readonly workspace_id: string; readonly identity: string; readonly email?: string },

@@ -24,8 +24,8 @@ export interface Sights {
    */
   open(scope: Scope, thread_id: string, onHidden: () => void): Sight | undefined;
   /**
-   * The same items, which end when the thread is hidden. `made`: the caller may have made the thread just now, with metadata that
-   * hides it: then the items go on.
+   * The same items, which end when the thread is hidden. `made`: the caller may have created the thread just now, with metadata
+   * that hides it. Then the items continue.
    */
   reader<Item>(scope: Scope, thread_id: string, reader: Reader<Item>, made?: boolean): Reader<Item>;
   /** The same for one value, which is rejected with `hidden()` when the thread is hidden or the caller has left. */

@@ -8,7 +8,7 @@ async function answer({ messages }: typeof MessagesAnnotation.State) {
   return { messages: [{ role: "assistant", content: `You said "${last(messages)}".` }] };
 }
 
-/** Pauses the run until somebody resumes it with "yes" or "no". */
+/** Pauses the run until a client resumes it with "yes" or "no". */
 async function approve({ messages }: typeof MessagesAnnotation.State) {
   const decision = interrupt({ question: `Delete everything? (${last(messages)})`, answers: ["yes", "no"] });
   return { messages: [{ role: "assistant", content: decision === "yes" ? "Deleted." : "Nothing was deleted." }] };
