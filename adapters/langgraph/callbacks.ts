@@ -3,6 +3,8 @@
 /** Methods of a LangChain callback handler. */
 export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[]) => void };
 
+const NAME = "greenroom";
+
 /** One handler that calls all of them. LangChain makes several promises for every handler and token. */
 export function oneHandler(all: readonly Callbacks[]): object {
   const calls = new Map<string, ((...args: unknown[]) => void)[]>();
@@ -17,7 +19,34 @@ export function oneHandler(all: readonly Callbacks[]): object {
   ]);
   // LangChain makes a promise for each chain that a handler does not ignore.
   const ignoreChain = ![...calls.keys()].some((name) => name.startsWith("handleChain"));
-  return { ...Object.fromEntries(methods), name: "greenroom", awaitHandlers: true, ignoreChain };
+  return { ...Object.fromEntries(methods), name: NAME, awaitHandlers: true, ignoreChain };
+}
+
+/** The callbacks of one node, which what it calls inherits. */
+export interface CallbackManager {
+  handlers: readonly object[];
+  inheritableHandlers: readonly object[];
+}
+
+/** Adds callbacks to the handler of this module in a manager. Another handler would cost promises for every token. */
+export function callbackAdder(added: Callbacks): (manager: CallbackManager) => void {
+  const made = new Map<object, object>();
+
+  function withAdded(handler: object): object {
+    const known = made.get(handler);
+    if (known || (handler as { readonly name?: unknown }).name !== NAME) return known ?? handler;
+    const methods = Object.entries(handler).filter(([method]) => method.startsWith("handle"));
+    const larger = oneHandler([Object.fromEntries(methods) as Callbacks, added]);
+    made.set(handler, larger);
+    // A node that is tried again has the manager of its first try.
+    made.set(larger, larger);
+    return larger;
+  }
+
+  return (manager) => {
+    manager.handlers = manager.handlers.map(withAdded);
+    manager.inheritableHandlers = manager.inheritableHandlers.map(withAdded);
+  };
 }
 
 /** Metadata of LangChain runs. */

@@ -1,6 +1,6 @@
 /** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
-import { type Callbacks, type Metadata, onChainStart, oneHandler } from "./callbacks.ts";
+import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
@@ -51,20 +51,18 @@ export class ModelUsage {
     handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
   };
 
-  /** For what runs inside nodes: the nodes of graphs that they call, and tasks. */
-  readonly insideNodes: object = oneHandler([
-    {
-      handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
-        if (name === undefined || name !== langgraph_node) return;
-        this.inner.add(run_id);
-        this.onNodeStart(input);
-      }),
-      handleChainEnd: (output: unknown, run_id: string): void => {
-        if (this.inner.delete(run_id)) this.onNodeEnd(output);
-      },
-      handleChainError: (_error: unknown, run_id: string): void => void this.inner.delete(run_id),
+  /** For what runs inside nodes: the nodes of graphs that they call. */
+  readonly insideNodes: Callbacks = {
+    handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
+      if (name === undefined || name !== langgraph_node) return;
+      this.inner.add(run_id);
+      this.onNodeStart(input);
+    }),
+    handleChainEnd: (output: unknown, run_id: string): void => {
+      if (this.inner.delete(run_id)) this.onNodeEnd(output);
     },
-  ]);
+    handleChainError: (_error: unknown, run_id: string): void => void this.inner.delete(run_id),
+  };
 
   /** A node starts. Not a callback of chains: those cost time in every run. */
   onNodeStart(input: unknown): void {

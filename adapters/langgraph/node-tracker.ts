@@ -1,16 +1,11 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
+import { type CallbackManager, callbackAdder } from "./callbacks.ts";
 import { copyWith, type Graph, isCompiled, type Node } from "./graph.ts";
 import type { ModelUsage } from "./model-usage.ts";
 import { bypassQueue } from "./store.ts";
 
 interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
-}
-
-/** The callbacks of one node, which what it calls inherits. */
-interface CallbackManager {
-  readonly handlers: readonly object[];
-  addHandler(handler: object, inherit: boolean): void;
 }
 
 type Call = (...parts: unknown[]) => unknown;
@@ -21,12 +16,14 @@ const CALL = "__pregel_call";
 export class NodeTracker {
   private readonly signal: AbortSignal;
   private readonly usage: ModelUsage;
+  private readonly addCallbacks: (manager: CallbackManager) => void;
   private working = 0;
   private onIdle: () => void = () => {};
 
   constructor(signal: AbortSignal, usage: ModelUsage) {
     this.signal = signal;
     this.usage = usage;
+    this.addCallbacks = callbackAdder(usage.insideNodes);
   }
 
   /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
@@ -75,9 +72,7 @@ export class NodeTracker {
       callbacks?: Partial<CallbackManager>;
     };
     bypassQueue(store);
-    const { insideNodes } = this.usage;
-    // A node that is retried has the manager of its first try.
-    if (callbacks?.addHandler && !callbacks.handlers?.includes(insideNodes)) callbacks.addHandler(insideNodes, true);
+    if (callbacks?.handlers && callbacks.inheritableHandlers) this.addCallbacks(callbacks as CallbackManager);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;
     const refusing: Call = (task, ...parts) => {
