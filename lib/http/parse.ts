@@ -67,8 +67,8 @@ export function readId(value: string | undefined, field: string): string {
   return id.toLowerCase();
 }
 
-/** An id of a path. Errors: not_found, because every stored id is a UUID. */
-export function readKnownId(value: string | undefined, what: string): string {
+/** An id of a path. Errors: not_found, because every stored id is a UUID. The code must be that of an absent UUID. */
+export function readKnownId(value: string | undefined, what: "Run" | "Cron" | "Feedback" | "Feedback link"): string {
   if (value === undefined || !UUID.test(value)) {
     throw new ServiceError(what === "Run" ? "run_not_found" : "not_found", `${what} not found`);
   }

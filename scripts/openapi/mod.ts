@@ -151,7 +151,9 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
   const byHand = handRead(route).body;
   if (byHand) return { requestBody: { required: true, content: { "application/json": { schema: byHand } } } };
   if (!body) return {};
-  const one = ref(names.get(body) as string);
+  const name = names.get(body);
+  if (!name) throw new Error(`Name the body of ${keyOf(route)} in openapi() of scripts/openapi/mod.ts`);
+  const one = ref(name);
   const required = asList || Object.values(body.entries).some(({ type }) => type !== "optional" && type !== "nullish");
   const schema = asList ? { ...list(one), minItems: 1 } : one;
   return { requestBody: { required, content: { "application/json": { schema } } } };
@@ -212,6 +214,17 @@ export function openapi(version: string): JsonObject {
     const added = schema === (runCreate as Schema) ? RUN_NOTIFICATIONS : {};
     return [name, { ...request, properties: { ...(request.properties as JsonObject), ...added } }];
   });
+  const components: JsonObject = {
+    ...schemas,
+    ...cronAndStoreSchemas,
+    ...platformSchemas,
+    ...operationSchemas,
+    ...Object.fromEntries(requests),
+  };
+  for (const [, name = ""] of JSON.stringify({ paths, components }).matchAll(/#\/components\/schemas\/(\w+)/g)) {
+    if (!(name in components))
+      throw new Error(`Add the schema ${name} to a file of scripts/openapi, e.g. operations.ts`);
+  }
   return {
     openapi: "3.1.0",
     info: { title: "Greenroom", version, description: "Agents, threads and runs behind one handler." },
@@ -219,13 +232,7 @@ export function openapi(version: string): JsonObject {
     // The empty one: a server without keys requires none.
     security: [{ "X-API-Key": [] }, {}],
     components: {
-      schemas: {
-        ...schemas,
-        ...cronAndStoreSchemas,
-        ...platformSchemas,
-        ...operationSchemas,
-        ...Object.fromEntries(requests),
-      },
+      schemas: components,
       securitySchemes: { "X-API-Key": { type: "apiKey", in: "header", name: "X-API-Key" } },
     },
   };

@@ -30,6 +30,16 @@ describe("openapi.json", () => {
     assert.equal(read("docs/reference/http-routes.md"), made, "run: node scripts/openapi/mod.ts");
   });
 
+  it("has its routes under /greenroom in docs/operations/inspecting.md", () => {
+    const page = read("docs/operations/inspecting.md");
+    const own = ROUTES.filter(({ tag }) => tag === "Operations");
+    const lines = own.map(({ method, path }) => `${method.toUpperCase()} ${path.replace(/:(\w+)/g, "{$1}")}`);
+    assert.deepEqual(
+      lines.filter((line) => !page.includes(`\`${line}\``)),
+      [],
+    );
+  });
+
   it("describes the routes of the handler, all and no others", () => {
     const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
     const described = Object.entries(paths).flatMap(([path, methods]) =>

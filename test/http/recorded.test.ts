@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import type { Route } from "../../lib/http/route.ts";
 import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { assertCode } from "../support/error-codes.ts";
 import { converse, type Exchange } from "./recorded/exchanges.ts";
@@ -18,6 +19,18 @@ const FILE = new URL("recorded/exchanges.json", import.meta.url);
 const ELSEWHERE =
   /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
 
+interface Description {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: object }>>>>;
+}
+
+const patternOf = ({ path }: Pick<Route, "path">): RegExp =>
+  new RegExp(
+    `^${path
+      .replace(/:\w+\+/g, ".+")
+      .replace(/:\w+/g, "[^/]+")
+      .replace("*", ".*")}$`,
+  );
+
 const exchanges = await converse();
 if (process.env.GREENROOM_RECORD === "1") writeFileSync(FILE, `${JSON.stringify(exchanges, null, 2)}\n`);
 const recorded = JSON.parse(readFileSync(FILE, "utf8")) as Exchange[];
@@ -26,18 +39,25 @@ describe("the recorded exchanges", () => {
   it("have each route of the table", () => {
     const calls = exchanges.map(({ request }) => request.split(/[ ?]/).slice(0, 2));
     const missing = ROUTES.filter(({ method, path, handle }) => {
-      const pattern = new RegExp(
-        `^${path
-          .replace(/:\w+\+/g, ".+")
-          .replace(/:\w+/g, "[^/]+")
-          .replace("*", ".*")}$`,
-      );
+      const pattern = patternOf({ path });
       return handle && !calls.some(([sent, at = ""]) => sent === method.toUpperCase() && pattern.test(at));
     }).map(({ method, path }) => `${method.toUpperCase()} ${path}`);
-    assert.deepEqual(
-      missing.filter((route) => !ELSEWHERE.test(route)),
-      [],
-    );
+    const forgotten = missing.filter((route) => !ELSEWHERE.test(route));
+    assert.deepEqual(forgotten, [], `call ${forgotten} at the end of recorded/exchanges.ts, then record anew`);
+  });
+
+  it("have only statuses that the OpenAPI document names", () => {
+    const document = readFileSync(new URL("../../lib/http/openapi.json", import.meta.url), "utf8");
+    const { paths } = JSON.parse(document) as Description;
+    const named = (exchange: Exchange): boolean => {
+      const [method = "", at = ""] = exchange.request.split(/[ ?]/);
+      const route = ROUTES.find((row) => row.handle && row.method === method.toLowerCase() && patternOf(row).test(at));
+      const described = route && paths[route.path.replace(/:(\w+)\+?/g, "{$1}")]?.[route.method];
+      return !described || String(exchange.status) in described.responses;
+    };
+    const unnamed = exchanges.filter((exchange) => !named(exchange));
+    const found = unnamed.map(({ request, status }) => `${status} ${request.slice(0, 120)}`);
+    assert.deepEqual(found, [], "add the status to `errors` of its row");
   });
 
   it("have a code in every error", () => {
