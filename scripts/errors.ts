@@ -92,7 +92,10 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
     meaning: "The request contradicts the state of the resource.",
     remedy: "Read the message, then read the resource again.",
   },
-  already_exists: { meaning: "The id or name is taken.", remedy: "Use another id or name. For threads and assistants, `if_exists: \"do_nothing\"` returns the existing one." },
+  already_exists: {
+    meaning: "The id or name is taken.",
+    remedy: 'Use another id or name. For threads and assistants, `if_exists: "do_nothing"` returns the existing one.',
+  },
   default_assistant: {
     meaning: "The default assistant of a graph cannot be deleted.",
     remedy: "Remove the agent from the server instead.",
