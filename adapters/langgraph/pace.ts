@@ -50,7 +50,7 @@ export class Pace {
     const readAll = async (): Promise<void> => {
       try {
         for await (const chunk of chunks) {
-          // Nobody takes it once it is closed, and a graph may ignore its signal for long.
+          // Nothing takes it once it is closed, and a graph may ignore its signal for long.
           if (this.shown === Number.POSITIVE_INFINITY) continue;
           this.hold();
           this.received++;

@@ -67,7 +67,7 @@ export function eventStream(
         size += frame.data.length;
         last = frame.event === "end" || frame.last === true;
       }
-      // Nobody asks for more: without this, the log of the run and the sight of its thread would stay.
+      // The reader asks for no more: without this, the log of the run and the sight of its thread would stay.
       if (last) frames.leave();
       return { pieces: [...pieces, text], last, of };
     },
