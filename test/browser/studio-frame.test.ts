@@ -126,6 +126,7 @@ describe("the studio's threads", () => {
         await page.getByLabel("key = value").fill("order = 1182");
         await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 1);
         await page.getByLabel("key = value").fill("");
+        await rows.nth(1).waitFor();
         await page.getByLabel("Search titles").fill("refu");
         await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 1);
         await rows.locator("a").click();

@@ -302,7 +302,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
-    find: "  // The process may have stood still during these ticks.\n  await ensureLease(context);\n",
+    find: "  // The process may have stalled during these ticks.\n  await ensureLease(context);\n",
     replace: "",
   },
   {
