@@ -208,6 +208,27 @@ describe("the studio's chat as a client of the event protocol", () => {
       await visit.link("All threads").click();
       await page.waitForURL(/threads$/);
     }));
+
+  it("follows a thread that is opened again as its last view is let go", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await page.clock.install();
+      await visit.newThread("fail");
+      await visit.say("hi");
+      await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
+      const { thread_id } = visit;
+      await page.clock.pauseAt(await page.evaluate(() => Date.now() + 5000));
+      await visit.link("Run", page.locator(".problem")).click();
+      await page.waitForURL(/runs/);
+      // The view is left: 1,000 ms later its source closes. The next view comes 5 ms before, its effects 16 ms after it came.
+      await page.clock.runFor(995);
+      await page.goBack();
+      await page.getByLabel("Message", { exact: true }).waitFor();
+      await page.clock.runFor(50);
+      await page.clock.resume();
+      await host.service.threads.delete(thread_id);
+      await page.getByText("This thread does not exist").waitFor();
+    }));
 });
 
 describe("the studio's answers to interrupts", () => {

@@ -1,6 +1,6 @@
 /** Threads: the list, and one thread with its chat, states and runs. */
 import type { ComponentChildren, ComponentType, VNode } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { useDismiss, useKey } from "../../frame/keyboard.ts";
 import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
@@ -244,7 +244,8 @@ function Menu({ children }: { readonly children: ComponentChildren }): VNode {
 
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const source = useMemo(() => sourceOf(thread_id), [thread_id]);
-  useEffect(() => holdSource(thread_id), [thread_id]);
+  // Before the next timer: it may close a source that another view has just let go.
+  useLayoutEffect(() => holdSource(thread_id), [thread_id]);
   const state = source.state.value;
   const choice = useAssistantChoice(state);
   const context = useContextSheet(thread_id, choice);
@@ -334,7 +335,7 @@ function NewThread(): VNode {
       },
     };
   }, [thread_id]);
-  useEffect(() => holdSource(thread_id), [thread_id]);
+  useLayoutEffect(() => holdSource(thread_id), [thread_id]);
   return (
     <>
       <DetailHead title="New thread" />
