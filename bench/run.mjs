@@ -47,7 +47,7 @@ const deadline = setTimeout(
     console.error("Took too long");
     process.exit(1);
   },
-  (quick ? 10 : 40) * 60_000,
+  (quick ? 30 : 60) * 60_000,
 );
 deadline.unref();
 

@@ -5,6 +5,8 @@ import { database, note, program, query, serverCpu, start } from "./context.mjs"
 
 const CLIENTS = 64;
 const SESSIONS = 10;
+/** More than the clients: a run that waits for a slot would be claimed by another path. */
+const SLOTS = 200;
 
 export async function scale({ rounds, seconds }) {
   const cpuOfServer = await serverCpu();
@@ -12,7 +14,7 @@ export async function scale({ rounds, seconds }) {
   for (const count of [1, 2, 4]) {
     const url = await database(`scale${count}`);
     const processes = [];
-    for (let i = 0; i < count; i += 1) processes.push(await start(url, "on", CLIENTS));
+    for (let i = 0; i < count; i += 1) processes.push(await start(url, "on", SLOTS));
     await query(url, "create table bare (id text primary key, payload text not null)");
     sides[count] = { count, url, processes, runs: [], commits: [], cpu: [], server_cpu: [], cores: [] };
   }
