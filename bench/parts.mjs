@@ -25,11 +25,10 @@ const rounds = {
     return { wait_ms: one.p50, wait_one_cpu_ms: one.cpu_ms, wait_per_s: many.per_s, wait_cpu_ms: many.cpu_ms };
   },
 
-  async streams({ client, name, pid }, { quick }) {
-    if (name === "plain") return { first_1_ms: await client.oneStream(50) };
+  async streams({ client, pid }, { quick }) {
     await client.streams(30);
     const { per_s, token, bytes, cpu_ms } = await withCpu(pid, () => client.streams(100));
-    const first = await client.oneStream(quick ? 3 : 5);
+    const first = await client.oneStream(quick ? 5 : 10);
     const { per_s: burst } = await client.streams(16, "burst");
     return {
       events_per_s: per_s,
@@ -89,7 +88,6 @@ export async function measureRound({ serve, note, size, parts, names }) {
   }
   for (const part of roundParts.filter((name) => parts.includes(name))) {
     for (const server of servers) {
-      if (server.name === "plain" && part !== "streams") continue;
       server.wake();
       note(server.name, await rounds[part](server, size));
       server.pause();

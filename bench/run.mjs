@@ -68,7 +68,7 @@ const load = [loadavg()[0]];
 note("machine", await program(runtime, "commits.mjs", scratch));
 const rounds = parts.some((part) => roundParts.includes(part)) ? size.rounds : 0;
 for (let number = 0; number < rounds; number += 1) {
-  const names = ["hand", "greenroom", "plain", ...(withPeer && number < size.peerRounds ? ["peer"] : [])];
+  const names = ["hand", "greenroom", ...(withPeer && number < size.peerRounds ? ["peer"] : [])];
   await measureRound({ serve, note, size, parts, names });
   progress(`round ${number + 1} of ${rounds}`);
 }
