@@ -1,9 +1,8 @@
-// The load: closed loops of clients against a server of the deployment API that hosts the graphs `echo` and `tokens`.
+// The load: closed loops of clients against a server of the deployment API that hosts the graphs of peers/graphs.mjs.
 import { readFileSync } from "node:fs";
 import http from "node:http";
 
 const now = () => performance.now();
-const epoch = () => performance.timeOrigin + performance.now();
 const MAX_REQUESTS = 500_000;
 const TIMEOUT_MS = 60_000;
 
@@ -13,6 +12,11 @@ export function quantiles(times) {
   const at = (share) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
   return { n: sorted.length, p50: at(0.5), p99: at(0.99) };
 }
+
+export const median = (list) => {
+  const sorted = list.toSorted((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+};
 
 /** User and system time of a process so far. */
 export function cpuMs(pid) {
@@ -56,10 +60,13 @@ export function connect(base) {
   /** A stateless run whose result is waited for. */
   const wait = () => request("POST", "/runs/wait", run("echo"));
 
+  /** A run on a thread whose result is waited for; the text of the state. */
+  const turn = (thread_id) => request("POST", `/threads/${thread_id}/runs/wait`, run("echo"));
+  const thread = async () => (await json("POST", "/threads", {})).thread_id;
+
   /** A thread, and a run on it whose result is waited for. */
   async function fresh() {
-    const { thread_id } = await json("POST", "/threads", {});
-    const values = await json("POST", `/threads/${thread_id}/runs/wait`, run("echo"));
+    const values = JSON.parse(await turn(await thread()));
     if (values.messages?.length !== 2) throw new Error(`a run came back without its result: ${JSON.stringify(values)}`);
   }
 
@@ -84,34 +91,44 @@ export function connect(base) {
     return { ...quantiles(times), per_s: times.length / ((now() - began) / 1000), ends };
   }
 
-  /** One token stream: when its first event and its first token came. */
-  async function stream() {
+  /** One token stream: when its first event and its first token came, the pauses between its tokens, and its length. */
+  async function stream(assistant_id = "tokens") {
     const start = now();
     let first;
     let token;
+    let last;
     let events = 0;
+    let bytes = 0;
     let rest = "";
-    await request("POST", "/runs/stream", { ...run("tokens"), stream_mode: ["messages-tuple"] }, (chunk) => {
-      first ??= now() - start;
+    const gaps = [];
+    await request("POST", "/runs/stream", { ...run(assistant_id), stream_mode: ["messages-tuple"] }, (chunk) => {
+      const at = now();
+      first ??= at - start;
+      bytes += chunk.length;
       const lines = (rest + chunk.toString("latin1")).split("\n");
       rest = lines.pop();
       for (const line of lines) {
         if (!line.startsWith("event:")) continue;
         events += 1;
-        if (line.startsWith("event: messages")) token ??= now() - start;
+        if (!line.startsWith("event: messages")) continue;
+        token ??= at - start;
+        if (last !== undefined) gaps.push(at - last);
+        last = at;
       }
     });
-    return { first, token, events };
+    return { first, token, events, bytes, gaps };
   }
 
-  async function streams(count) {
+  async function streams(count, assistant_id) {
     const start = now();
-    const all = await Promise.all(Array.from({ length: count }, stream));
+    const all = await Promise.all(Array.from({ length: count }, () => stream(assistant_id)));
     return {
       n: count,
       per_s: all.reduce((sum, { events }) => sum + events, 0) / ((now() - start) / 1000),
       first: quantiles(all.map(({ first }) => first)).p50,
       token: quantiles(all.map(({ token }) => token)).p50,
+      bytes: all.reduce((sum, { bytes }) => sum + bytes, 0) / count,
+      gaps: quantiles(all.flatMap(({ gaps }) => gaps)),
     };
   }
 
@@ -176,30 +193,46 @@ export function connect(base) {
     return quantiles(all.map(({ first }) => first)).p50;
   }
 
-  /** Runs created in the background and joined: from create to the node's start, and to the result. */
-  async function background(count) {
-    const starts = [];
-    const joins = [];
-    for (let i = 0; i < count; i += 1) {
-      const { thread_id } = await json("POST", "/threads", {});
-      const created = epoch();
-      const { run_id } = await json("POST", `/threads/${thread_id}/runs`, run("echo"));
-      const joined = await request("GET", `/threads/${thread_id}/runs/${run_id}/join`);
-      joins.push(epoch() - created);
-      const [, at] = /\|(\d{13}\.\d+)/.exec(joined) ?? [];
-      if (!at) throw new Error(`joined a run without its result: ${joined.slice(0, 200)}`);
-      starts.push(Number(at) - created);
+  /** A run every `1 / per_s` seconds, whether the earlier ones have ended or not, until `until` settles; how many were made. */
+  async function steadily(per_s, until, operation = wait) {
+    const pending = [];
+    const timer = setInterval(() => pending.push(operation()), 1000 / per_s);
+    try {
+      await until;
+    } finally {
+      clearInterval(timer);
     }
-    return { start: quantiles(starts), join: quantiles(joins) };
+    await Promise.all(pending);
+    return pending.length;
+  }
+
+  /** The longest answer of /ok while `call` is under way. */
+  async function longestStall(call) {
+    let worst = 0;
+    let ended = false;
+    const over = call().finally(() => {
+      ended = true;
+    });
+    while (!ended) {
+      const from = now();
+      await request("GET", "/ok");
+      worst = Math.max(worst, now() - from);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    await over;
+    return worst;
   }
 
   return {
     wait,
+    thread,
+    turn,
     fresh,
     closedLoop,
     streams,
     oneStream,
-    background,
+    steadily,
+    longestStall,
     request,
     threadStreams,
     close: () => agent.destroy(),

@@ -1,13 +1,15 @@
-// The smallest HTTP server that answers what the load asks for, without doing anything: what HTTP itself costs.
-// With "langgraph" as argument it loads the graphs first: what loading LangGraph costs.
+// The smallest HTTP server that answers /ok and streams one event: what the runtime and HTTP cost alone.
+//   bun|node bench/plain-server.mjs
 import http from "node:http";
 
-if (process.argv[2] === "langgraph") await import("./peers/graphs.mjs");
 const event = "event: metadata\ndata: {}\n\n";
 
 function listenOnBun() {
-  const stream = () => {
-    const encoder = new TextEncoder();
+  const encoder = new TextEncoder();
+  const fetch = async (request) => {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/ok") return Response.json({ ok: true });
+    await request.json();
     const body = new ReadableStream({
       start(controller) {
         controller.enqueue(encoder.encode(event));
@@ -16,22 +18,13 @@ function listenOnBun() {
     });
     return new Response(body, { headers: { "content-type": "text/event-stream" } });
   };
-  const fetch = async (request) => {
-    const { pathname } = new URL(request.url);
-    if (pathname === "/ok") return Response.json({ ok: true });
-    const body = await request.json();
-    return pathname === "/runs/stream" ? stream() : Response.json(body);
-  };
   return Bun.serve({ port: 0, hostname: "127.0.0.1", fetch }).port;
 }
 
 async function listenOnNode() {
   const server = http.createServer(async (request, response) => {
     if (request.url === "/ok") return response.end('{"ok":true}');
-    const parts = [];
-    for await (const part of request) parts.push(part);
-    const body = JSON.parse(Buffer.concat(parts).toString());
-    if (request.url !== "/runs/stream") return response.end(JSON.stringify(body));
+    for await (const _ of request);
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.end(event);
   });

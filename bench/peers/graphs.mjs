@@ -1,4 +1,4 @@
-// The two graphs that every server under test hosts, and the limits run. No model, no network.
+// The graphs that every server under test hosts. No model, no network.
 
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, AIMessageChunk } from "@langchain/core/messages";
@@ -18,6 +18,10 @@ export const echoBuilder = new StateGraph(MessagesAnnotation)
   .addEdge("echo", END);
 
 class CountingModel extends BaseChatModel {
+  constructor(delay_ms) {
+    super({});
+    this.delay_ms = delay_ms;
+  }
   _llmType() {
     return "counting";
   }
@@ -28,20 +32,23 @@ class CountingModel extends BaseChatModel {
   async *_streamResponseChunks(_messages, _options, runManager) {
     for (let i = 0; i < TOKENS; i++) {
       const text = `t${i} `;
-      await new Promise((resolve) => setTimeout(resolve, DELAY_MS));
+      if (this.delay_ms > 0) await new Promise((resolve) => setTimeout(resolve, this.delay_ms));
       yield new ChatGenerationChunk({ text, message: new AIMessageChunk(text) });
       await runManager?.handleLLMNewToken(text);
     }
   }
 }
-const model = new CountingModel({});
 
 export const echo = echoBuilder.compile();
-export const tokens = new StateGraph(MessagesAnnotation)
-  .addNode("llm", async (state) => ({ messages: [await model.invoke(state.messages)] }))
-  .addEdge(START, "llm")
-  .addEdge("llm", END)
-  .compile();
+const streaming = (model) =>
+  new StateGraph(MessagesAnnotation)
+    .addNode("llm", async (state) => ({ messages: [await model.invoke(state.messages)] }))
+    .addEdge(START, "llm")
+    .addEdge("llm", END)
+    .compile();
+/** 200 tokens, one every 5 ms; and 200 without any pause. */
+export const tokens = streaming(new CountingModel(DELAY_MS));
+export const burst = streaming(new CountingModel(0));
 
 /** `echo` with a saver that keeps live references: what checkpoints cost when nothing is serialized. */
 export function echoWithSaver() {

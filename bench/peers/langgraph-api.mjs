@@ -6,6 +6,8 @@ const { host } = await startServer({
   host: "127.0.0.1",
   cwd: process.cwd(), // keeps its data in .langgraph_api of this folder
   nWorkers: Number(process.argv[2]),
-  graphs: { echo: `${import.meta.dirname}/graphs.mjs:echo`, tokens: `${import.meta.dirname}/graphs.mjs:tokens` },
+  graphs: Object.fromEntries(
+    ["echo", "tokens", "burst"].map((name) => [name, `${import.meta.dirname}/graphs.mjs:${name}`]),
+  ),
 });
 console.log(`listening on ${/^http/.test(host) ? host : `http://${host}`}`);

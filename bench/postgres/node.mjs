@@ -18,6 +18,11 @@ const storage = {
 const epoch = () => performance.timeOrigin + performance.now();
 const agents = {
   echo: async ({ messages }) => ({ messages: [{ type: "ai", content: String(messages.at(-1)?.content) }] }),
+  /** A run that takes so long, most of it waiting, as for a model. */
+  slow: async ({ metadata, messages }) => {
+    await new Promise((resolve) => setTimeout(resolve, metadata.ms));
+    return { messages: [{ type: "ai", content: String(messages.at(-1)?.content) }] };
+  },
   /** A frame every so often that says when it was made. */
   async *ticks({ metadata, emit, signal }) {
     for (let n = 0; n < metadata.count && !signal.aborted; n++) {

@@ -2,24 +2,32 @@
 /**
  * What several processes on one Postgres cost and how far behind their readers are. Ends with 1 when a figure misses its limit.
  *
- *   node bench/postgres/run.mjs [--quick] [--only throughput,claims,connections,frames,events]
+ *   node bench/postgres/run.mjs [--quick] [--only scale,need,throughput,claims,connections,frames,events]
+ *   node bench/postgres/run.mjs --only need [--rate 500]            reads and writes per second
+ *   node bench/postgres/run.mjs --only size [--threads 1000000]     ten runs each; about 45 KB of disk for each thread
  *
  * Needs Linux. `connections` needs 5,000 open files and some more in two processes: `ulimit -Hn` of 6,000 or more.
  */
-import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
-import { loadavg } from "node:os";
-import { join } from "node:path";
+import { availableParallelism, loadavg } from "node:os";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import pg from "pg";
-import { startPostgres } from "../../test/adapters/postgres-server.ts";
-import { connect, quantiles } from "../load.mjs";
+import { median, quantiles } from "../load.mjs";
+import { database, json, note, outcome, query, server, start, table } from "./context.mjs";
+import { need } from "./need.mjs";
+import { scale } from "./scale.mjs";
+import { stored } from "./size.mjs";
 
-const PARTS = ["throughput", "claims", "connections", "frames", "events"];
+const PARTS = ["scale", "need", "throughput", "claims", "connections", "frames", "events", "size"];
 const { values } = parseArgs({
-  options: { quick: { type: "boolean", default: false }, only: { type: "string", default: PARTS.join() } },
+  options: {
+    quick: { type: "boolean", default: false },
+    // `size` takes long and much disk.
+    only: { type: "string", default: PARTS.slice(0, -1).join() },
+    threads: { type: "string", default: "1000000" },
+    rate: { type: "string", default: "500" },
+  },
 });
 const { quick } = values;
 const parts = values.only.split(",");
@@ -28,78 +36,16 @@ if (parts.some((part) => !PARTS.includes(part))) {
   process.exit(2);
 }
 const SIZE = quick
-  ? { rounds: 3, seconds: 2, backlog: 1_000, frame_seconds: 5 }
-  : { rounds: 7, seconds: 4, backlog: 5_000, frame_seconds: 20 };
+  ? { rounds: 3, seconds: 2, backlog: 1_000, frame_seconds: 5, need_seconds: 5 }
+  : { rounds: 7, seconds: 4, backlog: 5_000, frame_seconds: 20, need_seconds: 30 };
 const STREAMS = 5_000;
 const FILES = 6_000;
 
 const deadline = setTimeout(() => {
   console.error("Took too long");
   process.exit(1);
-}, 15 * 60_000);
+}, 60 * 60_000);
 deadline.unref();
-
-const children = new Set();
-process.on("exit", () => {
-  for (const child of children) child.kill("SIGKILL");
-});
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
-
-/** Starts a process and resolves once it listens. */
-function start(url, signals, concurrency) {
-  const args = ["--no-warnings", "--conditions=greenroom-source", join(import.meta.dirname, "node.mjs")];
-  const child = spawn(process.execPath, [...args, url, signals, String(concurrency)], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  children.add(child);
-  const ended = new Promise((resolve) => child.on("exit", resolve)).then(() => children.delete(child));
-  return new Promise((resolve, reject) => {
-    child.on("error", reject);
-    child.on("exit", (code) => reject(new Error(`A process ended with ${code}`)));
-    child.stdout.on("data", (text) => {
-      const [, at] = /listening on (\S+)/.exec(String(text)) ?? [];
-      if (!at) return;
-      resolve({
-        url: at,
-        client: connect(at),
-        async stop() {
-          const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
-          child.kill("SIGTERM");
-          await ended;
-          clearTimeout(late);
-        },
-      });
-    });
-  });
-}
-
-const rows = [];
-let failed = false;
-/** `limit`: what the value must not be below (`least`) or above. */
-function note(figure, value, unit = "", limit = undefined, least = false) {
-  const met = limit === undefined || (least ? value >= limit : value <= limit);
-  failed ||= !met;
-  const shown = (number) => `${number < 10 ? number.toFixed(2) : Math.round(number)}${unit && ` ${unit}`}`;
-  const goal = limit === undefined ? "" : `${least ? ">=" : "<="} ${shown(limit)}`;
-  rows.push(`| ${figure} | ${shown(value)} | ${goal} | ${met ? "ok" : "FAILED"} |`);
-}
-const median = (list) => quantiles(list).p50;
-
-const server = await startPostgres({ own: true });
-const database = async (name) => {
-  const { url } = await server.database();
-  return `${url}?application_name=${name}`;
-};
-async function query(url, text) {
-  const client = new pg.Client({ connectionString: url, application_name: "bench" });
-  await client.connect();
-  try {
-    return (await client.query({ text, rowMode: "array" })).rows;
-  } finally {
-    await client.end();
-  }
-}
-const json = async (client, ...args) => JSON.parse(await client.request(...args));
 
 /** Two processes with signals and two without, on a database each, in turns. */
 async function throughput() {
@@ -289,17 +235,23 @@ async function events() {
   note("the same, p99", p99, "ms", 100);
 }
 
-console.log(`Load average ${loadavg()[0].toFixed(1)}`);
+console.log(`Load average ${loadavg()[0].toFixed(1)}, ${availableParallelism()} cores`);
+const all = {
+  scale: () => scale(SIZE),
+  need: () => need(SIZE, Number(values.rate)),
+  ...{ throughput, claims, connections, frames, events },
+  size: () => stored(Number(values.threads)),
+};
 try {
-  for (const [name, part] of Object.entries({ throughput, claims, connections, frames, events })) {
+  for (const [name, part] of Object.entries(all)) {
     if (!parts.includes(name)) continue;
     await part().catch((error) => {
       console.error(`${name}: ${error.stack}`);
-      failed = true;
+      outcome.failed = true;
     });
   }
 } finally {
   await server.stop();
 }
-console.log(["| figure | value | limit | |", "| --- | --- | --- | --- |", ...rows].join("\n"));
-process.exit(failed ? 1 : 0);
+console.log(table());
+process.exit(outcome.failed ? 1 : 0);

@@ -1,0 +1,188 @@
+// What `npm run bench` measures. Each part notes figures by the name of the system that they are of.
+import { join } from "node:path";
+import { cpuMs, quantiles, rssMiB } from "./load.mjs";
+import { program, scratch } from "./servers.mjs";
+
+const SEARCHED = { few: 1_000, many: 100_000 };
+const METADATA_KEYS = 100_000;
+/** Threads with so many turns, and turns of one long thread: which of them count. */
+const TURNS = { early: [6, 15], late: [451, 550] };
+
+/** What `measure` says, and the CPU time of the server for each of its `n` operations. */
+async function withCpu(pid, measure) {
+  const before = cpuMs(pid);
+  const measured = await measure();
+  return { ...measured, cpu_ms: (cpuMs(pid) - before) / measured.n };
+}
+
+/** Parts that are measured on every server in each round, while all others stand still. */
+const rounds = {
+  async echo({ client, pid, name }, { seconds }) {
+    const warm = name === "peer" ? 100 : 1500; // the JIT settles after about a thousand runs
+    await client.closedLoop(16, 8, client.wait, warm);
+    const one = await withCpu(pid, () => client.closedLoop(1, seconds, client.wait));
+    const many = await withCpu(pid, () => client.closedLoop(64, seconds, client.wait));
+    return { wait_ms: one.p50, wait_one_cpu_ms: one.cpu_ms, wait_per_s: many.per_s, wait_cpu_ms: many.cpu_ms };
+  },
+
+  async streams({ client, pid }, { quick }) {
+    await client.streams(30);
+    const { per_s, token, bytes, cpu_ms } = await withCpu(pid, () => client.streams(100));
+    const first = await client.oneStream(quick ? 5 : 10);
+    const { per_s: burst } = await client.streams(16, "burst");
+    return {
+      events_per_s: per_s,
+      stream_cpu_ms: cpu_ms,
+      token_100_ms: token,
+      stream_bytes: bytes,
+      first_1_ms: first,
+      burst_per_s: burst,
+    };
+  },
+
+  async fresh({ client, pid, name }, { seconds }) {
+    if (name === "hand") return {};
+    await client.closedLoop(16, 8, client.fresh, name === "peer" ? 50 : 750);
+    const many = await withCpu(pid, () => client.closedLoop(128, seconds, client.fresh));
+    return { fresh_per_s: many.per_s, fresh_cpu_ms: many.cpu_ms };
+  },
+
+  /** A turn of a young thread against one with a thousand messages. */
+  async turns({ client, pid, name }, { quick }) {
+    if (name !== "greenroom") return {};
+    const turns = async (thread_id, count) => {
+      const times = [];
+      for (let i = 0; i < count; i += 1) {
+        const from = performance.now();
+        await client.turn(thread_id);
+        times.push(performance.now() - from);
+      }
+      return times;
+    };
+    const measured = {};
+    for (const [when, [first, last]] of Object.entries(TURNS)) {
+      const times = [];
+      let cpu = 0;
+      for (let i = 0; i < (when === "late" ? 1 : quick ? 5 : 20); i += 1) {
+        const thread_id = await client.thread();
+        await turns(thread_id, first - 1);
+        const before = cpuMs(pid);
+        times.push(...(await turns(thread_id, last - first + 1)));
+        cpu += cpuMs(pid) - before;
+      }
+      measured[`turn_${when}_ms`] = quantiles(times).p50;
+      measured[`turn_${when}_cpu_ms`] = cpu / times.length;
+    }
+    return { ...measured, turn_cpu_ratio: measured.turn_late_cpu_ms / measured.turn_early_cpu_ms };
+  },
+};
+
+export const roundParts = Object.keys(rounds);
+
+export async function measureRound({ serve, note, size, parts, names }) {
+  const servers = [];
+  for (const name of names) {
+    const server = await serve(name);
+    server.pause();
+    servers.push(server);
+  }
+  for (const part of roundParts.filter((name) => parts.includes(name))) {
+    for (const server of servers) {
+      server.wake();
+      note(server.name, await rounds[part](server, size));
+      server.pause();
+    }
+  }
+  for (const server of servers) {
+    server.wake();
+    await server.stop();
+  }
+}
+
+/** From the start of the process to the first /ok, on a database that exists. */
+async function start({ serve, note, size }) {
+  for (let i = 0; i <= size.starts; i += 1) {
+    for (const name of ["plain", "greenroom without LangGraph"]) {
+      const server = await serve(name, join(scratch, `start ${name}`));
+      if (i > 0) note(name, { started_ms: server.ms, idle_MiB: rssMiB(server.pid) });
+      await server.stop();
+    }
+  }
+}
+
+/** Many stateless runs: how much memory stays. And many stored runs: whether the last are as fast as the first. */
+async function memory({ serve, note, size, withPeer }) {
+  for (const name of ["hand", "greenroom", ...(withPeer ? ["peer"] : [])]) {
+    const server = await serve(name);
+    const { client, pid } = server;
+    const { n: runs } = await client.closedLoop(64, size.memorySeconds, client.wait, size.runs);
+    note(name, { memory_runs: runs, rss_MiB: rssMiB(pid) });
+    if (name === "greenroom") {
+      const { n, ends } = await client.closedLoop(64, size.memorySeconds, client.fresh, size.runs / 3);
+      const slice = Math.min(1000, Math.floor(n / 3));
+      const rate = (from, to) => (to - from) / (ends[to - 1] - (ends[from - 1] ?? 0));
+      note(name, { kept_pace: rate(n - slice, n) / rate(0, slice) });
+    }
+    await server.stop();
+  }
+}
+
+/** First and last pages over few rows and over many, in turns. */
+async function search({ serve, note, size, runtime }) {
+  const servers = {};
+  for (const [name, count] of Object.entries(SEARCHED)) {
+    const folder = join(scratch, `search ${name}`);
+    const server = await serve("greenroom without LangGraph", folder); // makes the folder and the tables
+    await server.stop();
+    await program(runtime, "search/fill.mjs", join(folder, "greenroom.db"), String(count));
+    servers[name] = await serve("greenroom without LangGraph", folder);
+  }
+  const post = (path, body) => (client) => client.request("POST", path, { limit: 10, ...body });
+  const asked = {
+    page: () => post("/threads/search", {}),
+    last: (count) => post("/threads/search", { offset: count - 20 }),
+    assistants: () => post("/assistants/search", {}),
+  };
+  for (let round = 0; round < size.rounds; round += 1) {
+    for (const [what, make] of Object.entries(asked)) {
+      const p50 = {};
+      for (const [name, count] of Object.entries(SEARCHED)) {
+        const { client } = servers[name];
+        const ask = make(count);
+        await client.closedLoop(1, 0.2, () => ask(client), 20);
+        p50[name] = (await client.closedLoop(1, size.seconds / 2, () => ask(client), 300)).p50;
+      }
+      note("greenroom", { [`${what}_ms`]: p50.many, [`${what}_ratio`]: p50.many / p50.few });
+    }
+  }
+  for (const server of Object.values(servers)) await server.stop();
+}
+
+/** One body with very many keys, and what everyone else waits meanwhile. */
+async function stall({ serve, note, size }) {
+  const server = await serve("greenroom without LangGraph");
+  const { client } = server;
+  const metadata = Object.fromEntries(Array.from({ length: METADATA_KEYS }, (_, i) => [`k${i}`, i]));
+  for (let i = 0; i < size.rounds; i += 1) {
+    const large = () => client.request("POST", "/threads", { metadata }).catch((error) => String(error));
+    note("greenroom", { stall_ms: await client.longestStall(large) });
+  }
+  await server.stop();
+}
+
+/** Twenty token streams while runs are made, on a disk whose commits take long. */
+async function disk({ serve, note, size }) {
+  const server = await serve("slow disk");
+  const { client } = server;
+  await client.closedLoop(16, 8, client.wait, 500);
+  await client.streams(20);
+  for (let i = 0; i < size.rounds; i += 1) {
+    const streaming = client.streams(20);
+    await client.steadily(50, streaming);
+    const { gaps } = await streaming;
+    note("greenroom", { gap_p99_ms: gaps.p99, gap_p50_ms: gaps.p50 });
+  }
+  await server.stop();
+}
+
+export const otherParts = { start, memory, search, stall, disk };
