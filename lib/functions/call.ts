@@ -286,7 +286,8 @@ export function task(id: string, name: string, outcome: Partial<Task> = {}): Tas
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
 }
 
-type FunctionEvent =
+/** What a function does. */
+export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
   | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
@@ -308,15 +309,15 @@ export async function* drive(
   const onAbort = (): void => wake();
   signal.addEventListener("abort", onAbort);
 
-  /** Waits for one step of the function and passes on what it emits meanwhile. */
-  async function* wait(work: () => unknown): AsyncGenerator<FunctionEvent, unknown> {
+  /** One step of the function. `next` gives what it emits meanwhile, and undefined at its end; then `result` gives or throws what it did. */
+  function begin(work: () => unknown): { next(): Promise<FunctionEvent | undefined>; result(): unknown } {
     signal.throwIfAborted();
-    let outcome: (() => unknown) | undefined;
-    const finish = (result: () => unknown): void => {
-      outcome = result;
+    let result: (() => unknown) | undefined;
+    const finish = (its: () => unknown): void => {
+      result = its;
       wake();
     };
-    const finished = (async () => work())().then(
+    const finished = answerOf(work).then(
       (value) => finish(() => value),
       (error: unknown) =>
         finish(() => {
@@ -328,24 +329,29 @@ export async function* drive(
       ticked = true;
       wake();
     });
-    while ((!outcome || emitted.length > 0) && !signal.aborted) {
-      if (emitted.length > 0) yield emitted.shift() as FunctionEvent;
-      else if (ticked) {
-        ticked = false;
-        yield { kind: "waiting" };
-      } else
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-    }
-    // An aborted function may still be at work: the thread must not go on before it has stopped.
-    if (signal.aborted) await finished;
-    signal.throwIfAborted();
-    return (outcome as () => unknown)();
+    return {
+      async next() {
+        while ((!result || emitted.length > 0) && !signal.aborted) {
+          if (emitted.length > 0) return emitted.shift();
+          if (ticked) {
+            ticked = false;
+            return { kind: "waiting" };
+          }
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+        // An aborted function may still be at work: the thread must not go on before it has stopped.
+        if (signal.aborted) await finished;
+        signal.throwIfAborted();
+        return undefined;
+      },
+      result: () => (result as () => unknown)(),
+    };
   }
 
   try {
-    const result = yield* wait(() =>
+    let step = begin(() =>
       agent({
         ...job,
         emit(data) {
@@ -359,6 +365,8 @@ export async function* drive(
         interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
       }),
     );
+    for (let event = await step.next(); event; event = await step.next()) yield event;
+    const result = step.result();
     const stream = streamOf(result);
     if (!stream) {
       yield { kind: "returned", value: result };
@@ -367,11 +375,14 @@ export async function* drive(
     const items = stream[Symbol.asyncIterator]();
     iterator = items;
     while (true) {
-      const { done, value } = (yield* wait(() => items.next())) as IteratorResult<unknown>;
-      if (done) iterator = undefined;
-      else if (value instanceof RaisedInterrupt) {
-        iterator = undefined;
-        yield* wait(() => items.return?.());
+      step = begin(() => items.next());
+      for (let event = await step.next(); event; event = await step.next()) yield event;
+      const { done, value } = step.result() as IteratorResult<unknown>;
+      if (done || value instanceof RaisedInterrupt) iterator = undefined;
+      if (!done && value instanceof RaisedInterrupt) {
+        step = begin(() => items.return?.());
+        for (let event = await step.next(); event; event = await step.next()) yield event;
+        step.result();
       }
       if (done || value instanceof RaisedInterrupt) {
         yield { kind: "returned", value };
@@ -383,6 +394,15 @@ export async function* drive(
     signal.removeEventListener("abort", onAbort);
     // Its cleanup belongs to the run.
     if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
+  }
+}
+
+/** The answer of a call, whether it returns, throws or promises. */
+function answerOf(call: () => unknown): Promise<unknown> {
+  try {
+    return Promise.resolve(call());
+  } catch (error) {
+    return Promise.reject(error);
   }
 }
 
