@@ -436,21 +436,41 @@ function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
  * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
  * Any other value throws an error that names its path.
  */
-export function copyJson(value: unknown, path: string, above: readonly object[] = []): Json {
+export function copyJson(value: unknown, path: string): Json {
+  return copied(value, { name: path, above: null, holds: undefined });
+}
+
+/** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */
+interface JsonPlace {
+  /** Null: in the place above, whose object has become it by `toJSON`. */
+  readonly name: string | number | null;
+  readonly above: JsonPlace | null;
+  holds: object | undefined;
+}
+
+function pathOf({ name, above }: JsonPlace): string {
+  if (!above) return `${name}`;
+  return pathOf(above) + (name === null ? "" : typeof name === "number" ? `[${name}]` : `.${name}`);
+}
+
+function copied(value: unknown, place: JsonPlace): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  if (typeof value !== "object") throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
-  if (above.includes(value)) throw new TypeError(`Not JSON: ${path} contains itself`);
-  const inside = [...above, value];
-  if (Array.isArray(value)) return Array.from(value, (item, at) => copyJson(item, `${path}[${at}]`, inside));
+  if (typeof value !== "object") throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
+  for (let at = place.above; at; at = at.above) {
+    if (at.holds === value) throw new TypeError(`Not JSON: ${pathOf(place)} contains itself`);
+  }
+  place.holds = value;
+  const inside = (name: JsonPlace["name"]): JsonPlace => ({ name, above: place, holds: undefined });
+  if (Array.isArray(value)) return Array.from(value, (item, at) => copied(item, inside(at)));
   const { toJSON } = value as { toJSON?: unknown };
-  if (typeof toJSON === "function") return copyJson(toJSON.call(value), path, inside);
-  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, item]) => item !== undefined)
-      .map(([key, item]) => [key, copyJson(item, `${path}.${key}`, inside)]),
-  );
+  if (typeof toJSON === "function") return copied(toJSON.call(value), inside(null));
+  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
+  const members: [string, Json][] = [];
+  for (const [key, item] of Object.entries(value)) {
+    if (item !== undefined) members.push([key, copied(item, inside(key))]);
+  }
+  return Object.fromEntries(members);
 }
 
 /** An object made by a literal, in any realm, or one without a prototype. */
