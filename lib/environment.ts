@@ -37,6 +37,26 @@ export const loopTick = (environment: Pick<Environment, "defer">): Promise<void>
   new Promise((resolve) => environment.defer(resolve));
 
 /**
+ * Tells whether the event loop has not ticked for `ms` since an earlier call found its last known tick that long ago. All callers
+ * share one tick, so that it may be asked for each token.
+ */
+export function loopWatch(environment: Pick<Environment, "now" | "defer">, ms: number): () => boolean {
+  let tickedAt = environment.now();
+  let watchedFrom: number | null = null;
+  return () => {
+    const now = environment.now();
+    if (watchedFrom !== null) return now - watchedFrom >= ms;
+    if (Math.abs(now - tickedAt) < ms) return false;
+    watchedFrom = now;
+    environment.defer(() => {
+      watchedFrom = null;
+      tickedAt = environment.now();
+    });
+    return false;
+  };
+}
+
+/**
  * A limit of work per tick of the event loop: work that never waits would delay every other request. Calls above the limit wait,
  * first come, first served.
  */

@@ -12,6 +12,7 @@ import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import {
+  allNouns,
   bindNouns,
   type CallerNouns,
   createNouns,
@@ -178,7 +179,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);
         const bound = createBinding(binding, () => access.user(structuredClone(caller)));
-        const { protocol: _, runs, ...nouns } = bindNouns(own.directories, bound);
+        const { protocol: _, runs, ...nouns } = allNouns(own.directories, bound);
         const { permit: _permit, ...callerRuns } = runs;
         return { ...nouns, runs: callerRuns };
       },

@@ -158,8 +158,12 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     await response.body?.cancel();
     return;
   }
-  // Send headers before the first byte of the body exists: a client may wait for them.
-  if (!outgoing.destroyed) outgoing.flushHeaders();
+  if (!outgoing.destroyed) {
+    // Headers leave before the first byte of the body exists, because a client may wait for them; with what is there at once.
+    outgoing.cork();
+    outgoing.flushHeaders();
+    process.nextTick(() => outgoing.uncork());
+  }
   await sendBody(response.body, outgoing);
 }
 

@@ -14,8 +14,11 @@ export class StatementCache<Statement> {
   get(sql: string): Statement {
     const known = this.#statements.get(sql);
     if (known !== undefined) {
-      this.#statements.delete(sql);
-      this.#statements.set(sql, known);
+      // The order matters only once something has to go.
+      if (this.#statements.size > this.#limit / 2) {
+        this.#statements.delete(sql);
+        this.#statements.set(sql, known);
+      }
       return known;
     }
     const statement = this.#prepare(sql);

@@ -38,6 +38,8 @@ export interface Binding {
   /** The deployment. */
   readonly scope: Scope;
   readonly environment: BindingEnvironment;
+  /** False: every caller may do everything, so `authorize` changes nothing. */
+  readonly guarded: boolean;
   /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
   /** The same items. When the caller loses the permit, the reader throws the refusal. */
@@ -73,7 +75,7 @@ export function createBinding(
   granted: (permit: Permission) => void = () => {},
 ): Binding {
   return {
-    ...{ caller, scope, environment },
+    ...{ caller, scope, environment, guarded: access !== null },
     async authorize(event, value) {
       if (!access) return { value, scope };
       const principal = await caller();

@@ -58,6 +58,8 @@ export interface WorkerSlot {
   /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
   readonly earlier: readonly Promise<void>[];
   readonly counters: AttemptCounters;
+  /** The event loop has not ticked for some time. */
+  isLoopStuck(): boolean;
   /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */

@@ -148,8 +148,7 @@ async function releaseThread({ options, claimed, state, runEvents, retry }: Atte
   if (deleted) endGone(runEvents, "RunRolledBack");
 }
 
-/** How long, and for how many events, the event loop may go without a tick. */
-const BUSY_MS = 4;
+/** For how many events of an attempt the event loop may go without a tick. */
 const BUSY_EVENTS = 256;
 /** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
 const INTERRUPT_MS = 50;
@@ -159,7 +158,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Pulls the executor's events, one at a time. Throws what it throws. Returns early once it was abandoned. */
 async function executeJob(context: AttemptContext): Promise<void> {
-  const { options, claimed, graph, state, checkpoints, progress } = context;
+  const { options, slot, claimed, graph, state, checkpoints, progress } = context;
   const { environment } = options;
   if (state.reason) return;
   if (claimed.exhausted) {
@@ -172,7 +171,6 @@ async function executeJob(context: AttemptContext): Promise<void> {
   const releaseHeld = whenInterrupted(context);
   try {
     const iterator = options.executor.execute(context.job, state.abort.signal, environment)[Symbol.asyncIterator]();
-    let tickedAt = environment.now();
     let taken = 0;
     while (true) {
       const pulled = pull(context, iterator);
@@ -192,11 +190,8 @@ async function executeJob(context: AttemptContext): Promise<void> {
         await loopTick(environment);
         await progress.save("shown");
       }
-      if (++taken % BUSY_EVENTS === 0 || environment.now() - tickedAt >= BUSY_MS) {
-        // Bytes leave only when the event loop ticks.
-        await loopTick(environment);
-        tickedAt = environment.now();
-      }
+      // Bytes leave only when the event loop ticks.
+      if (++taken % BUSY_EVENTS === 0 || slot.isLoopStuck()) await loopTick(environment);
     }
   } finally {
     cancelTimeout();

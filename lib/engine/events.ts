@@ -81,8 +81,8 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   }
 
   /** Shows the state that a retry continues from, unless the executor shows it first. */
-  async function showResumedValues(first: ExecutorEvent): Promise<void> {
-    if (!resumedValues || (first.type === "stream" && first.mode === "events")) return;
+  async function showResumedValues(first: StreamEvent | StateEvent): Promise<void> {
+    if (!resumedValues || (first.type === "stream" && (isStopped() || first.mode === "events"))) return;
     const read = resumedValues;
     resumedValues = null;
     const shown = first.type === "state" ? (first.frames ?? []) : [first];
@@ -91,23 +91,24 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (values !== undefined && !isStopped()) show("values", values);
   }
 
-  async function takeStream(event: StreamEvent): Promise<void> {
+  function takeStream(event: StreamEvent): void {
     if (isStopped()) return;
-    if (resumedValues) await showResumedValues(event);
     const interrupt = isInterrupt(event);
     if (interrupt && event.namespace?.length) progress.hold();
     showStream(event);
     if (interrupt && !event.namespace?.length) progress.release();
   }
 
-  async function takeState(event: StateEvent): Promise<void> {
-    if (resumedValues) await showResumedValues(event);
+  function takeState(event: StateEvent): void {
     last = event;
     progress.release();
     for (const shown of event.frames ?? []) showStream(shown);
     recorder.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
+
+  const takeShown = (event: StreamEvent | StateEvent): void =>
+    event.type === "stream" ? takeStream(event) : takeState(event);
 
   function takeUsage({ tokens_in = 0, tokens_out = 0, model = "", ...event }: UsageEvent): void {
     const price = Object.hasOwn(prices, model) ? prices[model] : undefined;
@@ -126,8 +127,11 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     last: () => last,
     usage: () => usage,
     take(event) {
-      if (event.type === "stream") return takeStream(event);
-      if (event.type === "state") return takeState(event);
+      if (event.type === "stream" || event.type === "state") {
+        if (resumedValues) return showResumedValues(event).then(() => takeShown(event));
+        takeShown(event);
+        return undefined;
+      }
       if (event.type === "event") {
         if (!isStopped()) recorder.take(event);
         return undefined;

@@ -2,7 +2,7 @@
  * The worker of a process: executes runs in its slots. claims.ts decides when it claims, attempt.ts executes what it has claimed.
  * A run starts because it was created, because it is due, or because another one ended; the poll is a safety net.
  */
-import type { Environment } from "../environment.ts";
+import { type Environment, loopWatch } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { Origin } from "../storage/bus.ts";
 import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
@@ -58,6 +58,8 @@ export interface Worker extends Reservations {
   stop(grace_ms: number): Promise<void>;
 }
 
+/** Half of the time that events may keep the event loop from ticking. */
+const BUSY_MS = 2;
 /** The time for executors and store to finish after the grace period. */
 const SHUTDOWN_MS = 20_000;
 
@@ -74,6 +76,7 @@ export function createWorker(options: WorkerOptions): Worker {
   });
   const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
   const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
+  const isLoopStuck = loopWatch(environment, BUSY_MS);
   let stopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
@@ -83,6 +86,7 @@ export function createWorker(options: WorkerOptions): Worker {
     let endClaimed = false;
     const slot: WorkerSlot = {
       counters,
+      isLoopStuck,
       earlier: slots.executingOn(thread_id),
       hasWaitingRuns: claims.hasWaitingRuns,
       nextClaim() {

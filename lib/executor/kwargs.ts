@@ -112,15 +112,35 @@ export function shownRequest(kwargs: JsonObject): JsonObject {
 export function withoutSecrets<Value extends Json>(value: Value): Value {
   if (Array.isArray(value)) return value.map(withoutSecrets) as Value;
   if (!isObject(value)) return value;
-  const entries = Object.entries(value).filter(([name]) => !isSecret(name));
-  return Object.fromEntries(entries.map(([name, inner]) => [name, withoutSecrets(inner)])) as Value;
+  const kept: [string, Json][] = [];
+  for (const name of Object.keys(value)) {
+    if (!isSecret(name)) kept.push([name, withoutSecrets(value[name] as Json)]);
+  }
+  return Object.fromEntries(kept) as Value;
 }
+
+/** What `marksSecret` said of the names of the last runs: most runs have the same. */
+const judged = new Map<string, boolean>();
+const MOST_JUDGED = 1_000;
+
+function isSecret(name: string): boolean {
+  const known = judged.get(name);
+  if (known !== undefined) return known;
+  const secret = marksSecret(name);
+  if (name.length <= LONGEST_JUDGED) {
+    if (judged.size >= MOST_JUDGED) judged.clear();
+    judged.set(name, secret);
+  }
+  return secret;
+}
+
+const LONGEST_JUDGED = 100;
 
 /**
  * Names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
  * `langgraph_auth_user`, and headers with credentials.
  */
-function isSecret(name: string): boolean {
+function marksSecret(name: string): boolean {
   const header = name.toLowerCase();
   if (header.startsWith("x-") && carriesCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
@@ -150,11 +170,10 @@ export const PLACES: ReadonlySet<string> = new Set([
 
 /** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
 const headersIn = (configurable: JsonObject): JsonObject =>
-  withoutSecrets(
-    Object.fromEntries(
-      Object.entries(configurable).filter(
-        ([name, value]) => typeof value === "string" && (name === "user-agent" || name.startsWith("x-")),
-      ),
+  Object.fromEntries(
+    Object.entries(configurable).filter(
+      ([name, value]) =>
+        typeof value === "string" && (name === "user-agent" || (name.startsWith("x-") && !isSecret(name))),
     ),
   );
 
@@ -166,8 +185,9 @@ const LONGEST_SCALAR = 1_000;
  * without credentials.
  */
 export function checkpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
-  const scalars = Object.entries(withoutSecrets(config.configurable as JsonObject)).filter(
+  const scalars = Object.entries(config.configurable as JsonObject).filter(
     ([name, value]) =>
+      !isSecret(name) &&
       !name.startsWith("__") &&
       !name.startsWith("checkpoint_") &&
       (typeof value === "string" ? value.length <= LONGEST_SCALAR : ["number", "boolean"].includes(typeof value)),

@@ -298,19 +298,20 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
 class Recorder {
   private readonly job: Job;
   private readonly environment: Environment;
-  /** Only the last state is put. */
+  /** Only the last state is put; of a stateless run none, unless the run stops before its end. */
   private readonly onlyLast: boolean;
+  private about: JsonObject | undefined;
   /** The newest state; undefined until the first one. */
   private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
   /** The newest state that is put: the next one that is put follows it. */
   private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
   /** Put at the end. */
-  private last: NewCheckpoint | null = null;
+  private last: (() => NewCheckpoint) | null = null;
 
   constructor(job: Job, environment: Environment) {
     this.job = job;
     this.environment = environment;
-    this.onlyLast = job.durability === "exit" && !job.stateless;
+    this.onlyLast = job.durability === "exit";
   }
 
   async *record(event: StateEvent): AsyncGenerator<ExecutorEvent> {
@@ -328,29 +329,34 @@ class Recorder {
     const source = event.source ?? "loop";
     const step = stepAfter(previous);
     const checkpoint_id = checkpointId(environment, above);
-    const checkpoint = checkpointOf(event, checkpoint_id, { ...checkpointMetadata(job), source, step }, this.stored);
+    this.about ??= checkpointMetadata(job);
+    const metadata = { ...this.about, source, step };
+    const { stored } = this;
+    const made = (): NewCheckpoint => checkpointOf(event, checkpoint_id, metadata, stored);
     const frames = event.frames?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
-    this.newest = checkpoint;
+    this.newest = { checkpoint_id, metadata };
     // With durability `sync` a state is stored before it is shown.
     const release = job.durability === "sync" ? undefined : checkpoints.hold?.();
-    if (this.onlyLast) this.last = checkpoint;
+    if (this.onlyLast) this.last = made;
     else {
+      const checkpoint = made();
       const { versions, values } = checkpoint;
-      const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
+      const kept = stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
       this.stored = { checkpoint_id, values: [...kept, ...values] };
       await checkpoints.put(checkpoint);
     }
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
     yield { ...event, frames, checkpoint: { ns: "", ...place, step, source } };
-    yield* this.checkpointFrames(event, place, checkpoint.metadata);
+    for (const shown of this.checkpointFrames(event, place, { ...metadata, parents: {} })) yield shown;
     release?.();
   }
 
   /** Puts the last state, where only that one is put. */
-  async close({ reason }: AbortSignal): Promise<void> {
+  async close({ aborted, reason }: AbortSignal): Promise<void> {
     const { last } = this;
+    const { stateless, checkpoints } = this.job;
     this.last = null;
-    if (last && reason !== "cancelled") await this.job.checkpoints.put(last);
+    if (last && (stateless ? aborted : reason !== "cancelled")) await checkpoints.put(last());
   }
 
   private checkpointFrames(

@@ -286,7 +286,8 @@ export function task(id: string, name: string, outcome: Partial<Task> = {}): Tas
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
 }
 
-type FunctionEvent =
+/** What a function does. */
+export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
   | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
@@ -308,15 +309,15 @@ export async function* drive(
   const onAbort = (): void => wake();
   signal.addEventListener("abort", onAbort);
 
-  /** Waits for one step of the function and passes on what it emits meanwhile. */
-  async function* wait(work: () => unknown): AsyncGenerator<FunctionEvent, unknown> {
+  /** One step of the function. `next` gives what it emits meanwhile, and undefined at its end; then `result` gives or throws what it did. */
+  function begin(work: () => unknown): { next(): Promise<FunctionEvent | undefined>; result(): unknown } {
     signal.throwIfAborted();
-    let outcome: (() => unknown) | undefined;
-    const finish = (result: () => unknown): void => {
-      outcome = result;
+    let result: (() => unknown) | undefined;
+    const finish = (its: () => unknown): void => {
+      result = its;
       wake();
     };
-    const finished = (async () => work())().then(
+    const finished = answerOf(work).then(
       (value) => finish(() => value),
       (error: unknown) =>
         finish(() => {
@@ -328,24 +329,29 @@ export async function* drive(
       ticked = true;
       wake();
     });
-    while ((!outcome || emitted.length > 0) && !signal.aborted) {
-      if (emitted.length > 0) yield emitted.shift() as FunctionEvent;
-      else if (ticked) {
-        ticked = false;
-        yield { kind: "waiting" };
-      } else
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-    }
-    // An aborted function may still be at work: the thread must not go on before it has stopped.
-    if (signal.aborted) await finished;
-    signal.throwIfAborted();
-    return (outcome as () => unknown)();
+    return {
+      async next() {
+        while ((!result || emitted.length > 0) && !signal.aborted) {
+          if (emitted.length > 0) return emitted.shift();
+          if (ticked) {
+            ticked = false;
+            return { kind: "waiting" };
+          }
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+        // An aborted function may still be at work: the thread must not go on before it has stopped.
+        if (signal.aborted) await finished;
+        signal.throwIfAborted();
+        return undefined;
+      },
+      result: () => (result as () => unknown)(),
+    };
   }
 
   try {
-    const result = yield* wait(() =>
+    let step = begin(() =>
       agent({
         ...job,
         emit(data) {
@@ -359,6 +365,8 @@ export async function* drive(
         interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
       }),
     );
+    for (let event = await step.next(); event; event = await step.next()) yield event;
+    const result = step.result();
     const stream = streamOf(result);
     if (!stream) {
       yield { kind: "returned", value: result };
@@ -367,11 +375,14 @@ export async function* drive(
     const items = stream[Symbol.asyncIterator]();
     iterator = items;
     while (true) {
-      const { done, value } = (yield* wait(() => items.next())) as IteratorResult<unknown>;
-      if (done) iterator = undefined;
-      else if (value instanceof RaisedInterrupt) {
-        iterator = undefined;
-        yield* wait(() => items.return?.());
+      step = begin(() => items.next());
+      for (let event = await step.next(); event; event = await step.next()) yield event;
+      const { done, value } = step.result() as IteratorResult<unknown>;
+      if (done || value instanceof RaisedInterrupt) iterator = undefined;
+      if (!done && value instanceof RaisedInterrupt) {
+        step = begin(() => items.return?.());
+        for (let event = await step.next(); event; event = await step.next()) yield event;
+        step.result();
       }
       if (done || value instanceof RaisedInterrupt) {
         yield { kind: "returned", value };
@@ -383,6 +394,15 @@ export async function* drive(
     signal.removeEventListener("abort", onAbort);
     // Its cleanup belongs to the run.
     if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
+  }
+}
+
+/** The answer of a call, whether it returns, throws or promises. */
+function answerOf(call: () => unknown): Promise<unknown> {
+  try {
+    return Promise.resolve(call());
+  } catch (error) {
+    return Promise.reject(error);
   }
 }
 
@@ -416,21 +436,41 @@ function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
  * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
  * Any other value throws an error that names its path.
  */
-export function copyJson(value: unknown, path: string, above: readonly object[] = []): Json {
+export function copyJson(value: unknown, path: string): Json {
+  return copied(value, { name: path, above: null, holds: undefined });
+}
+
+/** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */
+interface JsonPlace {
+  /** Null: in the place above, whose object has become it by `toJSON`. */
+  readonly name: string | number | null;
+  readonly above: JsonPlace | null;
+  holds: object | undefined;
+}
+
+function pathOf({ name, above }: JsonPlace): string {
+  if (!above) return `${name}`;
+  return pathOf(above) + (name === null ? "" : typeof name === "number" ? `[${name}]` : `.${name}`);
+}
+
+function copied(value: unknown, place: JsonPlace): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  if (typeof value !== "object") throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
-  if (above.includes(value)) throw new TypeError(`Not JSON: ${path} contains itself`);
-  const inside = [...above, value];
-  if (Array.isArray(value)) return Array.from(value, (item, at) => copyJson(item, `${path}[${at}]`, inside));
+  if (typeof value !== "object") throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
+  for (let at = place.above; at; at = at.above) {
+    if (at.holds === value) throw new TypeError(`Not JSON: ${pathOf(place)} contains itself`);
+  }
+  place.holds = value;
+  const inside = (name: JsonPlace["name"]): JsonPlace => ({ name, above: place, holds: undefined });
+  if (Array.isArray(value)) return Array.from(value, (item, at) => copied(item, inside(at)));
   const { toJSON } = value as { toJSON?: unknown };
-  if (typeof toJSON === "function") return copyJson(toJSON.call(value), path, inside);
-  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, item]) => item !== undefined)
-      .map(([key, item]) => [key, copyJson(item, `${path}.${key}`, inside)]),
-  );
+  if (typeof toJSON === "function") return copied(toJSON.call(value), inside(null));
+  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
+  const members: [string, Json][] = [];
+  for (const [key, item] of Object.entries(value)) {
+    if (item !== undefined) members.push([key, copied(item, inside(key))]);
+  }
+  return Object.fromEntries(members);
 }
 
 /** An object made by a literal, in any realm, or one without a prototype. */

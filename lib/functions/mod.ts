@@ -12,6 +12,7 @@ import {
   Call,
   copyJson,
   drive,
+  type FunctionEvent,
   type FunctionJob,
   RaisedInterrupt,
   show,
@@ -84,17 +85,22 @@ export async function* execute(
     // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
     const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
     for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, tick)) {
-      if (item.kind === "custom") yield* call.emit(item.data);
-      else if (item.kind === "usage") yield { type: "usage", ...item.usage };
-      else if (item.kind === "waiting") yield* call.commitStep();
-      else if (item.value instanceof RaisedInterrupt) return yield* call.pause(item.value);
-      else if (item.kind === "yielded") yield* call.take(item.value);
-      else return yield* call.finish(item.value);
+      // Not `yield*`: for a list it costs a promise more for each event.
+      for (const event of eventsOf(call, item)) yield event;
+      if (item.kind === "returned" || item.value instanceof RaisedInterrupt) return;
     }
   } catch (error) {
     if (!signal.aborted) yield* call.fail(error);
     throw error;
   }
+}
+
+function eventsOf(call: Call, item: FunctionEvent): readonly ExecutorEvent[] {
+  if (item.kind === "custom") return call.emit(item.data);
+  if (item.kind === "usage") return [{ type: "usage", ...item.usage }];
+  if (item.kind === "waiting") return call.commitStep();
+  if (item.value instanceof RaisedInterrupt) return call.pause(item.value);
+  return item.kind === "yielded" ? call.take(item.value) : call.finish(item.value);
 }
 
 interface Head {

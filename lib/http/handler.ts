@@ -84,21 +84,24 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   });
 
   /** The caller of a request. Throws nothing: the credential is checked later. */
-  function callerOf(request: Request, route: Route | undefined, user: AuthUser | null): Authentication {
-    const { pathname } = new URL(request.url);
+  function callerOf(request: Request, pathname: string, route: Route | undefined, user: AuthUser | null) {
     const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
     return authenticate(request, accounts, route, accessOf(request, place, options.open_metrics), user);
   }
 
   /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
-  async function serve(request: Request, { request_id, host, user, checked }: RequestOrigin): Promise<Response> {
-    const found = await table.match(request);
+  async function serve(
+    request: Request,
+    url: URL,
+    { request_id, host, user, checked }: RequestOrigin,
+  ): Promise<Response> {
+    const found = table.match(request.method, url);
     const route = found?.route;
     // Middleware may send a request to another route than the one that was checked.
-    const auth = checked && checked.route === route ? checked : callerOf(request, route, user);
+    const auth = checked && checked.route === route ? checked : callerOf(request, url.pathname, route, user);
 
     async function respond(): Promise<Response> {
-      if (!found) return await refuse(request, table.at(new URL(request.url).pathname), auth);
+      if (!found) return await refuse(request, table.at(url.pathname), auth);
       const { handle, public_headers } = found.route;
       // Mail scanners open links with HEAD, which must not submit anything.
       if (public_headers && request.method === "HEAD") {
@@ -121,9 +124,10 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
+    const url = URL.parse(request.url);
     // Bun and Deno pass on what they make of a malformed header.
-    if (!URL.canParse(request.url)) throw new ServiceError("bad_request", "The Host header is malformed");
-    const { pathname } = new URL(request.url);
+    if (!url) throw new ServiceError("bad_request", "The Host header is malformed");
+    const { pathname } = url;
     const loading = table.load(pathname);
     if (loading) await loading;
     const inside = pathBelow(base, pathname) !== null;
@@ -136,15 +140,16 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     const user = options.acts_for?.(request) ?? null;
     if (!app || http.enable_custom_route_auth) cors.checkCookies(request, target);
     if (app) return await custom(app, request, user);
-    if (!middleware || !inside) return await serve(request, { request_id, host, user });
+    if (!middleware || !inside) return await serve(request, url, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
-      checked = callerOf(request, (await table.match(request))?.route, user);
+      checked = callerOf(request, pathname, table.match(request.method, url)?.route, user);
       await (checked.access === "account" ? checked.caller() : checked.principal());
     }
     const next = async (inner: Request): Promise<Response> => {
-      await table.load(new URL(inner.url).pathname);
-      return await serve(inner, { request_id, host, user, checked });
+      const url = new URL(inner.url);
+      await table.load(url.pathname);
+      return await serve(inner, url, { request_id, host, user, checked });
     };
     return ownResponse(await middleware(request, next));
   }
@@ -245,32 +250,47 @@ interface RouteTable {
   /** Adds the rows that are loaded with the first request to this path; undefined when there are none to add. */
   load(pathname: string): Promise<void> | undefined;
   /** The route that serves a request, and what its path and query hold. */
-  match(request: Request): Promise<Match | undefined>;
+  match(method: string, url: URL): Match | undefined;
   /** The routes of a path, of any method. */
   at(pathname: string): readonly Route[];
 }
 
-type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: SentQuery };
-type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Match | "hidden") => void> & {
+type Itty = Record<Method, (path: string) => void> & {
   readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
-  readonly fetch: (request: Pick<Request, "method" | "url">) => Promise<Match | "hidden" | undefined>;
 };
+
+/** A row with the pattern of its path. */
+interface PlacedRoute {
+  readonly route: Route;
+  /** In capitals; `ALL`: every method. */
+  readonly method: string;
+  readonly pattern: RegExp;
+}
 
 /** The table below the mount, without the rows of disabled groups. */
 function createTable(first: readonly Route[], base: string, disabled: ReadonlySet<string>): RouteTable {
+  // It makes the patterns.
   const itty = IttyRouter({ base }) as unknown as Itty;
-  const routes: Route[] = [];
+  // The rows by the first word of their path, in their order.
+  const places = new Map<string, PlacedRoute[]>();
   const lazy = new Set(LAZY_ROUTES);
   const isHidden = ({ group }: Route): boolean => group !== undefined && disabled.has(group);
 
   function add(rows: readonly Route[]): void {
     for (const route of rows) {
+      itty[route.method](route.path);
       // A hidden row still takes its path: rows of other groups that match it must not answer.
-      if (isHidden(route)) itty.all(route.path, () => "hidden");
-      else itty[route.method](route.path, ({ params, query }) => ({ route, params, parameters: query }));
+      const method = isHidden(route) ? "ALL" : route.method.toUpperCase();
+      const placed = { route, method, pattern: itty.routes.at(-1)?.[1] as RegExp };
+      const word = firstWord(route.path);
+      const known = places.get(word);
+      if (known) known.push(placed);
+      else places.set(word, [placed]);
     }
-    routes.push(...rows);
   }
+
+  const rowsFor = (pathname: string): readonly PlacedRoute[] =>
+    places.get(firstWord(pathname.slice(pathname.startsWith(base) ? base.length : 0))) ?? [];
 
   add(first);
   return {
@@ -284,15 +304,35 @@ function createTable(first: readonly Route[], base: string, disabled: ReadonlySe
       }
       return undefined;
     },
-    async match({ method, url }) {
-      const found = await itty.fetch({ method: method === "HEAD" ? "GET" : method, url });
-      return found === "hidden" ? undefined : found;
+    match(sent, { pathname, searchParams }) {
+      const wanted = sent === "HEAD" ? "GET" : sent;
+      for (const { route, method, pattern } of rowsFor(pathname)) {
+        const found = method === wanted || method === "ALL" ? pattern.exec(pathname) : null;
+        if (!found) continue;
+        return isHidden(route) ? undefined : { route, params: found.groups ?? {}, parameters: valuesIn(searchParams) };
+      }
+      return undefined;
     },
     at(pathname) {
-      const found = routes.filter((_, row) => itty.routes[row]?.[1].test(pathname));
-      return found[0] && isHidden(found[0]) ? [] : found.filter((route) => !isHidden(route));
+      const found = rowsFor(pathname).filter(({ pattern }) => pattern.test(pathname));
+      return found[0] && isHidden(found[0].route)
+        ? []
+        : found.map(({ route }) => route).filter((route) => !isHidden(route));
     },
   };
+}
+
+/** Of a path; every row begins with a word. */
+const firstWord = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
+
+/** A name that is sent twice has a list of values. */
+function valuesIn(parameters: URLSearchParams): SentQuery {
+  const values: Record<string, string | string[]> = Object.create(null);
+  for (const [name, value] of parameters) {
+    const known = values[name];
+    values[name] = known === undefined ? value : [known, value].flat();
+  }
+  return values;
 }
 
 type CreateContext = (

@@ -69,7 +69,8 @@ export function eventStream(
       }
       // The reader asks for no more: without this, the log of the run and the sight of its thread would stay.
       if (last) frames.leave();
-      return { pieces: [...pieces, text], last, of };
+      pieces.push(text);
+      return { pieces, last, of };
     },
     async wait() {
       ready = [...(await frames.next())].reverse();
@@ -166,6 +167,8 @@ function chunksOf(source: Source): Chunks {
     next() {
       if (unsent.length === 0) {
         taken = source.take();
+        const [only = ""] = taken.pieces;
+        if (!this.beat_due && taken.pieces.length === 1 && only.length <= CHUNK_SIZE) return only;
         unsent = [...(this.beat_due ? [source.heartbeat] : []), ...taken.pieces];
         this.beat_due = false;
       }

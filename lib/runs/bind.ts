@@ -81,7 +81,7 @@ interface RunPermits {
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { authorize }: Binding,
+  { authorize, guarded, scope }: Binding,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
@@ -90,6 +90,7 @@ export const createRunPermits = (
     return permit.scope.filter ? permit.scope : undefined;
   },
   async run(thread_id, run_id, request, recheck) {
+    if (!guarded) return { scope, value: request };
     const run = runValue(thread_id, run_id, request);
     const { value, ...permit } = await authorize("threads:create_run", run);
     // A stateless run's thread gets the metadata of the run.

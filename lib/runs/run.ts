@@ -20,7 +20,9 @@ export interface Run {
   readonly cancel_reason: string | null;
 }
 
+/** `kwargs` is made when it is first read: most creations show only the ids. */
 export function toRun(row: RunRow): Run {
+  let kwargs: JsonObject | undefined;
   return {
     run_id: row.run_id,
     thread_id: row.thread_id,
@@ -29,7 +31,10 @@ export function toRun(row: RunRow): Run {
     updated_at: new Date(row.updated_at).toISOString(),
     status: row.status,
     metadata: row.metadata,
-    kwargs: shownKwargs(row),
+    get kwargs() {
+      kwargs ??= shownKwargs(row);
+      return kwargs;
+    },
     multitask_strategy: row.multitask_strategy,
     // A run may end by itself before the cancel takes effect.
     cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),

@@ -87,18 +87,39 @@ const BINDERS: Binders = {
   ...FEATURE_BINDERS,
 };
 
-/** The nouns as one caller may use them. Each is made when it is first used. */
-export function bindNouns(directories: Directories, binding: Binding): RequestNouns {
-  const bound = {} as RequestNouns;
-  for (const name of Object.keys(BINDERS) as (keyof RequestNouns)[]) defineNoun(name);
+const NOUNS = Object.keys(BINDERS) as readonly (keyof RequestNouns)[];
 
-  function defineNoun<Name extends keyof RequestNouns>(name: Name): void {
-    let noun: RequestNouns[Name] | undefined;
-    const get = () => (noun ??= BINDERS[name](directories[name], binding, bound, directories));
-    Object.defineProperty(bound, name, { enumerable: true, get });
+/** The nouns as one caller may use them. Each is made when it is first used: a request needs few. */
+class BoundNouns {
+  readonly directories: Directories;
+  readonly binding: Binding;
+  readonly made: Partial<Record<keyof RequestNouns, unknown>> = {};
+
+  constructor(directories: Directories, binding: Binding) {
+    this.directories = directories;
+    this.binding = binding;
   }
 
-  return bound;
+  static {
+    for (const name of NOUNS) Object.defineProperty(this.prototype, name, { get: nounNamed(name) });
+  }
+}
+
+function nounNamed<Name extends keyof RequestNouns>(name: Name) {
+  return function (this: BoundNouns): RequestNouns[Name] {
+    const { made, directories, binding } = this;
+    made[name] ??= BINDERS[name](directories[name], binding, this as unknown as RequestNouns, directories);
+    return made[name] as RequestNouns[Name];
+  };
+}
+
+export const bindNouns = (directories: Directories, binding: Binding): RequestNouns =>
+  new BoundNouns(directories, binding) as unknown as RequestNouns;
+
+/** All of them, made now. */
+export function allNouns(directories: Directories, binding: Binding): RequestNouns {
+  const bound = bindNouns(directories, binding);
+  return Object.fromEntries(NOUNS.map((name) => [name, bound[name]])) as unknown as RequestNouns;
 }
 
 export interface Nouns extends FeatureNouns {

@@ -36,7 +36,7 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
 
 /** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
 export class Change {
-  #waiting = new Map<object, PromiseWithResolvers<void>>();
+  readonly #waiting = new Map<object, PromiseWithResolvers<void>>();
 
   /** Resolves with the next `notify`, or `wake` of this reader. */
   wait(reader: object): Promise<void> {
@@ -46,9 +46,8 @@ export class Change {
   }
 
   notify(): void {
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    for (const { resolve } of waiting.values()) resolve();
+    for (const { resolve } of this.#waiting.values()) resolve();
+    this.#waiting.clear();
   }
 
   /** Wakes one reader. */

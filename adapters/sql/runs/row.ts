@@ -41,11 +41,16 @@ export const HEAD_COLUMNS: readonly string[] =
   claims turn temporary started_at ended_at error framed end_frame user_id api_key webhook webhook_host webhook_depth cron_id
   cancel_reason`.split(/\s+/);
 
+/** `kwargs` is read when it is first needed, because the input of a run may be large. */
 export function toRun(row: SqlRow): RunRow {
   const stored = row as unknown as Tables["runs"];
+  let kwargs: string | JsonObject = stored.kwargs;
   return {
     ...toRunHead(row),
-    kwargs: JSON.parse(stored.kwargs) as JsonObject,
+    get kwargs() {
+      if (typeof kwargs === "string") kwargs = JSON.parse(kwargs) as JsonObject;
+      return kwargs;
+    },
     result: fromText<Json>(stored.result),
     feedback: fromText<RunRow["feedback"]>(stored.feedback) ?? [],
     auth_user: fromText<JsonObject>(stored.auth_user),

@@ -1,0 +1,173 @@
+/**
+ * What a run and a token cost, counted: calls of the store, timers, JSON passes, ids, promises and bytes. No figure depends on the
+ * machine. costs.json has the figures; `GREENROOM_RECORD=1 node --test test/core/costs.node.test.ts` stores new ones.
+ */
+import assert from "node:assert/strict";
+import { createHook } from "node:async_hooks";
+import { readFile, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { type TestService, testClock, testService } from "../suite/kit.ts";
+
+const TABLE = new URL("costs.json", import.meta.url);
+const TOKENS = 100;
+const TOKEN_MS = 5;
+
+type Figure =
+  | "batches"
+  | "statements"
+  | "reads"
+  | "timers"
+  | "ticks"
+  | "ids"
+  | "json_written"
+  | "json_read"
+  | "promises"
+  | "chunks"
+  | "bytes";
+type Costs = Record<Figure, number>;
+
+/** Promises of the runtime's own streams differ between versions of Node. */
+const AT_MOST: ReadonlySet<string> = new Set<Figure>(["promises"]);
+
+const zero = (): Costs => ({
+  batches: 0,
+  statements: 0,
+  reads: 0,
+  timers: 0,
+  ticks: 0,
+  ids: 0,
+  json_written: 0,
+  json_read: 0,
+  promises: 0,
+  chunks: 0,
+  bytes: 0,
+});
+
+/** A service that counts what it uses. Only the agents advance the time, so that nothing happens by itself. */
+async function countingService(): Promise<{ readonly kit: TestService; readonly costs: Costs }> {
+  const costs = zero();
+  const driver = nodeSqliteDriver(":memory:");
+  const clock = testClock();
+  const kit = await testService({
+    storage: sqlStorage({
+      ...driver,
+      async batch(statements, lock_keys) {
+        costs.batches++;
+        costs.statements += statements.length;
+        return await driver.batch(statements, lock_keys);
+      },
+      async read(statement) {
+        costs.reads++;
+        return await driver.read(statement);
+      },
+    }),
+    agents: {
+      echo: ({ messages }) => `You said ${messages.at(-1)?.["content"]}`,
+      async *tokens() {
+        for (let i = 0; i < TOKENS; i++) {
+          await clock.advance(TOKEN_MS);
+          yield "word ";
+        }
+      },
+    },
+    environment: {
+      ...clock,
+      timer(ms, fn) {
+        costs.timers++;
+        return clock.timer(ms, fn);
+      },
+      defer(fn) {
+        costs.ticks++;
+        setImmediate(fn);
+      },
+      uuid() {
+        costs.ids++;
+        return crypto.randomUUID();
+      },
+    },
+  });
+  return { kit, costs };
+}
+
+/** Counts during one call. The runtime's own modules call JSON by other references. */
+async function counted(costs: Costs, call: () => Promise<void>): Promise<Costs> {
+  const { parse, stringify } = JSON;
+  const hook = createHook({
+    init(_id, type) {
+      if (type === "PROMISE") costs.promises++;
+    },
+  });
+  Object.assign(costs, zero());
+  JSON.parse = (...args: Parameters<typeof parse>) => {
+    costs.json_read++;
+    return parse(...args);
+  };
+  JSON.stringify = ((...args: Parameters<typeof stringify>) => {
+    costs.json_written++;
+    return stringify(...args);
+  }) as typeof stringify;
+  hook.enable();
+  try {
+    await call();
+    // What follows the answer belongs to the run.
+    for (let tick = 0; tick < 4; tick++) await new Promise((resolve) => setImmediate(resolve));
+  } finally {
+    hook.disable();
+    Object.assign(JSON, { parse, stringify });
+  }
+  return { ...costs };
+}
+
+/** One request, and its answer in chunks. The third call counts: it finds everything prepared. */
+async function costsOf(path: string, graph_id: string, modes: readonly string[] = []): Promise<Costs> {
+  const { kit, costs } = await countingService();
+  await using _ = kit;
+  const message = { type: "human", content: "Hello", id: "b0a3c5a0-0000-4000-8000-000000000001" };
+  const body = JSON.stringify({ assistant_id: graph_id, input: { messages: [message] }, stream_mode: modes });
+  const headers = { "content-type": "application/json", "content-length": String(body.length) };
+  let last = zero();
+  for (let call = 0; call < 3; call++) {
+    const { thread_id } = await kit.service.threads.create();
+    const url = `http://localhost${path.replace(":thread_id", thread_id)}`;
+    last = await counted(costs, async () => {
+      const response = await kit.fetch(url, { method: "POST", headers, body });
+      assert.equal(response.status, 200);
+      for await (const chunk of response.body as ReadableStream<Uint8Array>) {
+        costs.chunks++;
+        costs.bytes += chunk.length;
+      }
+    });
+  }
+  return last;
+}
+
+const wanted: Record<string, Costs> = JSON.parse(await readFile(TABLE, "utf8").catch(() => "{}"));
+const found: Record<string, Costs> = {};
+
+async function check(name: string, measured: Promise<Costs>): Promise<void> {
+  const costs = await measured;
+  found[name] = costs;
+  if (process.env.GREENROOM_RECORD === "1") {
+    await writeFile(TABLE, `${JSON.stringify({ ...wanted, ...found }, null, 2)}\n`);
+    return;
+  }
+  for (const [figure, cost] of Object.entries(costs)) {
+    const known = wanted[name]?.[figure as Figure];
+    if (AT_MOST.has(figure)) assert.ok(known !== undefined && cost <= known, `${figure}: ${cost}, at most ${known}`);
+    else assert.equal(cost, known, `${figure} of ${name}: ${cost}, expected ${known}`);
+  }
+}
+
+describe("what it costs", () => {
+  it("a stateless run", () => check("stateless run", costsOf("/runs/wait", "echo")));
+  it("a run on a thread", () => check("run on a thread", costsOf("/threads/:thread_id/runs/wait", "echo")));
+  it("a stream of 100 tokens", () =>
+    check("stream of 100 tokens", costsOf("/runs/stream", "tokens", ["messages-tuple"])));
+  it("a stream of 100 tokens on a thread", () =>
+    check(
+      "stream of 100 tokens on a thread",
+      costsOf("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"]),
+    ));
+});
