@@ -16,6 +16,21 @@ export type Uuid = string;
 export type IsoTime = string;
 export type Uri = string;
 
+export interface SharedText {
+  readonly json: string;
+}
+
+const texts = new WeakMap<object, WeakRef<SharedText>>();
+
+/** The text of a value that several readers get: they share it while one of them has it. The value must not change. */
+export function textOf(value: Json): SharedText {
+  if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
+  const known = texts.get(value)?.deref();
+  const text = known ?? { json: JSON.stringify(value) };
+  if (!known) texts.set(value, new WeakRef(text));
+  return text;
+}
+
 /** True for an object that is neither an array nor null. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -10,6 +10,7 @@ import { withCommand } from "./command.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
 import { type Graph, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
+import { JobValues } from "./job-values.ts";
 import { isMessage } from "./json.ts";
 import { ModelUsage } from "./model-usage.ts";
 import { NodeTracker } from "./node-tracker.ts";
@@ -19,7 +20,7 @@ import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
 import { JobStore } from "./store.ts";
-import { aboutWire, type GraphConfig, toWire } from "./wire.ts";
+import { aboutWire, type GraphConfig } from "./wire.ts";
 
 /** The graphs and the serializer of an executor. */
 export interface Host {
@@ -36,16 +37,16 @@ export async function* execute(
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
   const { configurable } = job.config;
   const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
-  const stored = await serde();
+  const jobValues = new JobValues(await serde());
   signal.throwIfAborted();
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.stateless && job.durability === "exit" && !job.resumed;
   const pace = new Pace(job.checkpoints, environment);
   const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle());
-  const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
+  const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, jobValues);
   const saver = new JobSaver(
-    { threads, serde: inMemory ? inMemoryValues : stored, metadata: checkpointMetadata(job) },
+    { threads, serde: inMemory ? inMemoryValues : jobValues, metadata: checkpointMetadata(job) },
     { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
   );
   const either = AbortSignal.any([signal, stop.signal]);
@@ -58,7 +59,8 @@ export async function* execute(
   let ended = false;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
-  const wire = chunkWire();
+  const show = (value: unknown): Json => jobValues.toWire(value);
+  const wire = chunkWire(show);
   const frames = new StreamFrames(job, wire);
   const subgraphs = needsSubgraphs(job);
   const reading = new Chunks(subgraphs, job.subgraphs);
@@ -72,7 +74,7 @@ export async function* execute(
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
       if (saver.failure !== undefined) throw saver.failure;
-      const state = await storedState(graph, saver, job);
+      const state = await storedState(graph, saver, job, show);
       const namespace = job.subgraphs ? { namespace: [] } : {};
       if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
       if (protocol) yield* protocol.state(state.values, await saver.getTuple(rootOf(job)));
@@ -114,9 +116,9 @@ export async function* execute(
     if (saver.failure !== undefined) throw saver.failure;
     const state =
       interrupted || saver.interrupted || values === undefined || saver.head === null
-        ? await storedState(graph, saver, job)
+        ? await storedState(graph, saver, job, show)
         : // Nothing is left to do and the last values are known, so the checkpoint need not be read.
-          stateEvent(shownValues ?? toWire(values), [], [], saver.head);
+          stateEvent(shownValues ?? show(values), [], [], saver.head);
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
     if (protocol) yield* await protocol.end(outcome);
@@ -127,7 +129,7 @@ export async function* execute(
     yield* usage.take();
     if (!signal.aborted) yield* frames.fail(cause);
     const needed = frames.growingMessages || (protocol?.needsState ?? false);
-    const kept = needed && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
+    const kept = needed && !either.aborted ? await storedState(graph, saver, job, show).catch(() => null) : null;
     if (!either.aborted) yield* frames.settle(kept?.values ?? null);
     if (protocol && !signal.aborted) yield* protocol.fail(cause, kept);
     throw cause;
@@ -292,11 +294,16 @@ function rootChunk(event: LangChainEvent, run_id: string): unknown {
   return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
 }
 
-async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
+async function storedState(
+  graph: Graph,
+  saver: JobSaver,
+  job: Job,
+  show: (value: unknown) => Json,
+): Promise<StateEvent> {
   saver.ended = true;
   // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
-  const state = threadState(snapshot);
+  const state = threadState(snapshot, show);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   return stateEvent(state.values, state.next, state.tasks, state.checkpoint.checkpoint_id);
 }

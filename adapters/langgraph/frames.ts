@@ -82,12 +82,12 @@ function fullCheckpoint({ namespace, payload }: Chunk): Chunk | null {
   return type === "checkpoint" ? { namespace, mode: "checkpoints", payload: inner } : null;
 }
 
-/** The data of chunks in wire form. Remembers the last one, because several readers take it. */
-export function chunkWire(): (chunk: Chunk) => Json | undefined {
+/** The data of chunks in wire form; `show` converts values. Remembers the last one, because several readers take it. */
+export function chunkWire(show: (value: unknown) => Json): (chunk: Chunk) => Json | undefined {
   let last: Chunk | null = null;
   let json: Json | undefined;
   return (chunk) => {
-    if (chunk !== last) json = frameData(chunk);
+    if (chunk !== last) json = chunk.mode === "values" ? show(chunk.payload) : frameData(chunk);
     last = chunk;
     return json;
   };

@@ -56,7 +56,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
   return inner(value);
 }
 
-function isPlainObject(value: object): boolean {
+export function isPlainObject(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   // The second test is for objects of another realm.
   return prototype === null || prototype === Object.prototype || Object.getPrototypeOf(prototype) === null;
@@ -82,13 +82,28 @@ export function isChunk(message: Message): boolean {
 
 /** The members of a message, `type` first. */
 export function messageJson(message: Message, inner: Inner): JsonObject {
-  const fields: [string, Json][] = [["type", inner(message.getType?.() ?? message.type) ?? null]];
-  for (const [key, field] of ownFields(message)) {
-    const json = key === "type" ? undefined : inner(field);
-    if (json !== undefined) fields.push([key, json]);
+  const fields: Record<string, Json> = {};
+  for (const name of messageFields(message)) {
+    const json = inner(messageField(message, name));
+    if (json !== undefined) fields[name] = json;
   }
-  return Object.fromEntries(fields);
+  return fields;
 }
+
+/** The names of the fields of a message, `type` first. */
+export function messageFields(message: Message): string[] {
+  const names = ["type"];
+  for (const name of Object.keys(message)) {
+    if (name !== "type" && isShown(name) && (message as Record<string, unknown>)[name] !== undefined) names.push(name);
+  }
+  return names;
+}
+
+export const messageField = (message: Message, name: string): unknown =>
+  name === "type" ? (message.getType?.() ?? message.type ?? null) : (message as Record<string, unknown>)[name];
+
+/** Not LangChain's own fields, nor a name that would change the prototype of a copy. */
+export const isShown = (name: string): boolean => !name.startsWith("lc_") && name !== "__proto__";
 
 /** The content of another class instance: the result of its `toJSON`, or its fields. */
 export function instanceFields(value: object): unknown {
@@ -100,7 +115,7 @@ export function instanceFields(value: object): unknown {
 }
 
 function ownFields(value: object): [string, unknown][] {
-  return Object.entries(value).filter(([key, field]) => !key.startsWith("lc_") && field !== undefined);
+  return Object.entries(value).filter(([key, field]) => isShown(key) && field !== undefined);
 }
 
 /** Base64 of bytes. */

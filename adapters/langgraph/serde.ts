@@ -3,8 +3,19 @@
  * this key is wrapped in one. Reading creates only messages and a fixed list of built-in types.
  */
 import type { Payload } from "../../lib/executor/contract.ts";
-import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Form, fromBase64, instanceFields, isChunk, isMessage, messageJson, toBase64, toJson } from "./json.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import {
+  type Form,
+  fromBase64,
+  instanceFields,
+  isChunk,
+  isMessage,
+  type Message,
+  messageJson,
+  toBase64,
+  toJson,
+} from "./json.ts";
+import { copiesOf, type Kept, KeptLists, keep } from "./kept-messages.ts";
 
 const TAG = "$lg";
 
@@ -49,11 +60,13 @@ const CLASSES: ReadonlyMap<unknown, string> = new Map([
 
 /** Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it extends. */
 export class Serde {
-  private readonly messages: MessageClasses | null;
+  private readonly classes: MessageClasses | null;
+  /** Lists of messages that jobs have read or written. */
+  readonly lists: KeptLists = new KeptLists();
 
   /** Without message classes, messages are read as plain objects. */
-  constructor(messages: MessageClasses | null) {
-    this.messages = messages;
+  constructor(classes: MessageClasses | null) {
+    this.classes = classes;
   }
 
   /** Throws for functions, symbols and cycles; `where` names the value in the error. */
@@ -68,26 +81,32 @@ export class Serde {
     }
   }
 
-  read(payload: Payload): unknown {
+  /** `onMessage` gets the messages that have plain data only. */
+  read(payload: Payload, onMessage?: OnMessage): unknown {
     if (payload.type === "bytes") {
       return typeof payload.data === "string" ? new TextEncoder().encode(payload.data) : payload.data;
     }
     const text = typeof payload.data === "string" ? payload.data : new TextDecoder().decode(payload.data);
     const json = JSON.parse(text) as Json;
-    return text.includes(`"${TAG}"`) ? this.revive(json) : json;
+    return text.includes(`"${TAG}"`) ? this.revive(json, onMessage) : json;
   }
 
-  private revive(json: Json): unknown {
-    if (Array.isArray(json)) return json.map((item) => this.revive(item));
-    if (!isObject(json)) return json;
-    if (!Object.hasOwn(json, TAG)) return this.fields(json);
+  /** Changes `json`. */
+  private revive(json: Json, onMessage?: OnMessage): unknown {
+    if (typeof json !== "object" || json === null) return json;
+    if (Array.isArray(json)) {
+      const items: unknown[] = json;
+      for (let i = 0; i < items.length; i++) items[i] = this.revive(json[i] as Json, onMessage);
+      return items;
+    }
+    if (!Object.hasOwn(json, TAG)) return this.fields(json, onMessage);
     const { [TAG]: kind, v = null } = json;
     switch (kind) {
       case "object":
-        return this.fields(v as JsonObject);
+        return this.fields(v as JsonObject, onMessage);
       case "message":
       case "chunk":
-        return this.message(this.fields(v as JsonObject), kind === "chunk");
+        return this.message(v as JsonObject, kind === "chunk", onMessage);
       case "undefined":
         return undefined;
       case "bigint":
@@ -111,20 +130,52 @@ export class Serde {
     }
   }
 
-  private fields(json: JsonObject): Record<string, unknown> {
-    return Object.fromEntries(Object.entries(json).map(([key, value]) => [key, this.revive(value)]));
+  private fields(json: JsonObject, onMessage?: OnMessage): Record<string, unknown> {
+    const fields: Record<string, unknown> = json;
+    for (const key of Object.keys(json)) {
+      const value = json[key];
+      if (typeof value === "object" && value !== null) fields[key] = this.revive(value, onMessage);
+    }
+    return fields;
   }
 
-  private message(fields: Record<string, unknown>, chunk: boolean): unknown {
-    const name = CLASSES.get(fields.type);
-    const Class = name === undefined ? undefined : this.messages?.[chunk ? `${name}Chunk` : name];
-    if (typeof Class !== "function") return fields;
-    const { type: _type, ...rest } = fields;
+  private message(json: JsonObject, chunk: boolean, onMessage?: OnMessage): unknown {
+    const fields = this.fields(json, onMessage);
+    const message = this.made(fields, chunk);
+    const kept = message && onMessage ? keep(message) : null;
+    if (message && kept) onMessage?.(message, kept);
+    return message ?? fields;
+  }
+
+  /** New messages with these fields. */
+  messages(items: readonly Kept[], onMessage: OnMessage): unknown[] {
+    return items.map((kept) => {
+      const fields = copiesOf(kept);
+      const message = this.made(fields, kept.chunk);
+      if (message) onMessage(message, kept);
+      return message ?? fields;
+    });
+  }
+
+  /** Null for an unknown type. The message may share values with `fields`. */
+  private made({ type, ...rest }: Record<string, unknown>, chunk: boolean): Message | null {
+    const name = CLASSES.get(type);
+    const Class = name === undefined ? undefined : this.classes?.[chunk ? `${name}Chunk` : name];
+    if (typeof Class !== "function") return null;
     const message = Reflect.construct(Class, [{ ...rest }]) as Record<string, unknown>;
     // Constructors derive some fields from others: the stored values win.
-    for (const [key, value] of Object.entries(rest)) if (Object.hasOwn(message, key)) message[key] = value;
+    for (const key in rest) if (message[key] !== rest[key] && Object.hasOwn(message, key)) message[key] = rest[key];
     return message;
   }
+}
+
+type OnMessage = (message: Message, kept: Kept) => void;
+
+/** The text of a message as it was kept. */
+export function messageText({ fields, chunk }: Kept): string {
+  const json: Record<string, Json> = {};
+  for (const name of Object.keys(fields)) json[name] = toJson(fields[name], stored) as Json;
+  return JSON.stringify(tagged(chunk ? "chunk" : "message", json));
 }
 
 function error(name: string, message: string): Error {

