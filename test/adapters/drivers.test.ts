@@ -9,7 +9,7 @@ import { CamelCasePlugin, Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../../adapters/sql/driver.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import { StatementCache } from "../../adapters/sqlite/statement-cache.ts";
+import { createStatementCache } from "../../adapters/sqlite/statement-cache.ts";
 import type { SqliteOptions } from "../../adapters/sqlite/writer.ts";
 import {
   allItems,
@@ -317,10 +317,10 @@ describe("fromKysely", () => {
   });
 });
 
-describe("StatementCache", () => {
+describe("createStatementCache", () => {
   it("prepares a text once and lets the one go that was not used for longest", () => {
     const events: string[] = [];
-    const cache = new StatementCache<string>(
+    const cache = createStatementCache<string>(
       (sql) => {
         events.push(`+${sql}`);
         return sql;
