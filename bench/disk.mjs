@@ -39,14 +39,19 @@ async function slowOpen(ms) {
 }
 
 async function openService(folder, { ms, writer }) {
-  const [{ sqliteDriver }, { startThread }, { createStatementCache }, { sqlStorage }, { createService, fromFunctions }] =
-    await Promise.all([
-      import("../adapters/sqlite/writer.ts"),
-      import("../adapters/sqlite/thread.ts"),
-      import("../adapters/sqlite/statement-cache.ts"),
-      import("../adapters/sql/mod.ts"),
-      import("../lib/mod.ts"),
-    ]);
+  const [
+    { sqliteDriver },
+    { startThread },
+    { createStatementCache },
+    { sqlStorage },
+    { createService, fromFunctions },
+  ] = await Promise.all([
+    import("../adapters/sqlite/writer.ts"),
+    import("../adapters/sqlite/thread.ts"),
+    import("../adapters/sqlite/statement-cache.ts"),
+    import("../adapters/sql/mod.ts"),
+    import("../lib/mod.ts"),
+  ]);
   const { createHandler } = await import("../lib/http/handler.ts");
   const name = "Bun" in globalThis ? "bun:sqlite" : "node:sqlite";
   const sqlite = process.getBuiltinModule(name);
@@ -163,7 +168,9 @@ async function measure({ ms, writer, seconds }) {
 function inRuntime(runtime, { ms, writer, seconds }) {
   const [command, ...args] = { node: ["node"], bun: ["bun"], deno: ["deno", "run", "-A", "--no-check"] }[runtime];
   const own = ["--child", "--ms", String(ms), "--writer", writer, "--seconds", String(seconds)];
-  const child = spawn(command, [...args, fileURLToPath(import.meta.url), ...own], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(command, [...args, fileURLToPath(import.meta.url), ...own], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   let out = "";
   child.stdout.on("data", (data) => {
     out += data;
@@ -175,7 +182,8 @@ function inRuntime(runtime, { ms, writer, seconds }) {
   );
 }
 
-const print = (columns) => console.log(columns.map((column, i) => String(column)[i < 3 ? "padEnd" : "padStart"](9)).join(" "));
+const print = (columns) =>
+  console.log(columns.map((column, i) => String(column)[i < 3 ? "padEnd" : "padStart"](9)).join(" "));
 const row = (found) =>
   [found.gap_p50, found.gap_p99, found.gap_max, found.lone_p50, found.runs_per_s, found.cpu_per_run, found.rss].map(
     (value, i) => value.toFixed(i === 4 || i === 6 ? 0 : 2),

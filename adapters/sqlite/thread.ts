@@ -35,7 +35,6 @@ type Answer = { readonly value: Committed | null } | { readonly error: SentError
 interface Port {
   on(event: "message", listen: (call: Call) => void): void;
   postMessage(answer: Answer): void;
-  close(): void;
 }
 
 /** Uses nothing but its arguments: its text runs in the thread. */
@@ -69,7 +68,6 @@ function serveCalls(
     } catch (error) {
       port.postMessage({ error: sent(error) });
     }
-    if (call === null) port.close();
   });
   port.postMessage({ value: null });
 }
@@ -140,11 +138,8 @@ export async function startThread<Package>(
       await call({ sql });
     },
     async close() {
-      if (ended) return;
-      const gone = new Promise((resolve) => void worker.once("exit", resolve));
-      await call(null);
-      worker.ref();
-      await gone;
+      if (!ended) await call(null);
+      await worker.terminate();
     },
   };
 }
