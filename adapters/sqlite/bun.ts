@@ -45,7 +45,10 @@ export function bunSqlite(path: string, options?: SqliteOptions): Storage {
  * ```
  */
 export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, connect, { thread: (path) => startThread("bun:sqlite", openBun, path), ...options });
+  return sqliteDriver(path, connect, {
+    ...(path !== ":memory:" && { thread: (file) => startThread("bun:sqlite", openBun, file) }),
+    ...options,
+  });
 }
 
 /** Not an import: bundlers that do not know `bun:sqlite` would refuse programs that also run on Node. */

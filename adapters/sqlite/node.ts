@@ -45,7 +45,10 @@ export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
  * ```
  */
 export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, connect, { thread: (path) => startThread("node:sqlite", openNode, path), ...options });
+  return sqliteDriver(path, connect, {
+    ...(path !== ":memory:" && { thread: (file) => startThread("node:sqlite", openNode, file) }),
+    ...options,
+  });
 }
 
 function connect(path: string): SqliteConnection {

@@ -2,6 +2,7 @@
  * The SqlDriver of an embedded SQLite database: one writer connection behind a queue whose batches share commits, and one
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
+import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable, type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
 import { type Committed, commitGroup } from "./commit.ts";
 import {
@@ -29,7 +30,7 @@ export interface SqliteOptions {
    * it cannot be started, commits stay on the event loop, with one warning. A database in memory has no thread.
    */
   readonly writer?: SqliteWriter;
-  /** Starts the thread. */
+  /** Starts the thread. Without it, commits stay on the event loop. */
   readonly thread?: (path: string) => Promise<WriterThread>;
   /** Calls `fn` in a later macrotask: batches that arrive until then share a commit. */
   readonly defer?: (fn: () => void) => void;
@@ -55,6 +56,8 @@ export function sqliteDriver(
   connect: (path: string) => SqliteConnection,
   options: SqliteOptions = {},
 ): SqlDriver {
+  if (!["auto", "inline", "thread"].includes(options.writer ?? "auto"))
+    throw new ConfigError(["sqlite: writer: must be auto, inline or thread"]);
   const inMemory = path === ":memory:";
   const writing = openFile(path, connect, WRITER_SETTINGS);
   let reading = writing;
@@ -205,7 +208,7 @@ class Writer {
     this.#watch = watch;
     this.#defer = defer ?? systemDefer;
     this.#timer = timer ?? systemTimer;
-    if (thread && watch && writer !== "inline") this.#startThread = () => thread(path);
+    if (thread && writer !== "inline") this.#startThread = () => thread(path);
     if (writer === "thread") this.#noteSlow(SLOW_COMMITS);
   }
 

@@ -21,11 +21,15 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
       made.then(() => setImmediate(begin), started.reject);
       return await made;
     };
+    // A start alone keeps no process alive.
+    const alive = setInterval(() => {}, 1_000);
+    if (writes) clearInterval(alive);
     const begin = (): void => {
+      clearInterval(alive);
       writes = true;
       started.resolve();
     };
-    const driver = open(path, { ...options, writer: "thread", thread });
+    const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
     return {
       ...driver,
       async batch(statements) {
