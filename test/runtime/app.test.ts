@@ -185,6 +185,7 @@ describe(`createApp on ${runtime}`, () => {
       [
         "database.token: unknown option; known: url, auth_token, direct_url, writer",
         "database.direct_url: must be a text",
+        "database.writer: must be one of auto, inline, thread",
         "http.prefix: must be a path such as /agents",
         "http.app: must be a function, or an object with fetch",
         "http.open_metrics: must be true or false",
