@@ -15,7 +15,7 @@ import {
   type Service,
   type ServiceOptions,
 } from "../lib/mod.ts";
-import { anything, problemsIn, type Schema, section, text } from "../lib/validation.ts";
+import { anything, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
 import { type Agent, agentExecutor, entryOf, problemsOfService, SETTINGS } from "./agents.ts";
 import { type DatabaseOptions, openDatabase, problemOfUrl } from "./database.ts";
 
@@ -89,13 +89,21 @@ export async function createApp(options: AppOptions): Promise<App> {
   }
 }
 
-const NAMES = { url: "database", auth_token: "database.auth_token", direct_url: "database.direct_url" };
+const NAMES = {
+  url: "database",
+  auth_token: "database.auth_token",
+  direct_url: "database.direct_url",
+  writer: "database.writer",
+};
 
+const WRITERS = ["auto", "inline", "thread"] as const satisfies readonly DatabaseOptions["writer"][];
 const string = text(() => true, "must be a text");
-const DATABASE = section({ url: string, auth_token: string, direct_url: string } satisfies Record<
-  keyof typeof NAMES,
-  Schema
->);
+const DATABASE = section({
+  url: string,
+  auth_token: string,
+  direct_url: string,
+  writer: oneOf(WRITERS),
+} satisfies Record<keyof typeof NAMES, Schema>);
 const ENTRY = section({ ...SETTINGS, agent: anything, graph: anything });
 
 function problemsOfDatabase(database: unknown): string[] {

@@ -2,6 +2,7 @@
 import { ConfigError } from "../lib/mod.ts";
 import type { Storage } from "../lib/storage/types.ts";
 import type { SqlDriver } from "./sql/driver.ts";
+import type { SqliteOptions, SqliteWriter } from "./sqlite/writer.ts";
 
 /** A database by its URL, with what does not belong into the URL. */
 export interface DatabaseOptions {
@@ -11,6 +12,8 @@ export interface DatabaseOptions {
   readonly auth_token?: string;
   /** The Postgres database without a pooler in front, for the one session that listens to signals. Default: `url`. */
   readonly direct_url?: string;
+  /** Where commits to a SQLite file are made: `auto`, `inline` or `thread`. See `SqliteOptions.writer`. */
+  readonly writer?: SqliteWriter;
 }
 
 /** How errors name the options. */
@@ -36,6 +39,7 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
     message
       .replace(/^postgres: direct_url:/, `${names.direct_url}:`)
       .replace(/^postgres: url:|^libSQL: url\b/, `${names.url}:`)
+      .replace(/^sqlite: writer:/, `${names.writer}:`)
       .replace(/^libSQL: authToken/, `${names.auth_token}:`)
       .replace(/: check url\.$/, ": check the address and that the server runs.")
       .replace(/\bauthToken\b/, names.auth_token);
@@ -56,7 +60,8 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
   }
 }
 
-async function openDriver({ url, auth_token, direct_url }: DatabaseOptions, name: string): Promise<SqlDriver> {
+async function openDriver(options: DatabaseOptions, name: string): Promise<SqlDriver> {
+  const { url, auth_token, direct_url, writer } = options;
   if (isLibsql(url)) {
     const { libsqlDriver } = await import("./libsql/mod.ts");
     return libsqlDriver({ url, ...(auth_token ? { authToken: auth_token } : {}) });
@@ -65,11 +70,11 @@ async function openDriver({ url, auth_token, direct_url }: DatabaseOptions, name
     const { postgresDriver } = await import("./postgres/mod.ts");
     return postgresDriver({ url, ...(direct_url ? { direct_url } : {}) });
   }
-  return (await sqliteDriver(name))(url);
+  return (await sqliteDriver(name))(url, writer === undefined ? {} : { writer });
 }
 
 /** The SQLite driver of this runtime: `bun:sqlite` on Bun, `node:sqlite` on Node and Deno. Rejects on a Node without SQLite. */
-export async function sqliteDriver(name: string): Promise<(path: string) => SqlDriver> {
+export async function sqliteDriver(name: string): Promise<(path: string, options?: SqliteOptions) => SqlDriver> {
   if ("Bun" in globalThis) return (await import("./sqlite/bun.ts")).bunSqliteDriver;
   const { nodeSqliteDriver } = await import("./sqlite/node.ts").catch((error: unknown) => {
     if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;

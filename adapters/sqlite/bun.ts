@@ -2,13 +2,14 @@
  * SQLite by `bun:sqlite`, on Bun.
  * @module
  */
-import type { Statement } from "bun:sqlite";
 import process from "node:process";
 import type { Storage } from "../../lib/storage/mod.ts";
-import type { SqlDriver, SqlRow } from "../sql/driver.ts";
+import type { SqlDriver } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { openBun } from "./connections.ts";
 import { prepareFile, type SqliteConnection } from "./file.ts";
-import { StatementCache } from "./statement-cache.ts";
+import { createStatementCache } from "./statement-cache.ts";
+import { startThread } from "./thread.ts";
 import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
@@ -44,7 +45,10 @@ export function bunSqlite(path: string, options?: SqliteOptions): Storage {
  * ```
  */
 export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, connect, options);
+  return sqliteDriver(path, connect, {
+    ...(path !== ":memory:" && { thread: (file) => startThread("bun:sqlite", openBun, file) }),
+    ...options,
+  });
 }
 
 /** Not an import: bundlers that do not know `bun:sqlite` would refuse programs that also run on Node. */
@@ -55,20 +59,6 @@ function loadSqlite(): typeof import("bun:sqlite") {
 }
 
 function connect(path: string): SqliteConnection {
-  const { Database } = loadSqlite();
   if (path !== ":memory:") prepareFile(path);
-  const database = new Database(path, { create: true, readwrite: true });
-  const statements = new StatementCache<Statement>(
-    (sql) => database.prepare(sql),
-    (statement) => statement.finalize(),
-  );
-  return {
-    // One array: spread parameters would let an object through as a bag of names.
-    run: ({ sql, args }) => statements.get(sql).all(args as never) as SqlRow[],
-    inTransaction: () => database.inTransaction,
-    close() {
-      statements.clear();
-      database.close();
-    },
-  };
+  return openBun(loadSqlite(), createStatementCache, path);
 }

@@ -44,7 +44,7 @@ export function openFile(
     run("select count(*) from sqlite_schema");
     const mode = run("pragma journal_mode = wal")?.journal_mode;
     if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
-    for (const sql of [...SETTINGS, ...pragmas]) run(sql);
+    for (const sql of pragmas) run(sql);
     const file = run(FILE);
     if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) checkWhole(file);
     return connection;
@@ -63,7 +63,8 @@ export const SAFE_SETTINGS: readonly string[] = [
   "pragma journal_size_limit = 67108864",
 ];
 
-const SETTINGS = [
+/** Settings of the connections that this package opens. */
+export const SETTINGS: readonly string[] = [
   ...SAFE_SETTINGS,
   // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
   "pragma temp_store = memory",
@@ -72,6 +73,9 @@ const SETTINGS = [
   // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
   "pragma wal_autocheckpoint = 16000",
 ];
+
+/** Of the connection that writes: waiting for a lock inside SQLite would stop whatever it runs on. */
+export const WRITER_SETTINGS: readonly string[] = [...SETTINGS, "pragma busy_timeout = 0"];
 
 /** Refuses a database that was there: SQLite would delete its log, and start empty. */
 export function checkNotLost(path: string): void {

@@ -2,12 +2,14 @@
  * SQLite by `node:sqlite`, on Node (22.13 or newer), Deno and Bun.
  * @module
  */
-import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { DatabaseSync } from "node:sqlite";
 import type { Storage } from "../../lib/storage/mod.ts";
-import type { SqlDriver, SqlRow, SqlValue } from "../sql/driver.ts";
+import type { SqlDriver } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { openNode } from "./connections.ts";
 import { prepareFile, type SqliteConnection } from "./file.ts";
-import { StatementCache } from "./statement-cache.ts";
+import { createStatementCache } from "./statement-cache.ts";
+import { startThread } from "./thread.ts";
 import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
@@ -43,52 +45,13 @@ export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
  * ```
  */
 export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, connect, options);
+  return sqliteDriver(path, connect, {
+    ...(path !== ":memory:" && { thread: (file) => startThread("node:sqlite", openNode, file) }),
+    ...options,
+  });
 }
 
 function connect(path: string): SqliteConnection {
   if (path !== ":memory:") prepareFile(path);
-  cutsText ??= textIsCut();
-  const database = new DatabaseSync(path);
-  const statements = new StatementCache<StatementSync>((sql) => database.prepare(sql));
-  const bind = (value: SqlValue): SqlValue | bigint => {
-    // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
-    if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
-    if (cutsText && typeof value === "string" && value.includes("\0")) {
-      throw new Error("node:sqlite of this runtime cannot read text with U+0000 back: it was not stored.");
-    }
-    return value;
-  };
-
-  return {
-    // Rows come without a prototype; callers get plain objects.
-    run: ({ sql, args }) =>
-      statements
-        .get(sql)
-        .all(...args.map(bind))
-        .map((row) => ({ ...row }) as SqlRow),
-    inTransaction() {
-      // `isTransaction` is missing in older releases of Node 22.
-      try {
-        database.exec("begin");
-      } catch {
-        return true;
-      }
-      database.exec("rollback");
-      return false;
-    },
-    close() {
-      statements.clear();
-      database.close();
-    },
-  };
-}
-
-let cutsText: boolean | undefined;
-
-function textIsCut(): boolean {
-  const database = new DatabaseSync(":memory:");
-  const row = database.prepare("select char(97, 0, 98) as text").get();
-  database.close();
-  return row?.text !== "a\0b";
+  return openNode({ DatabaseSync }, createStatementCache, path);
 }

@@ -1,38 +1,42 @@
-/** Prepared statements by their text; the one not used for longest goes first when the cache is full. */
-export class StatementCache<Statement> {
-  readonly #prepare: (sql: string) => Statement;
-  readonly #release: (statement: Statement) => void;
-  readonly #limit: number;
-  readonly #statements: Map<string, Statement> = new Map();
+/** Prepared statements by their text. */
+export interface StatementCache<Statement> {
+  get(sql: string): Statement;
+  clear(): void;
+}
 
-  constructor(prepare: (sql: string) => Statement, release: (statement: Statement) => void = () => {}, limit = 500) {
-    this.#prepare = prepare;
-    this.#release = release;
-    this.#limit = limit;
-  }
-
-  get(sql: string): Statement {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) {
-      // The order matters only once something has to go.
-      if (this.#statements.size > this.#limit / 2) {
-        this.#statements.delete(sql);
-        this.#statements.set(sql, known);
+/**
+ * Keeps up to `limit` statements; the one not used for longest goes first. Uses nothing but its arguments: thread.ts passes
+ * the text of this function to a thread.
+ */
+export function createStatementCache<Statement>(
+  prepare: (sql: string) => Statement,
+  release: (statement: Statement) => void = () => {},
+  limit = 500,
+): StatementCache<Statement> {
+  const statements = new Map<string, Statement>();
+  return {
+    get(sql) {
+      const known = statements.get(sql);
+      if (known !== undefined) {
+        // The order matters only once something has to go.
+        if (statements.size > limit / 2) {
+          statements.delete(sql);
+          statements.set(sql, known);
+        }
+        return known;
       }
-      return known;
-    }
-    const statement = this.#prepare(sql);
-    this.#statements.set(sql, statement);
-    if (this.#statements.size > this.#limit) {
-      const [oldest, evicted] = this.#statements.entries().next().value as [string, Statement];
-      this.#statements.delete(oldest);
-      this.#release(evicted);
-    }
-    return statement;
-  }
-
-  clear(): void {
-    for (const statement of this.#statements.values()) this.#release(statement);
-    this.#statements.clear();
-  }
+      const statement = prepare(sql);
+      statements.set(sql, statement);
+      if (statements.size > limit) {
+        const [oldest, evicted] = statements.entries().next().value as [string, Statement];
+        statements.delete(oldest);
+        release(evicted);
+      }
+      return statement;
+    },
+    clear() {
+      for (const statement of statements.values()) release(statement);
+      statements.clear();
+    },
+  };
 }

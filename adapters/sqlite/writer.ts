@@ -2,7 +2,9 @@
  * The SqlDriver of an embedded SQLite database: one writer connection behind a queue whose batches share commits, and one
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
-import { type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
+import { ConfigError } from "../../lib/errors.ts";
+import { DatabaseUnavailable, type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
+import { type Committed, commitGroup } from "./commit.ts";
 import {
   checkWhole,
   FILE,
@@ -11,13 +13,25 @@ import {
   LOCK_WAIT_MS,
   MOVE_LOG,
   openFile,
+  SETTINGS,
   type SqliteConnection,
   takeWorkerLock,
+  WRITER_SETTINGS,
 } from "./file.ts";
 import { FileWatch, type WatchedDatabase } from "./file-watch.ts";
+import type { WriterThread } from "./thread.ts";
 
-/** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
+/** Where commits are made: `inline`, on the event loop; in a `thread`; `auto`, in a thread once commits have been slow. */
+export type SqliteWriter = "auto" | "inline" | "thread";
+
 export interface SqliteOptions {
+  /**
+   * Default `auto`. A thread costs memory and a little time for each commit, but a slow disk does not stop the event loop. Where
+   * it cannot be started, commits stay on the event loop, with one warning. A database in memory has no thread.
+   */
+  readonly writer?: SqliteWriter;
+  /** Starts the thread. Without it, commits stay on the event loop. */
+  readonly thread?: (path: string) => Promise<WriterThread>;
   /** Calls `fn` in a later macrotask: batches that arrive until then share a commit. */
   readonly defer?: (fn: () => void) => void;
   /** Calls `fn` once after `ms`; the result cancels it. */
@@ -28,6 +42,10 @@ const MAX_BATCHES = 64;
 const MAX_BYTES = 4 * 1024 * 1024;
 const LARGE_BYTES = 1024 * 1024;
 const CHECKPOINT_AFTER_MS = 500;
+/** A commit that takes this long is slow. One on a local SSD takes 0.2 ms, and there a thread would cost more than it saves. */
+const SLOW_MS = 1;
+/** So many more slow commits than others prove that the disk is slow. */
+const SLOW_COMMITS = 16;
 
 /**
  * Opens the database at `path` (`:memory:` for one that lives as long as the driver) with the connections that `connect`
@@ -38,18 +56,20 @@ export function sqliteDriver(
   connect: (path: string) => SqliteConnection,
   options: SqliteOptions = {},
 ): SqlDriver {
+  if (!["auto", "inline", "thread"].includes(options.writer ?? "auto"))
+    throw new ConfigError(["sqlite: writer: must be auto, inline or thread"]);
   const inMemory = path === ":memory:";
-  const writing = openFile(path, connect, ["pragma busy_timeout = 0"]);
+  const writing = openFile(path, connect, WRITER_SETTINGS);
   let reading = writing;
   if (!inMemory) {
     try {
-      reading = openFile(path, connect, ["pragma query_only = on"]);
+      reading = openFile(path, connect, [...SETTINGS, "pragma query_only = on"]);
     } catch (error) {
       writing.close();
       throw error;
     }
   }
-  const watch = inMemory ? undefined : new FileWatch(path, watched(writing, connect));
+  const watch = inMemory ? undefined : new FileWatch(path, watched(reading, connect));
   const writer = new Writer(path, writing, watch, options);
   let lock: SqliteConnection | undefined;
   let closed: Promise<void> | undefined;
@@ -86,9 +106,9 @@ export function sqliteDriver(
       return lock !== undefined;
     },
     close() {
-      closed ??= writer.drain().then(() => {
+      closed ??= writer.drain().then(async () => {
         if (reading !== writing) reading.close();
-        writing.close();
+        await writer.close();
         watch?.close();
         // Last: the next holder of the lock must find no work of this process under way.
         lock?.close();
@@ -98,7 +118,8 @@ export function sqliteDriver(
   };
 }
 
-function watched(writing: SqliteConnection, connect: (path: string) => SqliteConnection): WatchedDatabase {
+/** A connection that refuses changes may still move the log. */
+function watched(reading: SqliteConnection, connect: (path: string) => SqliteConnection): WatchedDatabase {
   const unlessLocked = (work: () => void): void => {
     try {
       work();
@@ -106,7 +127,7 @@ function watched(writing: SqliteConnection, connect: (path: string) => SqliteCon
       if (!isLocked(error)) throw error;
     }
   };
-  const row = (sql: string): SqlRow | undefined => writing.run({ sql, args: [] })[0];
+  const row = (sql: string): SqlRow | undefined => reading.run({ sql, args: [] })[0];
   return {
     moveLog: () =>
       unlessLocked(() => {
@@ -143,6 +164,7 @@ export function systemTimer(ms: number, fn: () => void): () => void {
   return () => clearTimeout(id);
 }
 
+const milliseconds = (): number => performance.now();
 const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
 const systemDefer: (fn: () => void) => void = immediate ? (fn) => void immediate(fn) : (fn) => void setTimeout(fn, 0);
 
@@ -157,7 +179,10 @@ interface Batch {
   waited_ms: number;
 }
 
-/** The queue before the writer connection. A group runs within one macrotask, so nothing ever sees it half done. */
+/**
+ * The queue before the writer connection, which commits one group after another. On the event loop a group runs within one
+ * macrotask, so nothing ever sees it half done.
+ */
 class Writer {
   readonly #path: string;
   readonly #connection: SqliteConnection;
@@ -165,17 +190,26 @@ class Writer {
   readonly #watch: FileWatch | undefined;
   readonly #defer: (fn: () => void) => void;
   readonly #timer: (ms: number, fn: () => void) => () => void;
+  /** Undefined where commits stay on the event loop. */
+  #startThread: (() => Promise<WriterThread>) | undefined;
   #queue: Batch[] = [];
+  /** A flush is due, or under way in the thread. */
   #scheduled = false;
   #lockTries = 0;
   #cancelCheckpoint: (() => void) | undefined;
+  #slow_left = SLOW_COMMITS;
+  #starting: Promise<void> | undefined;
+  #thread: WriterThread | undefined;
 
   constructor(path: string, connection: SqliteConnection, watch: FileWatch | undefined, options: SqliteOptions) {
+    const { writer = "auto", thread, defer, timer } = options;
     this.#path = path;
     this.#connection = connection;
     this.#watch = watch;
-    this.#defer = options.defer ?? systemDefer;
-    this.#timer = options.timer ?? systemTimer;
+    this.#defer = defer ?? systemDefer;
+    this.#timer = timer ?? systemTimer;
+    if (thread && writer !== "inline") this.#startThread = () => thread(path);
+    if (writer === "thread") this.#noteSlow(SLOW_COMMITS);
   }
 
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
@@ -188,9 +222,16 @@ class Writer {
 
   /** Resolves when every batch has been answered; no checkpoint is due after that. */
   async drain(): Promise<void> {
-    if (this.#queue.length > 0) await this.batch([]).catch(() => {});
+    if (this.#scheduled) await this.batch([]).catch(() => {});
     this.#cancelCheckpoint?.();
     this.#cancelCheckpoint = undefined;
+    await this.#starting;
+  }
+
+  /** After `drain`. */
+  async close(): Promise<void> {
+    if (this.#thread) await this.#thread.close();
+    else this.#connection.close();
   }
 
   #schedule(): void {
@@ -200,22 +241,34 @@ class Writer {
   }
 
   #flush(): void {
-    this.#scheduled = false;
     const group = this.#takeGroup();
-    try {
+    const batches = group.map(({ statements }) => statements);
+    const thread = this.#thread;
+    this.#attempt(group, () => {
       this.#watch?.refuse();
-      const answers = this.#commit(group);
-      this.#watch?.confirmCommit();
-      const settle = (): void => {
-        for (const answer of answers) answer();
-      };
-      // The callers of a large write take long too: other calls go first.
-      if (group.some(({ bytes }) => bytes > LARGE_BYTES)) this.#defer(settle);
-      else settle();
+      if (!thread) {
+        const committed = commitGroup(this.#connection, batches, milliseconds);
+        this.#noteSlow(committed.commit_ms >= SLOW_MS ? 1 : -1);
+        return this.#answer(group, committed);
+      }
+      thread.commit(batches).then(
+        (committed) => this.#attempt(group, () => this.#answer(group, committed)),
+        (error) =>
+          this.#attempt(group, () => {
+            throw error;
+          }),
+      );
+      return false;
+    });
+  }
+
+  /** `work` gives false while the group is under way. Throws when nothing of the group was committed. */
+  #attempt(group: readonly Batch[], work: () => boolean): void {
+    try {
+      if (!work()) return;
       this.#lockTries = 0;
       this.#checkpointLater();
     } catch (error) {
-      // Nothing of the group was committed.
       if (isLocked(error)) {
         this.#queue.unshift(...group);
         this.#waitForLock(error);
@@ -223,12 +276,48 @@ class Writer {
       }
       const [only] = group;
       if (only && group.length === 1) only.reject(this.#watch?.explainWrite(error, only.bytes) ?? error);
+      else if (error instanceof DatabaseUnavailable && error.unknown) for (const batch of group) batch.reject(error);
       else {
         for (const batch of group) batch.ungrouped = true;
         this.#queue.unshift(...group);
       }
     }
+    this.#scheduled = false;
     this.#schedule();
+  }
+
+  /** Tells each caller what became of its batch. */
+  #answer(group: readonly Batch[], { outcomes }: Committed): true {
+    this.#watch?.confirmCommit();
+    const settle = (): void => {
+      for (const [i, { resolve, reject }] of group.entries()) {
+        const outcome = outcomes[i] as (typeof outcomes)[number];
+        if ("error" in outcome) reject(outcome.error);
+        else resolve(outcome.rows);
+      }
+    };
+    // The callers of a large write take long too: other calls go first.
+    if (group.some(({ bytes }) => bytes > LARGE_BYTES)) this.#defer(settle);
+    else settle();
+    return true;
+  }
+
+  /** Starts the thread when commits were too slow too often. Until it is there, commits stay on the event loop. */
+  #noteSlow(commits: number): void {
+    if (!this.#startThread) return;
+    this.#slow_left = Math.min(SLOW_COMMITS, this.#slow_left - commits);
+    if (this.#slow_left > 0) return;
+    this.#starting = this.#startThread().then(
+      (thread) => {
+        this.#thread = thread;
+        // It is idle: a group on it runs within one macrotask.
+        this.#connection.close();
+      },
+      (error) => {
+        console.warn(`greenroom: no thread could be started for commits to ${this.#path}: ${error}`);
+      },
+    );
+    this.#startThread = undefined;
   }
 
   #takeGroup(): Batch[] {
@@ -243,39 +332,6 @@ class Writer {
     return this.#queue.splice(0, count);
   }
 
-  /** Commits the group and gives what to tell each caller. Throws when nothing of it was committed. */
-  #commit(group: readonly Batch[]): (() => void)[] {
-    this.#exec("begin immediate");
-    try {
-      const answers = group.map((batch) => (group.length === 1 ? this.#run(batch) : this.#runInSavepoint(batch)));
-      this.#exec("commit");
-      return answers;
-    } catch (error) {
-      if (this.#connection.inTransaction()) this.#exec("rollback");
-      throw error;
-    }
-  }
-
-  #run(batch: Batch): () => void {
-    const rows = batch.statements.map((statement) => this.#connection.run(statement));
-    return () => batch.resolve(rows);
-  }
-
-  #runInSavepoint(batch: Batch): () => void {
-    this.#exec("savepoint batch");
-    try {
-      const answer = this.#run(batch);
-      this.#exec("release batch");
-      return answer;
-    } catch (error) {
-      // A full disk or an I/O error ends the transaction, with what the other batches wrote in it.
-      if (!this.#connection.inTransaction()) throw error;
-      this.#exec("rollback to batch");
-      this.#exec("release batch");
-      return () => batch.reject(error);
-    }
-  }
-
   /** Tries again later: waiting inside SQLite would freeze the event loop. */
   #waitForLock(error: unknown): void {
     const waited = this.#queue;
@@ -283,11 +339,13 @@ class Writer {
     for (const batch of waited) {
       if (batch.waited_ms >= LOCK_WAIT_MS) batch.reject(lockedTooLong(`the database ${this.#path}`, error));
     }
-    if (this.#queue.length === 0) return;
+    if (this.#queue.length === 0) {
+      this.#scheduled = false;
+      return;
+    }
     const delay = lockDelay(this.#lockTries);
     this.#lockTries += 1;
     for (const batch of this.#queue) batch.waited_ms += delay;
-    this.#scheduled = true;
     this.#timer(delay, () => this.#flush());
   }
 
@@ -299,14 +357,10 @@ class Writer {
       if (this.#queue.length > 0) return this.#checkpointLater();
       try {
         this.#watch?.refuse();
-        this.#exec(MOVE_LOG);
-      } catch {
-        // The log keeps everything that was committed; the checkpoint after the next commit tries again.
-      }
+        // The log keeps everything that was committed: after a failure, the checkpoint after the next commit tries again.
+        if (this.#thread) this.#thread.run(MOVE_LOG).catch(() => {});
+        else this.#connection.run({ sql: MOVE_LOG, args: [] });
+      } catch {}
     });
-  }
-
-  #exec(sql: string): void {
-    this.#connection.run({ sql, args: [] });
   }
 }

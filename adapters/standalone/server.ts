@@ -236,11 +236,15 @@ const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : ho
 
 /** Opens the database. Errors name the flags and variables. */
 export function openStorage({ value, setting }: Given): Promise<Storage> {
-  const { GREENROOM_DATABASE_TOKEN: auth_token, GREENROOM_DATABASE_DIRECT_URL: direct_url } = process.env;
-  return openDatabase(
-    { url: value, ...(auth_token ? { auth_token } : {}), ...(direct_url ? { direct_url } : {}) },
-    { url: setting, auth_token: "GREENROOM_DATABASE_TOKEN", direct_url: "GREENROOM_DATABASE_DIRECT_URL" },
-  );
+  const { env } = process;
+  const names = {
+    url: setting,
+    auth_token: "GREENROOM_DATABASE_TOKEN",
+    direct_url: "GREENROOM_DATABASE_DIRECT_URL",
+    writer: "GREENROOM_DATABASE_WRITER",
+  };
+  const given = Object.entries(names).filter(([option, name]) => option !== "url" && env[name]);
+  return openDatabase({ ...Object.fromEntries(given.map(([option, name]) => [option, env[name]])), url: value }, names);
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */

@@ -18,6 +18,7 @@ import type { Scope, Storage } from "../../lib/storage/mod.ts";
 import { countThreads } from "../suite/counts.ts";
 import { dice } from "../suite/workload.ts";
 import { all } from "./efforts.ts";
+import { sqliteOpeners } from "./threaded.ts";
 
 type Open = (path: string, options?: SqliteOptions) => SqlDriver;
 
@@ -79,7 +80,7 @@ async function withDisk(test: (disk: Disk) => Promise<void>): Promise<void> {
   });
 }
 
-for (const [name, open] of Object.entries(openers)) {
+for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners()) })) {
   describe(`${name}: a full disk`, () => {
     it("fails what does not fit as a whole, loses nothing that was answered, and goes on once there is room", () =>
       withDisk(async (disk) => {

@@ -27,15 +27,13 @@ import {
   sqlStorage,
 } from "../../adapters/sql/mod.ts";
 import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
-import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
+import { sqliteOpeners } from "./threaded.ts";
 
 type Open = (path: string) => SqlDriver;
-const openers: Record<string, Open> = { "node:sqlite": (path) => nodeSqliteDriver(path, { timer: () => () => {} }) };
-if ("Bun" in globalThis) {
-  const { bunSqliteDriver } = await import("../../adapters/sqlite/bun.ts");
-  openers["bun:sqlite"] = (path) => bunSqliteDriver(path, { timer: () => () => {} });
-}
+const openers: Record<string, Open> = Object.fromEntries(
+  Object.entries(await sqliteOpeners()).map(([name, open]) => [name, (path) => open(path, { timer: () => () => {} })]),
+);
 
 const statement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
 const table = statement("create table item (body text)");

@@ -140,6 +140,10 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
   },
   {
+    files: /^adapters\/sqlite\/(?:connections|thread)\.ts$/,
+    may: /^adapters\/(?:sql|sqlite)\/|^bun:sqlite$|^node:(?:sqlite|worker_threads)$/,
+  },
+  {
     files: /^adapters\/sqlite\//,
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },

@@ -167,7 +167,7 @@ describe(`createApp on ${runtime}`, () => {
     const file = join(folder.path, "never.db");
     assert.deepEqual(
       await problemsOf({
-        database: { url: file, token: "x", direct_url: 5 },
+        database: { url: file, token: "x", direct_url: 5, writer: "fast" },
         agents: {
           list: [],
           text: "echo",
@@ -183,8 +183,9 @@ describe(`createApp on ${runtime}`, () => {
         onRunFinished: "log",
       }),
       [
-        "database.token: unknown option; known: url, auth_token, direct_url",
+        "database.token: unknown option; known: url, auth_token, direct_url, writer",
         "database.direct_url: must be a text",
+        "database.writer: must be one of auto, inline, thread",
         "http.prefix: must be a path such as /agents",
         "http.app: must be a function, or an object with fetch",
         "http.open_metrics: must be true or false",

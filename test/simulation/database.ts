@@ -3,7 +3,7 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
-import { StatementCache } from "../../adapters/sqlite/statement-cache.ts";
+import { createStatementCache } from "../../adapters/sqlite/statement-cache.ts";
 import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
 
 /** What a simulation hears of the database. */
@@ -23,7 +23,7 @@ export function fullError(): Error {
 
 export class Database {
   readonly #database = new DatabaseSync(":memory:");
-  readonly #statements = new StatementCache<StatementSync>(
+  readonly #statements = createStatementCache<StatementSync>(
     (sql) => this.#database.prepare(sql),
     () => {},
   );

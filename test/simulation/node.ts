@@ -1,6 +1,9 @@
 /** A simulated machine: a process with the real service in it, which crashes, stops, stalls and starts again. */
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { commitGroup } from "../../adapters/sqlite/commit.ts";
+import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
+import type { WriterThread } from "../../adapters/sqlite/thread.ts";
 import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createService, type Service } from "../../lib/service.ts";
@@ -277,6 +280,34 @@ export class SimulatedNode {
     };
   }
 
+  /** The writer's thread of a process: it ends with it, but commits also while the event loop stands still. */
+  #thread(process: Process, connection: SqliteConnection): WriterThread {
+    const { scheduler, plan } = this.#world;
+    const dice = new Dice(plan.seed, `${process.name} thread`);
+    let free_at = 0;
+    const execute = <Result>(work: () => Result): Promise<Result> =>
+      new Promise((resolve, reject) => {
+        // A slow disk: one call after another.
+        free_at = Math.max(free_at, scheduler.now) + (dice.chance(0.1) ? dice.below(100) : dice.below(6));
+        scheduler.at(free_at - scheduler.now, null, () => {
+          if (!process.alive) return;
+          let answer: () => void;
+          try {
+            const result = work();
+            answer = () => resolve(result);
+          } catch (error) {
+            answer = () => reject(error);
+          }
+          scheduler.at(dice.below(3), process, answer);
+        });
+      });
+    return {
+      commit: (batches) => execute(() => commitGroup(connection, batches, () => 0)),
+      run: async () => {},
+      close: async () => {},
+    };
+  }
+
   #driver(process: Process): SqlDriver {
     const world = this.#world;
     const { scheduler, plan } = world;
@@ -287,6 +318,7 @@ export class SimulatedNode {
     const local = sqliteDriver(":memory:", () => connection, {
       defer: (fn) => scheduler.queue(dice.chance(0.3) ? dice.below(3) : 0, process, fn),
       timer: (ms, fn) => scheduler.at(ms, process, fn),
+      ...(plan.thread && { writer: "thread", thread: async () => this.#thread(process, connection) }),
     });
     const inner: Pick<SqlDriver, "batch" | "read"> = plan.remote
       ? {

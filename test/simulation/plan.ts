@@ -57,6 +57,8 @@ export interface Plan {
   readonly mode: "leases" | "file";
   /** The database is behind a network: batches are on their way for a while, and those of a dead process may still arrive. */
   readonly remote: boolean;
+  /** Commits to an embedded file are made in a thread, by a disk that is slow. */
+  readonly thread: boolean;
   /** Processes wake each other, by signals that may be lost, late or doubled. Every run's frames are stored then. */
   readonly signals: boolean;
   /** Executors with checkpoints of their own put them up to so long before they show them, as LangGraph does; they show messages too. */
@@ -127,6 +129,7 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     remote,
     // Dice of its own: all else is decided as it was before there were signals.
     signals: mode === "leases" && new Dice(seed, "signals").chance(0.5),
+    thread: !remote && new Dice(seed, "thread").chance(0.5),
     lag_ms: new Dice(seed, "lag").pick([0, 0, 4, 30]),
     pollers: new Dice(seed, "pollers").pick([0, 0, 0, 1, 4]),
     nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),

@@ -8,6 +8,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
+import { WRITER } from "./planted-writer.ts";
 
 export type { PlantedFault } from "./planted-platform.ts";
 
@@ -333,6 +334,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   ...LOGS,
   ...PLATFORM,
+  ...WRITER,
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");

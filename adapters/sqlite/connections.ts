@@ -1,0 +1,81 @@
+/**
+ * The connections of each SQLite package. The functions use nothing but their arguments: thread.ts passes their text to a
+ * thread, where nothing else of this program exists.
+ */
+import type { Statement } from "bun:sqlite";
+import type { StatementSync } from "node:sqlite";
+import type { SqlRow, SqlValue } from "../sql/driver.ts";
+import type { SqliteConnection } from "./file.ts";
+import type { createStatementCache } from "./statement-cache.ts";
+
+/** With `node:sqlite`. */
+export function openNode(
+  { DatabaseSync: Database }: Pick<typeof import("node:sqlite"), "DatabaseSync">,
+  createCache: typeof createStatementCache,
+  path: string,
+): SqliteConnection {
+  const database = new Database(path);
+  const statements = createCache<StatementSync>((sql) => database.prepare(sql));
+  let cutsText: boolean | undefined;
+  const textIsCut = (): boolean => {
+    const memory = new Database(":memory:");
+    const row = memory.prepare("select char(97, 0, 98) as text").get();
+    memory.close();
+    return row?.text !== "a\0b";
+  };
+  const bind = (value: SqlValue): SqlValue | bigint => {
+    // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
+    if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
+    if (typeof value === "string" && value.includes("\0")) {
+      cutsText ??= textIsCut();
+      if (cutsText)
+        throw new Error("node:sqlite of this runtime cannot read text with U+0000 back: it was not stored.");
+    }
+    return value;
+  };
+
+  return {
+    // Rows come without a prototype; callers get plain objects.
+    run: ({ sql, args }) =>
+      statements
+        .get(sql)
+        .all(...args.map(bind))
+        .map((row) => ({ ...row }) as SqlRow),
+    inTransaction() {
+      // `isTransaction` is missing in older releases of Node 22.
+      try {
+        database.exec("begin");
+      } catch {
+        return true;
+      }
+      database.exec("rollback");
+      return false;
+    },
+    close() {
+      statements.clear();
+      database.close();
+    },
+  };
+}
+
+/** With `bun:sqlite`. */
+export function openBun(
+  { Database }: Pick<typeof import("bun:sqlite"), "Database">,
+  createCache: typeof createStatementCache,
+  path: string,
+): SqliteConnection {
+  const database = new Database(path, { create: true, readwrite: true });
+  const statements = createCache<Statement>(
+    (sql) => database.prepare(sql),
+    (statement) => statement.finalize(),
+  );
+  return {
+    // One array: spread parameters would let an object through as a bag of names.
+    run: ({ sql, args }) => statements.get(sql).all(args as never) as SqlRow[],
+    inTransaction: () => database.inTransaction,
+    close() {
+      statements.clear();
+      database.close();
+    },
+  };
+}

@@ -1,0 +1,50 @@
+/** SQLite drivers whose batches are all committed in a thread. */
+import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import { openBun, openNode } from "../../adapters/sqlite/connections.ts";
+import { startThread, type WriterThread } from "../../adapters/sqlite/thread.ts";
+import type { SqliteOptions } from "../../adapters/sqlite/writer.ts";
+
+export type OpenSqlite = (path: string, options?: SqliteOptions) => SqlDriver;
+
+/** Starts a writer's thread with this package. */
+export const threadOf = (name: string, path: string): Promise<WriterThread> =>
+  name === "bun:sqlite" ? startThread(name, openBun, path) : startThread(name, openNode, path);
+
+/** The same driver, but batches wait for the thread. */
+export function threaded(name: string, open: OpenSqlite): OpenSqlite {
+  return (path, options) => {
+    const started = Promise.withResolvers<void>();
+    let writes = path === ":memory:";
+    const thread = async (file: string): Promise<WriterThread> => {
+      const made = threadOf(name, file);
+      // The driver takes it in a microtask after this one.
+      made.then(() => setImmediate(begin), started.reject);
+      return await made;
+    };
+    // A start alone keeps no process alive.
+    const alive = setInterval(() => {}, 1_000);
+    if (writes) clearInterval(alive);
+    const begin = (): void => {
+      clearInterval(alive);
+      writes = true;
+      started.resolve();
+    };
+    const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
+    return {
+      ...driver,
+      async batch(statements) {
+        if (!writes) await started.promise;
+        return await driver.batch(statements);
+      },
+    };
+  };
+}
+
+/** The drivers of this runtime, each with commits on the event loop and in a thread. */
+export async function sqliteOpeners(): Promise<Record<string, OpenSqlite>> {
+  const { nodeSqliteDriver } = await import("../../adapters/sqlite/node.ts");
+  const openers: Record<string, OpenSqlite> = { "node:sqlite": nodeSqliteDriver };
+  if ("Bun" in globalThis) openers["bun:sqlite"] = (await import("../../adapters/sqlite/bun.ts")).bunSqliteDriver;
+  const inThread = Object.entries(openers).map(([name, open]) => [`${name} in a thread`, threaded(name, open)]);
+  return { ...openers, ...Object.fromEntries(inThread) };
+}
