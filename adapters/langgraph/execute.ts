@@ -52,7 +52,7 @@ export async function* execute(
   const either = AbortSignal.any([signal, stop.signal]);
   const usage = new ModelUsage();
   const tracker = new NodeTracker(either, usage);
-  const graph = withSaver(tracker.graph(hosted), saver, new JobStore(job.store));
+  const graph = withSaver(tracker.graph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
@@ -69,7 +69,11 @@ export async function* execute(
     const fork = await forkOf(job);
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? reading : null;
     const callbacks = [parents, usage, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
-    const options = streamOptions(job, fork, either, callbacks, subgraphs);
+    const options = {
+      ...streamOptions(job, fork, either, callbacks, subgraphs),
+      // The store that a graph was compiled with may have data that the graph needs.
+      ...(hosted.store ? {} : { store: new JobStore(job.store) }),
+    };
     refuseUnknownNodes(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;

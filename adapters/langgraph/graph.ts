@@ -2,7 +2,6 @@
 import type { AgentSettings, Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
-import type { JobStore } from "./store.ts";
 import type { Transformer } from "./transformers.ts";
 import type { GraphConfig } from "./wire.ts";
 
@@ -70,6 +69,8 @@ export interface Graph {
   readonly streamTransformers?: readonly (() => Transformer)[];
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
+  /** The settings of a run: those of its config, else those of the graph. */
+  _defaults(config: unknown): unknown[];
   /** Validates the input of `stream` by the graph's schema. */
   _validateInput(input: unknown): Promise<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
@@ -135,6 +136,5 @@ export function refuseUnknownNodes(graph: Graph, goto: readonly (string | Send)[
 export const copyWith = (graph: Graph, members: object): Graph =>
   Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, members);
 
-/** The graph with this saver, and with this store unless it was compiled with one, which may have data that the graph needs. */
-export const withSaver = (graph: Graph, checkpointer: Saver, store?: JobStore): Graph =>
-  copyWith(graph, store && !graph.store ? { checkpointer, store } : { checkpointer });
+/** The graph with this saver. */
+export const withSaver = (graph: Graph, checkpointer: Saver): Graph => copyWith(graph, { checkpointer });

@@ -2,7 +2,7 @@
 import { type CallbackManager, callbackAdder } from "./callbacks.ts";
 import { copyWith, type Graph, isCompiled, type Node } from "./graph.ts";
 import type { ModelUsage } from "./model-usage.ts";
-import { bypassQueue } from "./store.ts";
+import { JobStore } from "./store.ts";
 
 interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
@@ -29,7 +29,14 @@ export class NodeTracker {
   /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
   graph(graph: Graph): Graph {
     const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, this.node(node)]);
-    return copyWith(graph, { nodes: Object.fromEntries(nodes) });
+    return copyWith(graph, {
+      nodes: Object.fromEntries(nodes),
+      // LangGraph puts a queue before the store that it finds here. It polls, makes the end of each run wait for a timer, and loses
+      // which fields are indexed. Nodes, edges and tasks then get the store of the config.
+      _defaults(this: Graph, config: unknown): unknown[] {
+        return graph._defaults.call(this, config).map((one) => (one instanceof JobStore ? undefined : one));
+      },
+    });
   }
 
   /** Resolves when no node is active. */
@@ -66,12 +73,10 @@ export class NodeTracker {
   }
 
   private guarded(options: unknown): unknown {
-    const { configurable, store, callbacks } = (options ?? {}) as {
+    const { configurable, callbacks } = (options ?? {}) as {
       configurable?: Readonly<Record<string, unknown>>;
-      store?: unknown;
       callbacks?: Partial<CallbackManager>;
     };
-    bypassQueue(store);
     if (callbacks?.handlers && callbacks.inheritableHandlers) this.addCallbacks(callbacks as CallbackManager);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;

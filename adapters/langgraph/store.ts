@@ -100,6 +100,11 @@ export class JobStore {
 
   stop(): void {}
 
+  /** LangChain serializes configurations as JSON, and with them stores. */
+  toJSON(): string {
+    return "[greenroom]";
+  }
+
   private async read(operation: Operation): Promise<unknown> {
     if ("value" in operation) return undefined;
     if ("namespacePrefix" in operation) return await this.search(operation.namespacePrefix, operation);
@@ -110,25 +115,6 @@ export class JobStore {
     const [prefix, suffix] = [path("prefix"), path("suffix")];
     return await this.listNamespaces({ ...options, ...(prefix ? { prefix } : {}), ...(suffix ? { suffix } : {}) });
   }
-}
-
-/**
- * LangGraph puts a queue in front of the store of each run. The queue polls a thousand times per second, loses which fields are
- * indexed, and cannot list namespaces. These calls bypass it.
- */
-export function bypassQueue(queue: unknown): void {
-  if (typeof queue !== "object" || queue === null || !("store" in queue) || !(queue.store instanceof JobStore)) return;
-  if (!("running" in queue) || queue.running !== true) return;
-  const { store } = queue;
-  Object.assign(queue, {
-    running: false,
-    get: store.get.bind(store),
-    search: store.search.bind(store),
-    put: store.put.bind(store),
-    delete: store.delete.bind(store),
-    listNamespaces: store.listNamespaces.bind(store),
-    batch: store.batch.bind(store),
-  });
 }
 
 async function paged<Row>(

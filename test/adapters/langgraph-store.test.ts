@@ -16,8 +16,7 @@ import {
 } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { bypassQueue, JobStore, type Operation } from "../../adapters/langgraph/store.ts";
-import type { StoreHandle } from "../../lib/executor/contract.ts";
+import { JobStore, type Operation } from "../../adapters/langgraph/store.ts";
 import type { Json, JsonObject } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
@@ -150,6 +149,52 @@ describe("the store of a LangGraph graph", () => {
     assert.deepEqual(notes, places);
   });
 
+  it("has no queue before it, in nodes, subgraphs, edges and tasks: no run waits for a timer", async () => {
+    const queued: string[] = [];
+    const look = (place: string, store: unknown): void => {
+      if (!(store instanceof JobStore)) queued.push(place);
+    };
+    const inner = new StateGraph(Out)
+      .addNode("deep", (_state, config: LangGraphRunnableConfig) => {
+        look("subgraph", config.store);
+        look("getStore in a subgraph", getStore());
+        return {};
+      })
+      .addEdge(START, "deep")
+      .compile();
+    const graph = new StateGraph(Out)
+      .addNode("node", (_state, runtime: LangGraphRunnableConfig) => {
+        look("runtime", runtime.store);
+        return {};
+      })
+      .addNode("inner", inner)
+      .addConditionalEdges(START, (_state, config: LangGraphRunnableConfig) => {
+        look("first edge", config.store);
+        return "node";
+      })
+      .addConditionalEdges("node", () => {
+        look("edge", getStore());
+        return "inner";
+      })
+      .compile();
+    const step = task("step", async () => look("task", getStore()));
+    const functional = entrypoint("functional", async () => {
+      look("entrypoint", getStore());
+      await step();
+      return {};
+    });
+    await using kit = await testService({ executor: langgraph({ graph, functional }) });
+    for (const [assistant_id, stream_mode] of [
+      ["graph", "values"],
+      ["graph", "events"],
+      ["functional", "values"],
+    ] as const) {
+      const { result } = await kit.service.runs.wait(null, { assistant_id, input: {}, stream_mode });
+      assert.equal(((await result) as { __error__?: unknown }).__error__, undefined);
+    }
+    assert.deepEqual(queued, []);
+  });
+
   it("stays the graph's own where it was compiled with one", async () => {
     const own = new InMemoryStore();
     const graph = graphOf(async (store) => {
@@ -262,21 +307,5 @@ describe("a batch of store operations", () => {
     await store.batch([]);
     await store.start();
     await store.stop();
-  });
-
-  it("goes past LangGraph's queue, which is stopped", async () => {
-    let puts = 0;
-    const queue = {
-      running: true,
-      store: new JobStore({ putMany: async () => void puts++ } as unknown as StoreHandle),
-    };
-    bypassQueue(queue);
-    assert.equal(queue.running, false);
-    await (queue as unknown as JobStore).put(["a"], "k", {});
-    assert.equal(puts, 1);
-    for (const other of [undefined, null, 1, {}, { running: true, store: {} }]) {
-      bypassQueue(other);
-      assert.deepEqual(other, structuredClone(other), "others' stores stay as they are");
-    }
   });
 });
