@@ -25,10 +25,8 @@ function figures(runtime) {
 }
 
 function conditions() {
-  const lines = results.map(({ runtime, quick, machine, load, rows, figures: { machine: disk = {} } }) => {
-    const { fsync_ms, commit_ms } = Object.fromEntries(
-      Object.entries(disk).map(([name, list]) => [name, list.machine ?? list]),
-    );
+  const lines = results.map(({ runtime, quick, machine, load, rows, figures }) => {
+    const [fsync_ms, commit_ms] = ["fsync_ms", "commit_ms"].map((name) => figures[name]?.machine);
     const which =
       rows.length > 0 ? `rows ${[...new Set(rows.map(({ row }) => row).filter(Boolean))].join(", ")}` : "costs";
     const disks = fsync_ms
