@@ -14,7 +14,7 @@ const PANELS = [
 ];
 const WIDTH = 380;
 const BAR = 18;
-const LABEL = 118;
+const LABEL = 132;
 const VALUE = 56;
 const HEAD = 44;
 const COLUMNS = 2;

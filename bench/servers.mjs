@@ -66,7 +66,6 @@ export function serversOf({ runtime, workers, profile }) {
   const commands = {
     greenroom: (folder) => greenroom("greenroom.json", folder),
     "greenroom without LangGraph": (folder) => greenroom("function.json", folder),
-    "slow disk": (folder) => [runtime, join(here, "slow-disk.mjs"), join(folder, "greenroom.db"), workers],
     hand: (folder) => [runtime, join(here, "handwritten.mjs"), join(folder, "hand.db")],
     peer: () => ["node", join(peers, "langgraph-api.mjs"), workers],
     plain: () => [runtime, join(here, "plain-server.mjs")],

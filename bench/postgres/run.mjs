@@ -4,7 +4,7 @@
  *
  *   node bench/postgres/run.mjs [--quick] [--only scale,need,throughput,claims,connections,frames,events]
  *   node bench/postgres/run.mjs --only need [--rate 500]            reads and writes per second
- *   node bench/postgres/run.mjs --only size [--threads 1000000]     ten runs each; about 45 KB of disk for each thread
+ *   node bench/postgres/run.mjs --only size [--threads 1000000]     ten runs each; about 85 KB of disk for each thread
  *
  * Needs Linux. `connections` needs 5,000 open files and some more in two processes: `ulimit -Hn` of 6,000 or more.
  */
