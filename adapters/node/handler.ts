@@ -158,12 +158,8 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     await response.body?.cancel();
     return;
   }
-  if (!outgoing.destroyed) {
-    // Headers leave before the first byte of the body exists, because a client may wait for them; with what is there at once.
-    outgoing.cork();
-    outgoing.flushHeaders();
-    process.nextTick(() => outgoing.uncork());
-  }
+  // Send headers before the first byte of the body exists: a client may wait for them.
+  if (!outgoing.destroyed) outgoing.flushHeaders();
   await sendBody(response.body, outgoing);
 }
 

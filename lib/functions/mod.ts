@@ -10,7 +10,6 @@ import {
   type AgentEntry,
   type AgentFunction,
   Call,
-  copyJson,
   drive,
   type FunctionEvent,
   type FunctionJob,
@@ -19,6 +18,7 @@ import {
   showInterrupts,
   task,
 } from "./call.ts";
+import { copyJson } from "./copy.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
 

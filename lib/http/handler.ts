@@ -260,7 +260,7 @@ type Itty = Record<Method, (path: string) => void> & {
 };
 
 /** A row with the pattern of its path. */
-interface PlacedRoute {
+interface RoutePattern {
   readonly route: Route;
   /** In capitals; `ALL`: every method. */
   readonly method: string;
@@ -272,7 +272,7 @@ function createTable(first: readonly Route[], base: string, disabled: ReadonlySe
   // It makes the patterns.
   const itty = IttyRouter({ base }) as unknown as Itty;
   // The rows by the first word of their path, in their order.
-  const places = new Map<string, PlacedRoute[]>();
+  const places = new Map<string, RoutePattern[]>();
   const lazy = new Set(LAZY_ROUTES);
   const isHidden = ({ group }: Route): boolean => group !== undefined && disabled.has(group);
 
@@ -281,15 +281,15 @@ function createTable(first: readonly Route[], base: string, disabled: ReadonlySe
       itty[route.method](route.path);
       // A hidden row still takes its path: rows of other groups that match it must not answer.
       const method = isHidden(route) ? "ALL" : route.method.toUpperCase();
-      const placed = { route, method, pattern: itty.routes.at(-1)?.[1] as RegExp };
+      const row = { route, method, pattern: itty.routes.at(-1)?.[1] as RegExp };
       const word = firstWord(route.path);
       const known = places.get(word);
-      if (known) known.push(placed);
-      else places.set(word, [placed]);
+      if (known) known.push(row);
+      else places.set(word, [row]);
     }
   }
 
-  const rowsFor = (pathname: string): readonly PlacedRoute[] =>
+  const rowsFor = (pathname: string): readonly RoutePattern[] =>
     places.get(firstWord(pathname.slice(pathname.startsWith(base) ? base.length : 0))) ?? [];
 
   add(first);
