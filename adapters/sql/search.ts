@@ -34,6 +34,8 @@ export interface Reading extends Page, Sorted<string> {
 
 /** More labels make the statement longer, but not the search faster. */
 const LABELS = 8;
+/** From this offset on, the rows are counted first: a page behind the middle is read from the end. */
+const FAR = 200;
 /** How many rows of a label are counted to find the rarest one. */
 const COUNTED = 1000;
 
@@ -48,11 +50,13 @@ export async function findRows(
   const plan = await planOf(driver, sought);
   if (plan.none) return { rows: [], total: 0 };
   if (plan.decided) {
+    const far = offset < FAR ? null : (plan.total ?? (await count(driver, plan)));
+    if (far !== null && 2 * offset > far) return { rows: await readFromEnd(driver, plan, reading, far), total: far };
     const page = sql`${orderOf(plan, reading)} limit ${limit} offset ${offset}`;
     const rows = await driver.read(select(plan, reading.columns, page));
     // A page that is not full ends the list. A count could differ, because others may write between two reads.
     const ends = rows.length < limit && (rows.length > 0 || offset === 0);
-    return { rows, total: ends ? offset + rows.length : (plan.total ?? (await count(driver, plan))) };
+    return { rows, total: far ?? (ends ? offset + rows.length : (plan.total ?? (await count(driver, plan)))) };
   }
   const columns = sql`${plan.id} as id, ${plan.table}.metadata`;
   const found = (await driver.read(select(plan, columns, orderOf(plan, reading)))).filter((row) => holds(sought, row));
@@ -62,6 +66,15 @@ export async function findRows(
   const named = sql`and ${plan.id} in ${each(JSON.stringify(ids))}`;
   const rows = await driver.read(select(plan, reading.columns, sql`${named} ${orderOf(plan, reading)}`));
   return { rows: rows.filter((row) => holds(sought, row)), total: found.length };
+}
+
+/** A page among `total` rows, in the opposite order: the database steps over each row before a page. */
+async function readFromEnd(driver: Database, plan: Plan, reading: Reading, total: number): Promise<readonly SqlRow[]> {
+  const size = Math.min(reading.limit, total - reading.offset);
+  if (size <= 0) return [];
+  const order = orderOf(plan, { ...reading, sort_order: reading.sort_order === "asc" ? "desc" : "asc" });
+  const page = sql`${order} limit ${size} offset ${total - reading.offset - size}`;
+  return (await driver.read(select(plan, reading.columns, page))).toReversed();
 }
 
 /** The number of rows. */

@@ -242,6 +242,31 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(hits > rounds, "the filters find something");
     });
 
+    test("gives the same pages behind the middle of many rows", async (storage) => {
+      const ids = Array.from({ length: 230 }, (_, i) => `t${String(i).padStart(3, "0")}`);
+      for (const id of ids) await aThread(storage, id, { all: true });
+      for (const metadata of [undefined, { all: true }]) {
+        for (const sort_order of ["asc", "desc"] as const) {
+          const whole = sort_order === "asc" ? ids : ids.toReversed();
+          for (const [offset, limit] of [
+            [200, 10],
+            [225, 10],
+            [229, 1],
+            [230, 5],
+            [1000, 5],
+          ] as const) {
+            const page = { metadata, limit, offset, sort_by: "thread_id", sort_order } as const;
+            const { rows, total } = await storage.searchThreads(here, page);
+            assert.equal(total, 230);
+            assert.deepEqual(
+              rows.map((row) => row.thread_id),
+              whole.slice(offset, offset + limit),
+            );
+          }
+        }
+      }
+    });
+
     test("apply to assistants the same way", async (storage) => {
       await anAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
       await anAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import * as messageClasses from "@langchain/core/messages";
+import { JobValues } from "../../adapters/langgraph/job-values.ts";
+import { Serde } from "../../adapters/langgraph/serde.ts";
+import { toWire } from "../../adapters/langgraph/wire.ts";
+
+const { AIMessage, HumanMessage } = messageClasses;
+const serdeOf = (): Serde => new Serde(messageClasses as never);
+
+/** Long enough to be known to the next job. */
+const talk = (count: number): unknown[] =>
+  Array.from({ length: count }, (_, i) => {
+    const content = `message ${i} ${"x".repeat(200)}`;
+    return i % 2 === 0
+      ? new HumanMessage({ content, id: `h${i}`, additional_kwargs: { given: { at: [i, undefined, Number.NaN] } } })
+      : new AIMessage({ content, id: `a${i}`, tool_calls: [{ name: "look", args: { i }, id: `c${i}` }] });
+  });
+
+/** Both forms equal those that are made from nothing. */
+function check(values: JobValues, list: unknown[]): string {
+  const { data } = values.write(list, "a list");
+  assert.equal(data, serdeOf().write(list, "a list").data);
+  assert.deepEqual(values.toWire({ list }), toWire({ list }));
+  return data as string;
+}
+
+describe("the values of a job", () => {
+  it("are stored and shown as they are, whatever a node has changed", () => {
+    const values = new JobValues(serdeOf());
+    const list = talk(12) as { content: unknown; additional_kwargs: Record<string, unknown>; name?: string }[];
+    check(values, list);
+    const [first, second, third] = list as [(typeof list)[0], (typeof list)[0], (typeof list)[0]];
+    const changes: (() => void)[] = [
+      () => {
+        first.content = "changed";
+      },
+      () => {
+        (third.additional_kwargs.given as { at: unknown[] }).at.push("more");
+      },
+      () => {
+        third.additional_kwargs.given = new Date(0);
+      },
+      () => {
+        third.additional_kwargs = {};
+      },
+      () => {
+        second.name = "somebody";
+      },
+      () => {
+        second.name = undefined as never;
+      },
+      () => {
+        (second as unknown as { tool_calls: { args: object }[] }).tool_calls[0]!.args = new Map();
+      },
+      () => void list.push(...(talk(14).slice(12) as typeof list)),
+      () => void list.splice(3, 1),
+      () => void list.reverse(),
+      () => void list.splice(0),
+    ];
+    for (const change of changes) {
+      change();
+      check(values, list);
+    }
+  });
+
+  it("are new messages in each job, also where the text is known", () => {
+    const serde = serdeOf();
+    const text = check(new JobValues(serde), talk(12));
+    const payload = { type: "json", data: text };
+    assert.ok(serde.lists.find(text));
+    const read = new JobValues(serde).read(payload) as { content: string; additional_kwargs: { given: object } }[];
+    for (const message of read) {
+      message.content = "changed";
+      message.additional_kwargs.given = {};
+    }
+    const next = new JobValues(serde);
+    const again = next.read(payload) as unknown[];
+    assert.deepEqual(again, serdeOf().read(payload));
+    assert.ok(again[0] instanceof HumanMessage);
+    again.push(new AIMessage({ content: "more", id: "more" }));
+    assert.ok(check(next, again).startsWith(text.slice(0, -1)));
+  });
+
+  it("keep no more lists than their limit, the newest first", () => {
+    const serde = serdeOf();
+    const texts = ["a", "b", "c"].map((name) => {
+      const list = [new AIMessage({ content: name.repeat(900 * 1024), id: name })];
+      return new JobValues(serde).write(list, "a list").data as string;
+    });
+    assert.deepEqual(
+      texts.map((text) => serde.lists.find(text) !== undefined),
+      [false, true, true],
+    );
+  });
+});
