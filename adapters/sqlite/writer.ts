@@ -313,8 +313,9 @@ class Writer {
         // It is idle: a group on it runs within one macrotask.
         this.#connection.close();
       },
-      (error) => {
-        console.warn(`greenroom: no thread could be started for commits to ${this.#path}: ${error}`);
+      (error: Error) => {
+        const why = error.cause ?? error;
+        console.warn(`greenroom: commits to ${this.#path} stay on the event loop, no thread could be started: ${why}`);
       },
     );
     this.#startThread = undefined;

@@ -129,7 +129,7 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     remote,
     // Dice of its own: all else is decided as it was before there were signals.
     signals: mode === "leases" && new Dice(seed, "signals").chance(0.5),
-    thread: !remote && new Dice(seed, "thread").chance(0.5),
+    thread: !remote && new Dice(seed, "disk").chance(0.5),
     lag_ms: new Dice(seed, "lag").pick([0, 0, 4, 30]),
     pollers: new Dice(seed, "pollers").pick([0, 0, 0, 1, 4]),
     nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),

@@ -128,7 +128,9 @@ export async function startServer({
     join(root, script),
     ...["--config", site.config, "--database", site.database, "--port", String(port)],
   ];
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GREENROOM_|NODE_OPTIONS|npm_)/.test(name));
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(?:GREENROOM_(?!DATABASE_WRITER)|NODE_OPTIONS|npm_)/.test(name),
+  );
   const env = { ...Object.fromEntries(inherited), SOAK_EXECUTIONS: site.executions, DENO_NO_UPDATE_CHECK: "1" };
   // Into a file: a pipe that nobody empties in time would hold the server up.
   const file = openSync(output, "a");
