@@ -1,5 +1,4 @@
 // What `npm run bench` measures. Each part notes figures by the name of the system that they are of.
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { cpuMs, quantiles, rssMiB } from "./load.mjs";
 import { program, scratch } from "./servers.mjs";
@@ -173,8 +172,6 @@ async function stall({ serve, note, size }) {
 
 /** Twenty token streams while runs are made, on a disk whose commits take long. */
 async function disk({ note, size, runtime }) {
-  if (!existsSync(join(import.meta.dirname, "disk.mjs")))
-    return console.error("H14 is not measured: no bench/disk.mjs");
   for (let i = 0; i < Math.min(3, size.rounds); i += 1) {
     const { gap_p50, gap_p99 } = await program(runtime, "disk.mjs", "--child", "--ms", "5");
     note("greenroom", { gap_p50_ms: gap_p50, gap_p99_ms: gap_p99 });

@@ -28,24 +28,52 @@ export interface CallbackManager {
   inheritableHandlers: readonly object[];
 }
 
-/** Adds callbacks to the handler of this module in a manager. Another handler would cost promises for every token. */
-export function callbackAdder(added: Callbacks): (manager: CallbackManager) => void {
-  const made = new Map<object, object>();
+/** LangChain's class. */
+export type CallbackManagerClass = new (
+  parent_run_id: string,
+  handlers: { readonly handlers: object[]; readonly inheritableHandlers: object[] },
+) => CallbackManager;
 
-  function withAdded(handler: object): object {
-    const known = made.get(handler);
-    if (known || (handler as { readonly name?: unknown }).name !== NAME) return known ?? handler;
-    const methods = Object.entries(handler).filter(([method]) => method.startsWith("handle"));
+/**
+ * Gives callbacks to what runs in a node, and not to the run: with callbacks, LangChain copies them and their metadata for each part
+ * of each step. Where a run has some, they become part of its handler, because another one would cost promises for every token.
+ */
+export function nodeCallbacks(
+  added: Callbacks,
+  Manager: CallbackManagerClass,
+  run_id: string,
+): (config: { callbacks?: unknown }) => void {
+  const made = new Map<object, object>();
+  const handler = oneHandler([added]);
+
+  function withAdded(one: object): object {
+    const known = made.get(one);
+    if (known || (one as { readonly name?: unknown }).name !== NAME) return known ?? one;
+    const methods = Object.entries(one).filter(([method]) => method.startsWith("handle"));
     const larger = oneHandler([Object.fromEntries(methods) as Callbacks, added]);
-    made.set(handler, larger);
+    made.set(one, larger);
     // A node that is tried again has the manager of its first try.
     made.set(larger, larger);
     return larger;
   }
+  made.set(handler, handler);
 
-  return (manager) => {
-    manager.handlers = manager.handlers.map(withAdded);
-    manager.inheritableHandlers = manager.inheritableHandlers.map(withAdded);
+  const extended = (handlers: readonly object[]): readonly object[] => {
+    const list = handlers.map(withAdded);
+    // Tracers give a run callbacks without the handler of this module.
+    return list.some((one) => made.has(one)) ? list : [...list, handler];
+  };
+
+  return (config) => {
+    const { handlers, inheritableHandlers } = (config.callbacks ?? {}) as Partial<CallbackManager>;
+    if (handlers && inheritableHandlers) {
+      const manager = config.callbacks as CallbackManager;
+      manager.handlers = extended(handlers);
+      manager.inheritableHandlers = extended(inheritableHandlers);
+    } else if (!config.callbacks) {
+      // Events that nodes dispatch need the run that they belong to.
+      config.callbacks = new Manager(run_id, { handlers: [handler], inheritableHandlers: [handler] });
+    }
   };
 }
 

@@ -4,7 +4,7 @@ import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
-import { type Callbacks, oneHandler, runParents } from "./callbacks.ts";
+import { type CallbackManagerClass, type Callbacks, oneHandler, runParents } from "./callbacks.ts";
 import { Chunks, isInterrupt } from "./chunks.ts";
 import { withCommand } from "./command.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
@@ -26,18 +26,20 @@ import { aboutWire, type GraphConfig } from "./wire.ts";
 export interface Host {
   /** Throws for an unknown graph. */
   source(graph_id: string): GraphSource;
-  serde(): Promise<Serde>;
+  /** The serializer, and the class of the callbacks of nodes. */
+  langchain(): Promise<readonly [Serde, CallbackManagerClass]>;
 }
 
 export async function* execute(
-  { source, serde }: Host,
+  { source, langchain }: Host,
   job: Job,
   signal: AbortSignal,
   environment: Pick<Environment, "defer">,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
   const { configurable } = job.config;
   const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
-  const jobValues = new JobValues(await serde());
+  const [stored, Manager] = await langchain();
+  const jobValues = new JobValues(stored);
   signal.throwIfAborted();
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
@@ -51,7 +53,7 @@ export async function* execute(
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const usage = new ModelUsage();
-  const tracker = new NodeTracker(either, usage);
+  const tracker = new NodeTracker(either, usage, Manager, job.run_id);
   const graph = withSaver(tracker.graph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;
@@ -68,7 +70,7 @@ export async function* execute(
   try {
     const fork = await forkOf(job);
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? reading : null;
-    const callbacks = [parents, usage, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
+    const callbacks = [parents, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
     const options = {
       ...streamOptions(job, fork, either, callbacks, subgraphs),
       // The store that a graph was compiled with may have data that the graph needs.
@@ -227,7 +229,7 @@ function streamOptions(
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
-    callbacks: [oneHandler(callbacks)],
+    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
   } as StreamOptions;
 }
 

@@ -58,6 +58,7 @@ export interface SnapshotTask {
 /** A node of a compiled graph; `bound` is what it runs. */
 export interface Node {
   readonly bound: object;
+  readonly writers: readonly { readonly name?: string; invoke(input: unknown, options?: unknown): Promise<unknown> }[];
 }
 
 /** A compiled graph, reduced to what this adapter uses. */

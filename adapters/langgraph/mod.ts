@@ -3,7 +3,8 @@
  * @module
  */
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
-import { execute } from "./execute.ts";
+import type { CallbackManagerClass } from "./callbacks.ts";
+import { execute, type Host } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { graphState } from "./state.ts";
@@ -14,8 +15,8 @@ export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFacto
 /** How the adapter finds LangChain. */
 export interface LangGraphOptions {
   /**
-   * Imports a module of the LangChain packages that the graphs use: `@langchain/core/messages`, and for the version in `GET
-   * /info` `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`. Default: the import of `greenroom/langgraph`
+   * Imports a module of the LangChain packages that the graphs use: `@langchain/core/messages`, `@langchain/core/callbacks/manager`, and for
+   * the version in `GET /info` `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`. Default: the import of `greenroom/langgraph`
    * itself. Needed if the graphs are in a folder with its own packages.
    */
   readonly resolve?: (specifier: string) => Promise<unknown>;
@@ -45,10 +46,13 @@ export function langgraph(
     const { graph: _graph, ...about } = entry;
     return { ...about, graph_id, resumes: true, protocol_events: true };
   });
-  let loading: Promise<Serde> | undefined;
-  const serde = (): Promise<Serde> => {
-    loading ??= load("@langchain/core/messages").then(
-      (messages) => new Serde(messages as MessageClasses),
+  let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
+  const langchain: Host["langchain"] = () => {
+    loading ??= Promise.all([load("@langchain/core/messages"), load("@langchain/core/callbacks/manager")]).then(
+      ([messages, manager]) => [
+        new Serde(messages as MessageClasses),
+        (manager as { readonly CallbackManager: CallbackManagerClass }).CallbackManager,
+      ],
       (error: unknown) => {
         loading = undefined;
         throw new Error("Cannot import @langchain/core, which stored messages need. Install it beside the graphs", {
@@ -74,7 +78,7 @@ export function langgraph(
       const langgraph_js_version = await version;
       return langgraph_js_version === undefined ? {} : { langgraph_js_version };
     },
-    execute: (job, signal, environment) => execute({ source, serde }, job, signal, environment),
-    state: (graph_id) => graphState(source(graph_id), serde, load),
+    execute: (job, signal, environment) => execute({ source, langchain }, job, signal, environment),
+    state: (graph_id) => graphState(source(graph_id), async () => (await langchain())[0], load),
   };
 }

@@ -31,6 +31,7 @@ export class ModelUsage {
   private readonly inner = new Set<string>();
   private events: UsageEvent[] = [];
 
+  /** For what runs inside nodes. */
   readonly callbacks: Callbacks = {
     handleChatModelStart: (
       _model: unknown,
@@ -49,10 +50,7 @@ export class ModelUsage {
       for (const { message } of generations.flat()) if (message) this.count(message, model);
     },
     handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
-  };
-
-  /** For what runs inside nodes: the nodes of graphs that they call. */
-  readonly insideNodes: Callbacks = {
+    // The nodes of graphs that nodes call.
     handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
       if (name === undefined || name !== langgraph_node) return;
       this.inner.add(run_id);
@@ -64,7 +62,7 @@ export class ModelUsage {
     handleChainError: (_error: unknown, run_id: string): void => void this.inner.delete(run_id),
   };
 
-  /** A node starts. Not a callback of chains: those cost time in every run. */
+  /** A node starts. Not a callback: those cost time in every run. */
   onNodeStart(input: unknown): void {
     for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
   }

@@ -1,10 +1,11 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
-import { type CallbackManager, callbackAdder } from "./callbacks.ts";
+import { type CallbackManagerClass, nodeCallbacks } from "./callbacks.ts";
 import { copyWith, type Graph, isCompiled, type Node } from "./graph.ts";
 import type { ModelUsage } from "./model-usage.ts";
 import { JobStore } from "./store.ts";
 
 interface Runnable {
+  readonly name?: string;
   invoke(input: unknown, options?: unknown): Promise<unknown>;
 }
 
@@ -13,17 +14,30 @@ type Call = (...parts: unknown[]) => unknown;
 /** The key that functional graphs use to start tasks. */
 const CALL = "__pregel_call";
 
+/** The name of conditional edges among the writers of a node. */
+const BRANCH = "<branch_run>";
+
+interface AsyncConfig {
+  getStore(): { readonly extra?: Readonly<Record<symbol, { callbacks?: unknown } | undefined>> } | undefined;
+}
+
+/** The config that the callers of LangChain inherit here. Tasks get none as an argument. */
+function currentConfig(): { callbacks?: unknown } | undefined {
+  const { [Symbol.for("ls:tracing_async_local_storage")]: storage } = globalThis as { [key: symbol]: unknown };
+  return (storage as AsyncConfig | undefined)?.getStore()?.extra?.[Symbol.for("lc:child_config")];
+}
+
 export class NodeTracker {
   private readonly signal: AbortSignal;
   private readonly usage: ModelUsage;
-  private readonly addCallbacks: (manager: CallbackManager) => void;
+  private readonly addCallbacks: (config: { callbacks?: unknown }) => void;
   private working = 0;
   private onIdle: () => void = () => {};
 
-  constructor(signal: AbortSignal, usage: ModelUsage) {
+  constructor(signal: AbortSignal, usage: ModelUsage, Manager: CallbackManagerClass, run_id: string) {
     this.signal = signal;
     this.usage = usage;
-    this.addCallbacks = callbackAdder(usage.insideNodes);
+    this.addCallbacks = nodeCallbacks(usage.callbacks, Manager, run_id);
   }
 
   /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
@@ -49,10 +63,13 @@ export class NodeTracker {
 
   private node(node: Node): Node {
     const { bound } = node;
+    const writers = node.writers.map((writer) => (writer.name === BRANCH ? this.edge(writer) : writer));
     // LangGraph recognizes nodes without work by this class.
-    if (bound.constructor.name === "RunnablePassthrough") return node;
+    if (bound.constructor.name === "RunnablePassthrough") {
+      return Object.create(node, { writers: { value: writers } }) as Node;
+    }
     const watched = isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable);
-    return Object.create(node, { bound: { value: watched } }) as Node;
+    return Object.create(node, { bound: { value: watched }, writers: { value: writers } }) as Node;
   }
 
   private runnable(runnable: Runnable): Runnable {
@@ -72,24 +89,35 @@ export class NodeTracker {
     return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
   }
 
-  private guarded(options: unknown): unknown {
-    const { configurable, callbacks } = (options ?? {}) as {
-      configurable?: Readonly<Record<string, unknown>>;
-      callbacks?: Partial<CallbackManager>;
+  /** A conditional edge, which is a writer of its node. */
+  private edge(edge: Runnable): Runnable {
+    const invoke = (input: unknown, options?: unknown): Promise<unknown> => {
+      const config = { ...(options as object) };
+      this.addCallbacks(config);
+      return edge.invoke(input, config);
     };
-    if (callbacks?.handlers && callbacks.inheritableHandlers) this.addCallbacks(callbacks as CallbackManager);
-    const call = configurable?.[CALL];
-    if (typeof call !== "function") return options;
+    return Object.create(edge, { invoke: { value: invoke } }) as Runnable;
+  }
+
+  private guarded(options: unknown): unknown {
+    const config: { configurable?: Readonly<Record<string, unknown>>; callbacks?: unknown } = {
+      ...(options as object),
+    };
+    this.addCallbacks(config);
+    const call = config.configurable?.[CALL];
+    if (typeof call !== "function") return config;
     const refusing: Call = (task, ...parts) => {
       this.refuse();
       return (call as Call)(typeof task === "function" ? this.task(task as Call) : task, ...parts);
     };
-    return { ...(options as object), configurable: { ...configurable, [CALL]: refusing } };
+    return { ...config, configurable: { ...config.configurable, [CALL]: refusing } };
   }
 
   /** A task of a node: it has callbacks of its own. Not called for a result that an earlier attempt has stored. */
   private task(task: Call): Call {
     return async (...input) => {
+      const config = currentConfig();
+      if (config) this.addCallbacks(config);
       this.usage.onNodeStart(input);
       const output = await task(...input);
       this.usage.onNodeEnd(output);

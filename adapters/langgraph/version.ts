@@ -28,6 +28,7 @@ const rethrow = (error: unknown): never => {
  * that is not installed.
  */
 const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
+  "@langchain/core/callbacks/manager": () => import("@langchain/core/callbacks/manager").catch(rethrow),
   "@langchain/core/messages": () => import("@langchain/core/messages").catch(rethrow),
   "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema").catch(rethrow),
   "@langchain/langgraph": () => import("@langchain/langgraph").catch(rethrow),

@@ -1,6 +1,7 @@
 /** Tokens of LangGraph runs: of calls of models and of messages that nodes write, each once. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { dispatchCustomEvent } from "@langchain/core/callbacks/dispatch";
 import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, AIMessageChunk, type BaseMessage, type UsageMetadata } from "@langchain/core/messages";
@@ -210,6 +211,27 @@ describe("the tokens of a LangGraph run", () => {
       .compile();
     await using host = await hosted(graph);
     assert.deepEqual(await host.spent(HELLO), { tokens_in: 21, tokens_out: 31, cost_usd: 0 });
+  });
+
+  it("are those of calls in conditional edges and in tasks, and nodes may dispatch events of their own", async () => {
+    const State = Annotation.Root({ ...MessagesAnnotation.spec, title: Annotation<string> });
+    const titles = task("titles", async () => (await model(1, 2).invoke("Hello")).text);
+    const graph = new StateGraph(State)
+      .addNode("first", async (_state, config) => {
+        await dispatchCustomEvent("own", { n: 1 }, config);
+        return { title: await titles() };
+      })
+      .addNode("second", () => ({}))
+      .addConditionalEdges(START, async () => ((await model(10, 20).invoke("Hello")).text ? "first" : "second"))
+      .addConditionalEdges("first", async () => ((await model(100, 200).invoke("Hello")).text ? "second" : "first"))
+      .compile();
+    const flow = entrypoint("flow", async () => ({ title: await titles() }));
+    for (const stream_mode of [["values"], ["events"], ["messages-tuple"]]) {
+      await using host = await hosted(graph);
+      assert.deepEqual(await host.spent(HELLO, { stream_mode }), { tokens_in: 111, tokens_out: 222, cost_usd: 0 });
+      await using second = await hosted(flow as unknown as Graph);
+      assert.deepEqual(await second.spent(HELLO, { stream_mode }), { tokens_in: 1, tokens_out: 2, cost_usd: 0 });
+    }
   });
 
   it("are counted of a run that fails, and of each run of a thread that waits", async () => {

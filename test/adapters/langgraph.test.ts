@@ -114,6 +114,7 @@ const dataOf = (events: readonly { mode: string; data: Json }[], mode: StreamMod
 const MODULES: Readonly<Record<string, string>> = {
   "@langchain/langgraph": "langgraph/dist/index.js",
   "@langchain/core/messages": "core/dist/messages/index.js",
+  "@langchain/core/callbacks/manager": "core/dist/callbacks/manager.js",
 };
 
 /** The packages as another program's installation would have them. */
