@@ -106,16 +106,21 @@ function answerOf(context: RequestContext, request: RpcRequest, call: OpenCall):
   return eventStream(context, frames, { run_id, thread_id }, { "cache-control": "no-cache, no-transform" });
 }
 
+/** The id for the answer to a message, which may be malformed. */
+const idOf = (message: unknown): Json => {
+  const { id = null } = isObject(message) ? message : {};
+  return typeof id === "string" || typeof id === "number" ? id : null;
+};
+
 async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
   const { headers } = context.request;
   const open: OpenCall[] = [];
   const answers: Promise<JsonObject>[] = [];
   for (const message of batch) {
-    let id: Json = null;
+    const id = idOf(message);
     try {
       const request = readRequest(message, headers);
       if (!request) continue;
-      id = request.id;
       const answer = await dispatch(context, request);
       if (isOpen(answer)) open.push(answer);
       answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
@@ -143,7 +148,7 @@ async function post(context: RequestContext): Promise<Response> {
     const body = parseBody(await context.bytes());
     const batch = batchOf(body, headers);
     if (batch) return await answerBatch(context, batch);
-    if (isObject(body)) id = typeof body.id === "string" || typeof body.id === "number" ? body.id : null;
+    id = idOf(body);
     const request = readRequest(body, headers);
     if (!request) return accepted();
     const answer = await dispatch(context, request);
