@@ -68,13 +68,18 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
   return { first, newest, open, superseded, thread };
 }
 
+/** The error of a call whose question nobody has answered. */
+export const LAPSED = "QuestionLapsed";
+
 /** The result of the newest run of a call, as `join` gives it, also after later runs of the thread. */
 export async function resultOfCall({ runs, threads }: Nouns, { newest, superseded }: CallState): Promise<Json> {
   const checkpoint_id = superseded ? (await runs.inspect(newest.run_id)).checkpoint_id : null;
   if (checkpoint_id === null || newest.status === "error") {
     return await (await runs.join(newest.thread_id, newest.run_id)).result;
   }
-  return (await threads.stateAt(newest.thread_id, { checkpoint_id })).values;
+  const { values, interrupts } = await threads.stateAt(newest.thread_id, { checkpoint_id });
+  if (interrupts.length === 0) return values;
+  return { __error__: { error: LAPSED, message: "The conversation went on without an answer" } };
 }
 
 const questionsOf = (list: readonly Json[]): readonly Interrupt[] =>

@@ -59,8 +59,9 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   if (request.isModern) checkParamHeaders(context.request.headers, args, given);
   const called = { context, request, tool, args, digest: await callDigest(context.principal, name, given) };
   try {
-    if (request.isModern && (requestState !== undefined || inputResponses !== undefined)) {
-      const sent = readResponses(inputResponses);
+    const sent = request.isModern ? readResponses(inputResponses) : {};
+    // Answers without the state of their call belong to none: it begins anew.
+    if (request.isModern && requestState !== undefined) {
       const { first, asked } = await callOfState(context.nouns, requestState, called.digest);
       return await goOn(called, first, asked, sent);
     }
@@ -91,9 +92,15 @@ const requestOfRun = ({ request, tool, digest }: Called, task_id?: string): RunC
   stream_mode: request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
 });
 
+/** How long a call may take before it becomes a task; null where it never does. */
+function taskAfter({ context, request, tool }: Called): number | null {
+  const { task } = tool.settings;
+  if (!canPoll(request) || task === "never") return null;
+  return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
+}
+
 /** A client that hangs up cancels its request, but no task. */
-const cancels = ({ request, tool }: Called): boolean =>
-  request.isModern && !(canPoll(request) && tool.settings.task === "always");
+const cancels = (called: Called): boolean => called.request.isModern && taskAfter(called) !== 0;
 
 async function begin(called: Called, given: JsonObject): Promise<JsonObject | OpenCall> {
   const { context, tool, args } = called;
@@ -240,11 +247,11 @@ const isStopping = (result: Json): boolean =>
 
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
 function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
-  const { context, request, tool } = called;
-  const { environment, options } = context.service;
+  const { context, request } = called;
+  const { environment } = context.service;
   const { run } = wait;
   const begun = first ?? run;
-  const polls = canPoll(request) && tool.settings.task !== "never";
+  const after_ms = taskAfter(called);
   let isTask = false;
 
   const asTask = async (): Promise<JsonObject> => {
@@ -253,15 +260,18 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
   };
 
   async function answer(): Promise<JsonObject> {
-    const after_ms = tool.settings.task === "always" ? 0 : (options.http?.mcp?.task_after_ms ?? 500);
+    if (after_ms === 0) {
+      wait.leave();
+      return await asTask();
+    }
     const slow = Promise.withResolvers<"slow">();
-    const stop = polls ? environment.timer(after_ms, () => slow.resolve("slow")) : () => {};
+    const stop = after_ms === null ? () => {} : environment.timer(after_ms, () => slow.resolve("slow"));
     const result = await Promise.race([wait.result.then((value) => [value] as const), slow.promise]);
     stop();
     if (result === "slow") return await asTask();
     const [value] = result;
     if (isStopping(value)) {
-      if (polls) return await asTask();
+      if (after_ms !== null) return await asTask();
       const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
       return resultOf(request, failure(text), idsOf(run));
     }

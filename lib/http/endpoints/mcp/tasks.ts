@@ -7,7 +7,7 @@ import { UUID } from "../../../storage/identity.ts";
 import type { Thread } from "../../../threads/mod.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
-import { answerOrigin, type CallState, callMetadata, isActive, readCall, resultOfCall } from "../calls.ts";
+import { answerOrigin, type CallState, callMetadata, isActive, LAPSED, readCall, resultOfCall } from "../calls.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { firstRun } from "./call-state.ts";
 import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
@@ -50,8 +50,8 @@ async function taskCall({ nouns }: RequestContext, request: RpcRequest): Promise
   return call;
 }
 
-const isCancelled = ({ first, newest, superseded, thread }: CallState): boolean =>
-  newest.status === "interrupted" || superseded || thread.metadata.task_cancelled === first.run_id;
+const isCancelled = ({ first, newest, thread }: CallState): boolean =>
+  newest.status === "interrupted" || thread.metadata.task_cancelled === first.run_id;
 
 /** A task that a call has become. */
 export async function shownTask(context: RequestContext, request: RpcRequest, first: Run): Promise<JsonObject> {
@@ -77,6 +77,7 @@ async function stateOf(context: RequestContext, request: RpcRequest, call: CallS
   const result = await resultOfCall(context.nouns, call);
   const { error: name, message } =
     isObject(result) && isObject(result.__error__ ?? null) ? (result.__error__ as JsonObject) : {};
+  if (name === LAPSED) return { status: "cancelled", statusMessage: String(message) };
   if (newest.status === "timeout" || name === "AttemptsExhausted") {
     const text = String(message ?? "The run timed out");
     return { status: "failed", error: { code: -32603, message: text }, statusMessage: text };
