@@ -122,6 +122,14 @@ describe("a task of MCP", () => {
     assert.match(textOf(resultOf(await polled(it.ask, taskId as string, "completed"))), /approve/);
   });
 
+  it("is what a call becomes that asks, where the client cannot be asked", async () => {
+    await using it = await mcpWorld();
+    const { taskId } = await created(it.ask, "refund", LIVE);
+    const asked = await polled(it.ask, taskId as string, "input_required");
+    assert.equal(Object.keys(asked.inputRequests as JsonObject).length, 1);
+    assert.equal((await it.ask("tools/call", call("refund"), BOTH)).result.resultType, "input_required");
+  });
+
   it("is cancelled while it works and while it asks, and not once it has ended", async () => {
     await using it = await mcpWorld({ ...AT_ONCE, agents: { ...AGENTS, waits } });
     const cancel = async (taskId: string) => {

@@ -274,6 +274,10 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
       const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
       return resultOf(request, failure(text), idsOf(run));
     }
+    // A person can answer while the client polls.
+    const open = questionsIn(value);
+    const canAsk = open.length === 0 || inputRequests(askedOf(request, open)) !== null;
+    if (after_ms !== null && !canAsk) return await asTask();
     return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
   }
 
