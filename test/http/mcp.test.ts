@@ -260,4 +260,31 @@ describe("a call of MCP", () => {
     open();
     await until(async () => (await it.service.runs.get(null, legacy)).status === "success");
   });
+
+  it("with progress is cancelled by the client that hangs up, too", async () => {
+    const { agent, reached } = gate();
+    await using it = await mcpWorld({ agents: { waits: agent } });
+    const options = { ...MODERN, meta: { progressToken: 1 } };
+    const response = await it.test.fetch(requestOf("http://h/mcp", "tools/call", call("waits"), options));
+    const reader = response.body?.getReader();
+    const pulled = reader?.read();
+    await reached();
+    await reader?.cancel();
+    await pulled;
+    const [{ run_id } = { run_id: "" }] = (await it.service.runs.search({ limit: 1 })).items;
+    await until(async () => (await it.service.runs.get(null, run_id)).status === "interrupted");
+  });
+
+  it("says that it goes on when the server stops", async () => {
+    const { agent, reached } = gate();
+    await using it = await mcpWorld({ agents: { waits: agent } });
+    const answer = it.ask("tools/call", call("waits"));
+    await reached();
+    await it.service.stop(0);
+    const { result } = await answer;
+    assert.deepEqual(
+      [result.isError, textOf(result).startsWith("The server is stopping. The run goes on")],
+      [true, true],
+    );
+  });
 });
