@@ -155,7 +155,12 @@ const ROWS: Readonly<Record<string, Row>> = {
   "POST /threads/:thread_id/commands": empty({ body: () => ({ id: 1, method: "state.get" }) }),
   "GET /docs": notBuilt,
   "POST /ui/:assistant_id": notBuilt,
-  "ALL /mcp/*": notBuilt,
+  // Its calls are walked in mcp.test.ts.
+  "POST /mcp": same(406),
+  "GET /mcp": same(405),
+  "DELETE /mcp": same(405),
+  "GET /.well-known/oauth-protected-resource": same(404),
+  "GET /.well-known/oauth-protected-resource/mcp": same(404),
   "ALL /a2a/*": notBuilt,
 };
 
