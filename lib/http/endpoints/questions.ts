@@ -67,11 +67,13 @@ export function decisionsAnswer({ actions, edited }: Approval, decisions: readon
   };
 }
 
+const SAYING = ["message", "question", "prompt"];
+
 /** What a question says: a text, or `message`, `question`, `prompt` or the descriptions of an approval; else its JSON. */
 export function questionText(value: Json): string {
   if (typeof value === "string") return value;
   if (!isObject(value)) return JSON.stringify(value);
-  const said = [value.message, value.question, value.prompt].find((one) => typeof one === "string" && one !== "");
+  const said = SAYING.map((name) => value[name]).find((one) => typeof one === "string" && one !== "");
   if (typeof said === "string") return said;
   const actions = approvalOf(value)?.actions ?? [];
   if (actions.length === 0) return JSON.stringify(value);
