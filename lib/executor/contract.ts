@@ -1,6 +1,7 @@
 /** The contract of agent runtimes: an executor hosts graphs, gets each attempt of a run as a `Job`, and yields events. */
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { Journal } from "./journal.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
@@ -102,6 +103,8 @@ export interface Job {
   readonly checkpoints: CheckpointHandle;
   /** The store that all threads share. */
   readonly store: StoreHandle;
+  /** The steps of durable functions. */
+  readonly journal?: Journal;
 }
 
 /** A pending interrupt. Its `id` is stable while it is pending. */
@@ -153,6 +156,8 @@ export type ExecutorEvent =
       readonly frames?: readonly StreamEvent[];
       /** For `recordStates`: `input` is the state before the input. Default `loop`. */
       readonly source?: "input" | "loop";
+      /** For `recordStates`: the open call, with its number of entries and of yielded values. */
+      readonly call?: { readonly call_id: string; readonly at: number; readonly yields: number };
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the

@@ -1,7 +1,16 @@
 /** Hosts plain functions as graphs of one node. */
 import type { Environment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type { Command, Executor, ExecutorEvent, Interrupt, Job, StoredCheckpoint, Task } from "../executor/contract.ts";
+import type {
+  Command,
+  Executor,
+  ExecutorEvent,
+  Interrupt,
+  Job,
+  StateEvent,
+  StoredCheckpoint,
+  Task,
+} from "../executor/contract.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
 import { END, FOREIGN_STATE, recordedParts, recordStates, START, valuesOf } from "../executor/recorded-states.ts";
@@ -10,16 +19,19 @@ import {
   type AgentEntry,
   type AgentFunction,
   Call,
-  copyJson,
-  drive,
   type FunctionJob,
   RaisedInterrupt,
   show,
   showInterrupts,
   task,
 } from "./call.ts";
+import { drive, Emitted } from "./drive.ts";
+import { copyJson } from "./plain.ts";
+import type { Steps } from "./steps.ts";
+import type { Verbs } from "./verbs.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
+export type * from "./verbs.ts";
 
 /**
  * An executor of plain functions; each is a graph with one node, both named by its key.
@@ -57,47 +69,102 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
   });
   if (problems.length > 0) throw new ConfigError(problems);
   return {
-    graphs: () => [...hosted].map(([graph_id, { agent: _agent, ...about }]) => ({ ...about, graph_id })),
+    graphs: () => [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
     execute: recordStates((job, signal, environment) => {
       const entry = hosted.get(job.graph_id);
       if (!entry) throw new Error(`No function is named ${job.graph_id}`);
-      return execute(entry.agent, job, signal, environment);
+      return execute(entry, job, signal, environment);
     }),
   };
 }
 
 /** One attempt of a run on a function. */
 export async function* execute(
-  agent: AgentFunction,
+  { agent, strict = false }: AgentEntry,
   job: Job,
   signal: AbortSignal,
-  { uuid, defer }: Pick<Environment, "uuid" | "defer">,
+  environment: Environment,
 ): AsyncGenerator<ExecutorEvent> {
+  const { uuid, defer } = environment;
   const head = await readHead(job);
   signal.throwIfAborted();
   const initial = initialState(job, head, uuid);
   yield* initial.events;
   if (!initial.calls) return;
   const call = new Call(job, initial.values, initial.step, uuid);
+  const emitted = new Emitted();
+  let steps: Steps | undefined;
+  const open = async (continued: { readonly call_id: string; readonly at?: number } | null): Promise<boolean> => {
+    const { openCall } = await import("./open-call.ts");
+    const stored = job.resumed || initial.events.some(({ type }) => type === "state");
+    const yields = head.call?.yields ?? 0;
+    const opened = await openCall({ ...{ job, call, head, emitted, signal, strict, yields, environment }, continued, stored });
+    steps = opened ?? undefined;
+    return opened !== null;
+  };
+  let own = functionJob(job, head, initial.values, signal);
+  const continued = continuedCall(job, head);
+  if (continued) {
+    if (await open(continued)) own = (steps as unknown as Steps).jobOf(own);
+    else if (job.journal?.call_id) return yield* unchanged(head);
+  }
+  const verb =
+    <Name extends keyof Verbs>(name: Name) =>
+    (...args: unknown[]): Promise<unknown> => {
+      const used = (opened: Steps | undefined) =>
+        (opened as unknown as Record<Name, (...args: unknown[]) => Promise<unknown>>)[name](...args);
+      const promise = steps ? used(steps) : (opening ??= open(null)).then(() => used(steps));
+      // A function may be stopped while nobody awaits this.
+      promise.catch(() => {});
+      return promise;
+    };
+  let opening: Promise<unknown> | undefined;
+  const verbs = { step: verb("step"), sleep: verb("sleep"), wait: verb("wait"), ask: verb("ask") } as unknown as Verbs;
   yield* call.begin();
   try {
     // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
     const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, tick)) {
-      if (item.kind === "custom") yield* call.emit(item.data);
+    for await (const item of drive(agent, { ...own, ...verbs }, signal, tick, emitted)) {
+      if (item.kind === "custom") yield* steps?.isReplaying() ? [] : call.emit(item.data);
       else if (item.kind === "usage") yield { type: "usage", ...item.usage };
       else if (item.kind === "waiting") yield* call.commitStep();
-      else if (item.value instanceof RaisedInterrupt) return yield* call.pause(item.value);
-      else if (item.kind === "yielded") yield* call.take(item.value);
-      else return yield* call.finish(item.value);
+      else if (item.kind === "effect") yield* item.run();
+      else if (item.value instanceof RaisedInterrupt) {
+        call.durable = null;
+        return yield* call.pause(item.value);
+      } else if (item.kind === "yielded") yield* steps?.skips() ? [] : call.take(item.value);
+      else {
+        if (steps) yield* steps.finish();
+        call.durable = null;
+        return yield* call.finish(item.value);
+      }
+      if (emitted.left) return;
     }
   } catch (error) {
     if (!signal.aborted) yield* call.fail(error);
     throw error;
+  } finally {
+    steps?.close();
+    if (emitted.left) job.journal?.abandon();
   }
 }
 
-interface Head {
+/** The call of a durable function that the run continues; null where it starts a new one. */
+function continuedCall(job: Job, { call, next }: Head): { readonly call_id: string; readonly at?: number } | null {
+  const { journal, command, input, graph_id } = job;
+  if (journal?.call_id) return { call_id: journal.call_id };
+  const moves = (command?.goto ?? []).length > 0 || (!command && (input ?? null) !== null);
+  return call && !moves && !job.resumed && next.includes(graph_id) ? call : null;
+}
+
+/** The call that the run was made for has gone on, or has ended. */
+function* unchanged({ values, next, tasks }: Head): Generator<ExecutorEvent> {
+  yield { type: "state", values, next, tasks };
+}
+
+export type DrivenJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | keyof Verbs>;
+
+export interface Head {
   readonly values: JsonObject;
   readonly next: readonly string[];
   readonly tasks: readonly Task[];
@@ -105,6 +172,8 @@ interface Head {
   readonly step: number;
   /** The interrupts that were open when the run started, in its first attempt. */
   readonly interrupts: readonly Interrupt[];
+  /** The open call of a durable function. */
+  readonly call: StateEvent["call"];
 }
 
 async function readHead(job: Job): Promise<Head> {
@@ -113,7 +182,7 @@ async function readHead(job: Job): Promise<Head> {
   const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
   if (!stored) {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, interrupts: [] };
+    return { values: {}, next: [], tasks: [], step: -2, interrupts: [], call: undefined };
   }
   let first: StoredCheckpoint | null = stored;
   if (resumed && isObject(job.command?.resume ?? null)) {
@@ -121,7 +190,7 @@ async function readHead(job: Job): Promise<Head> {
       first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
   }
   const parts = recordedParts(stored) ?? foreign();
-  const { next, tasks, whole } = parts;
+  const { next, tasks, whole, call } = parts;
   const before = first === stored ? parts : first && (recordedParts(first) ?? foreign());
   const values = valuesOf(stored, whole, foreign);
   return {
@@ -129,6 +198,7 @@ async function readHead(job: Job): Promise<Head> {
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
+    call,
     interrupts: before ? before.tasks.flatMap((pending) => pending.interrupts) : [],
   };
 }
@@ -227,11 +297,12 @@ function functionJob(
   head: Head,
   values: JsonObject,
   signal: AbortSignal,
-): Omit<FunctionJob, "emit" | "interrupt" | "spend"> {
+): DrivenJob {
   const state = copyJson(values, "state") as JsonObject;
   const { command } = job;
+  const { journal: _journal, ...rest } = job;
   return {
-    ...job,
+    ...rest,
     command: command && commandFor(command, head.interrupts),
     state,
     messages: messagesOf(state) as JsonObject[],

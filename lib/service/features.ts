@@ -5,6 +5,7 @@ import { bindFeedback } from "../feedback/bind.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackDirectory } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
+import { stepsFeature } from "../steps/feature.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
@@ -25,6 +26,7 @@ const FEATURES: readonly ((context: ServiceContext) => Feature | Promise<Feature
   webhooksFeature,
   usageFeature,
   threadTtlFeature,
+  stepsFeature,
 ];
 
 /** The nouns of features. */

@@ -1,5 +1,6 @@
 /** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
+import type { CallProgress } from "./steps.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
@@ -170,6 +171,10 @@ export interface RunRow {
   readonly cron_id?: string;
   /** Why it was cancelled; absent when no reason was given. */
   readonly cancel_reason?: string;
+  /** The call that it executes; absent without durable steps. */
+  readonly call_id?: string;
+  /** What a suspended run waits for. */
+  readonly waiting_for?: Json;
 }
 
 /** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
@@ -314,6 +319,8 @@ export interface Progress {
   readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
   /** Events of the thread, by rising `seq`. Storing the same ones again changes nothing. */
   readonly events?: readonly ThreadEvent[];
+  /** What the run adds to its call. */
+  readonly call?: CallProgress;
 }
 
 /** A cron as stored. */

@@ -25,7 +25,7 @@ async function* eventsOf(
     uuid = () => crypto.randomUUID(),
   }: { signal?: AbortSignal; uuid?: () => string } = {},
 ): AsyncGenerator<ExecutorEvent> {
-  for await (const event of execute(agent, job, signal, { ...systemEnvironment(), uuid })) {
+  for await (const event of execute({ agent }, job, signal, { ...systemEnvironment(), uuid })) {
     if (event.type === "state") yield* event.frames ?? [];
     yield event;
   }

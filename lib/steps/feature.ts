@@ -1,0 +1,78 @@
+/** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
+import type { AttemptJournal, Feature, FeatureContext, JournalAttempt } from "../features/mod.ts";
+import type { NewRun, Suspension } from "../storage/mod.ts";
+import type { JournalContext, Pending } from "./journal.ts";
+
+interface StepsContext extends FeatureContext {
+  readonly settings: {
+    readonly steps: { readonly entries: number; readonly result_bytes: number; readonly journal_bytes: number };
+    readonly limits: { readonly suspended: number };
+    readonly worker: { readonly linger_ms: number };
+  };
+}
+
+export function stepsFeature(context: StepsContext): Feature {
+  const { settings } = context;
+  const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
+  return {
+    name: "steps",
+    prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
+      call_id === undefined ? {} : { call_id },
+    journal: (attempt) => attemptJournal({ ...context, limits }, attempt),
+  };
+}
+
+const nothing = (): Pending => ({ entries: [], tokens: [] });
+
+function attemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
+  let call_id = attempt.claimed.run.call_id ?? null;
+  let isOpen = false;
+  let paused = false;
+  let pending = nothing();
+  let suspension: Suspension | null = null;
+  const closes: (() => void)[] = [];
+  return {
+    get call_id() {
+      return call_id;
+    },
+    get isOpen() {
+      return isOpen;
+    },
+    get suspension() {
+      return suspension;
+    },
+    async open(call, origin) {
+      const { openJournal } = await import("./journal.ts");
+      const journal = await openJournal({
+        ...{ ...context, attempt, call, origin },
+        own: call_id,
+        pending: () => pending,
+        suspend(due_at, waiting_for, seen) {
+          suspension = { due_at, waiting_for, seen };
+        },
+        pause(due_at, seen) {
+          paused = true;
+          pending.leaves = { due_at, seen, ended: false };
+        },
+        onClose: (close) => closes.push(close),
+      });
+      if (!journal) return null;
+      ({ call_id } = journal);
+      isOpen = true;
+      return journal;
+    },
+    abandon: attempt.abandon,
+    isDirty: () => pending.entries.length + pending.tokens.length > 0,
+    take() {
+      const { opens, leaves, entries, tokens } = pending;
+      if (call_id === null || !(opens || leaves || entries.length + tokens.length > 0)) return {};
+      const call = { call_id, ...pending };
+      pending = nothing();
+      return { call };
+    },
+    end() {
+      for (const close of closes) close();
+      if (call_id !== null && !paused && !suspension) pending.leaves = { due_at: null, seen: 0, ended: true };
+    },
+  };
+}
