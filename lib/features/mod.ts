@@ -78,6 +78,8 @@ export interface Feature {
   readonly name: string;
   /** Its nouns, by their names in the service. */
   readonly nouns?: object;
+  /** The nouns of the service are made. */
+  connect?(nouns: object): void;
   /** Members of a new run's row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */

@@ -6,6 +6,7 @@ import type { Environment } from "../environment.ts";
 import type { ExecutorEvent, Interrupt, Job } from "../executor/contract.ts";
 import type { JournalEntry, OpenJournal, OutsideEvent, StepKind, WaitingFor } from "../executor/journal.ts";
 import { misfit } from "../executor/schema-check.ts";
+import { durationOf, labelOf, nameOf, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { Call } from "./call.ts";
 import type { Emitted } from "./drive.ts";
@@ -13,7 +14,6 @@ import { streamOf } from "./drive.ts";
 import type { DrivenJob } from "./mod.ts";
 import { continuedJob } from "./continued-job.ts";
 import { copyJson } from "./plain.ts";
-import { durationOf, labelOf, nameOf, timeOf } from "./step-names.ts";
 import {
   type AskOptions,
   type Duration,
@@ -85,9 +85,13 @@ interface Inside {
 
 let inside: Promise<Inside | null> | undefined;
 
+/** Imports a module of the runtime; the comments keep bundlers from resolving it. */
+const builtin = <Module>(name: string): Promise<Module> =>
+  import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
+
 function loadInside(): Promise<Inside | null> {
-  inside ??= import("node:async_hooks").then(
-    ({ AsyncLocalStorage }) => new AsyncLocalStorage<string>(),
+  inside ??= builtin<{ readonly AsyncLocalStorage: new () => Inside }>("node:async_hooks").then(
+    ({ AsyncLocalStorage }) => new AsyncLocalStorage(),
     () => null,
   );
   return inside;

@@ -1,11 +1,8 @@
 /** The verbs of durable functions, as agents see them. steps.ts has their code, which is loaded when a function uses one. */
+import type { Duration, StepName } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
 
-/** Milliseconds, or a text such as `"30s"`, `"2d"` or `"1h 30m"`. */
-export type Duration = number | string;
-
-/** A text of 1 to 200 characters, or a list such as `["pay", item.id]`. */
-export type StepName = string | readonly (string | number)[];
+export type { Duration, StepName } from "../executor/step-names.ts";
 
 /** What the work of a step gets. */
 export interface StepContext {

@@ -1,7 +1,9 @@
 /** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
+import { lazyCalls } from "../environment.ts";
 import type { AttemptJournal, Feature, FeatureContext, JournalAttempt } from "../features/mod.ts";
 import type { NewRun, Suspension } from "../storage/mod.ts";
 import type { JournalContext, Pending } from "./journal.ts";
+import type { CallOptions } from "./mod.ts";
 
 interface StepsContext extends FeatureContext {
   readonly settings: {
@@ -11,11 +13,31 @@ interface StepsContext extends FeatureContext {
   };
 }
 
+/** Signals may be lost, and processes die: calls that are due are looked for at this interval. */
+const CONTINUE_EVERY_MS = 1_000;
+
 export function stepsFeature(context: StepsContext): Feature {
-  const { settings } = context;
+  const { settings, storage, scope, environment } = context;
   const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
+  let runs: ReturnType<CallOptions["runs"]>;
+  const load = async () => (await import("./mod.ts")).createCalls({ ...context, runs: () => runs });
+  const calls = lazyCalls<Awaited<ReturnType<typeof load>>>(
+    { send: true, sendToRun: true, steps: true, deliver: true, continueDue: true },
+    load,
+  );
   return {
     name: "steps",
+    nouns: { calls },
+    connect(nouns) {
+      ({ runs } = nouns as { readonly runs: typeof runs });
+    },
+    job: {
+      every_ms: CONTINUE_EVERY_MS,
+      failure: "continuing calls failed",
+      // Its code is loaded when a call is due.
+      step: async () =>
+        (await storage.dueCalls(scope, environment.now(), 1)).length > 0 ? await calls.continueDue() : 0,
+    },
     prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
       call_id === undefined ? {} : { call_id },
     journal: (attempt) => attemptJournal({ ...context, limits }, attempt),

@@ -113,8 +113,14 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "runs.stats": ({ runs }) => done(runs.stats()),
   "runs.inspect": ({ runs }, its) => runs.inspect(its.run_id),
   "runs.permit": ({ runs }, { thread_id, assistant_id }) =>
-    done((runs as BoundRuns).permit(thread_id, { ...AGENT, assistant_id })),
+    done((runs as unknown as BoundRuns).permit(thread_id, { ...AGENT, assistant_id })),
   "runs.rerun": ({ runs }, its) => done(runs.rerun(its.run_id)),
+  "runs.send": ({ runs }, its) => runs.send(its.thread_id, its.run_id, "parcel", 1),
+  "runs.steps": ({ runs }, its) => runs.steps(its.thread_id, its.run_id),
+  "threads.send": ({ threads }, its) => threads.send(its.thread_id, "parcel", 1),
+  "calls.send": (nouns, its) => (nouns as RequestNouns).calls.send(its.thread_id, "parcel", 1),
+  "calls.sendToRun": (nouns, its) => (nouns as RequestNouns).calls.sendToRun(its.thread_id, its.run_id, "parcel", 1),
+  "calls.steps": (nouns, its) => (nouns as RequestNouns).calls.steps(its.thread_id, its.run_id),
 
   "protocol.subscribe": (nouns, its) =>
     left((nouns as RequestNouns).protocol.subscribe(its.thread_id, { channels: ["values"] })),

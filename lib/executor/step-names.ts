@@ -1,5 +1,10 @@
 /** Names of steps, durations and times. */
-import type { Duration, StepName } from "./verbs.ts";
+
+/** Milliseconds, or a text such as `"30s"`, `"2d"` or `"1h 30m"`. */
+export type Duration = number | string;
+
+/** A text of 1 to 200 characters, or a list such as `["pay", item.id]`. */
+export type StepName = string | readonly (string | number)[];
 
 const MOST_CHARACTERS = 200;
 
