@@ -31,10 +31,10 @@ import {
   type Readiness,
   startRetentionJobs,
 } from "./service/storage.ts";
-import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
-import type { Scope } from "./storage/mod.ts";
 import { runCalls, threadCalls } from "./steps/bind.ts";
 import type { Calls, CallTokens } from "./steps/calls.ts";
+import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
+import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";

@@ -15,7 +15,8 @@ interface Help {
 /** A reason without its help does not compile, nor does help for a reason that lib/errors.ts does not have. */
 export const HELP: Readonly<Record<ErrorReason, Help>> = {
   event_not_awaited: {
-    meaning: "No call of a durable function waits for events here: the address is unknown, or the thread has had no call.",
+    meaning:
+      "No call of a durable function waits for events here: the address is unknown, or the thread has had no call.",
     remedy: "Use the address that `wait` has handed out, or send the event after the function has used a step.",
   },
   event_answered: {

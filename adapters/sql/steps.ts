@@ -68,9 +68,7 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
   const { call_id, opens, entries, tokens = [], leaves } = call;
   const args = { ...fence, call_id };
   return [
-    ...(opens?.origin === undefined
-      ? []
-      : [openCall({ ...args, graph_id: opens.graph_id, origin: opens.origin })]),
+    ...(opens?.origin === undefined ? [] : [openCall({ ...args, graph_id: opens.graph_id, origin: opens.origin })]),
     ...(opens ? [takeCall(args), markRun(args)] : []),
     ...putEntries(args, entries),
     ...tokens.map((token) => putToken({ ...args, ...token })),

@@ -103,7 +103,8 @@ async function run(context: AttemptContext): Promise<void> {
     // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
   }
   heartbeat.stop();
-  if (isLost() || state.reason === "shutting_down" || journal?.suspension) await options.features.left(claimed.run, context.mapper);
+  if (isLost() || state.reason === "shutting_down" || journal?.suspension)
+    await options.features.left(claimed.run, context.mapper);
   if (isLost()) await releaseThread(context).catch(() => {});
 }
 

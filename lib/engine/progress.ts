@@ -90,7 +90,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     return { ...progress, ...unstored.take(), ...journal?.take() };
   }
 
-  const isDirty = (all: boolean): boolean => unstored.isDirty(all) || journal?.isDirty() || ((all || !waitsForEnd()) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean =>
+    unstored.isDirty(all) || journal?.isDirty() || ((all || !waitsForEnd()) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;

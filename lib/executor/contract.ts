@@ -1,8 +1,8 @@
 /** The contract of agent runtimes: an executor hosts graphs, gets each attempt of a run as a `Job`, and yields events. */
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Journal } from "./journal.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
+import type { Journal } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
 export type {

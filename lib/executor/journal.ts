@@ -110,5 +110,8 @@ export interface Journal {
    * Opens the call of the run, or the one that it continues: null if that is gone or has ended. `at`: the journal as it was with so
    * many entries. Without both, a new call.
    */
-  open(call: { readonly call_id: string; readonly at?: number } | null, origin: () => CallOrigin): Promise<OpenJournal | null>;
+  open(
+    call: { readonly call_id: string; readonly at?: number } | null,
+    origin: () => CallOrigin,
+  ): Promise<OpenJournal | null>;
 }

@@ -22,7 +22,8 @@ export function misfit(schema: Json, value: Json, at = "value", depth = 0): stri
   if (types.length > 0 && !types.some((type) => TYPES[String(type)]?.(value) ?? true)) {
     return `${at} must be of type ${types.join(" or ")}`;
   }
-  if ("const" in schema && !sameJson(schema.const as Json, value)) return `${at} must be ${JSON.stringify(schema.const)}`;
+  if ("const" in schema && !sameJson(schema.const as Json, value))
+    return `${at} must be ${JSON.stringify(schema.const)}`;
   if (Array.isArray(schema.enum) && !schema.enum.some((one) => sameJson(one, value))) {
     return `${at} must be one of ${schema.enum.map((one) => JSON.stringify(one)).join(", ")}`;
   }

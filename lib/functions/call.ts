@@ -336,4 +336,3 @@ export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): Stre
 export function task(id: string, name: string, outcome: Partial<Task> = {}): Task {
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
 }
-

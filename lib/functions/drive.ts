@@ -141,4 +141,3 @@ function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
     typeof (value as Partial<AsyncIterable<unknown>>)[Symbol.asyncIterator] === "function"
   );
 }
-

@@ -69,7 +69,8 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
   });
   if (problems.length > 0) throw new ConfigError(problems);
   return {
-    graphs: () => [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
+    graphs: () =>
+      [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
     execute: recordStates((job, signal, environment) => {
       const entry = hosted.get(job.graph_id);
       if (!entry) throw new Error(`No function is named ${job.graph_id}`);
@@ -98,7 +99,11 @@ export async function* execute(
     const { openCall } = await import("./open-call.ts");
     const stored = job.resumed || initial.events.some(({ type }) => type === "state");
     const yields = head.call?.yields ?? 0;
-    const opened = await openCall({ ...{ job, call, head, emitted, signal, strict, yields, environment }, continued, stored });
+    const opened = await openCall({
+      ...{ job, call, head, emitted, signal, strict, yields, environment },
+      continued,
+      stored,
+    });
     steps = opened ?? undefined;
     return opened !== null;
   };
@@ -108,17 +113,20 @@ export async function* execute(
     if (await open(continued)) own = (steps as unknown as Steps).jobOf(own);
     else if (job.journal?.call_id) return yield* unchanged(head);
   }
+  let opening: Promise<unknown> | undefined;
   const verb =
-    <Name extends keyof Verbs>(name: Name) =>
+    (name: keyof Verbs) =>
     (...args: unknown[]): Promise<unknown> => {
-      const used = (opened: Steps | undefined) =>
-        (opened as unknown as Record<Name, (...args: unknown[]) => Promise<unknown>>)[name](...args);
-      const promise = steps ? used(steps) : (opening ??= open(null)).then(() => used(steps));
+      const use = (): Promise<unknown> =>
+        (steps as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(
+          ...args,
+        ) as Promise<unknown>;
+      if (!steps) opening ??= open(null);
+      const promise = steps || !opening ? use() : opening.then(use);
       // A function may be stopped while nobody awaits this.
       promise.catch(() => {});
       return promise;
     };
-  let opening: Promise<unknown> | undefined;
   const verbs = { step: verb("step"), sleep: verb("sleep"), wait: verb("wait"), ask: verb("ask") } as unknown as Verbs;
   yield* call.begin();
   try {
@@ -292,12 +300,7 @@ function commandUpdates(update: Json): JsonObject[] {
   return update.map((pair) => Object.fromEntries([pair]));
 }
 
-function functionJob(
-  job: Job,
-  head: Head,
-  values: JsonObject,
-  signal: AbortSignal,
-): DrivenJob {
+function functionJob(job: Job, head: Head, values: JsonObject, signal: AbortSignal): DrivenJob {
   const state = copyJson(values, "state") as JsonObject;
   const { command } = job;
   const { journal: _journal, ...rest } = job;

@@ -45,7 +45,12 @@ export async function openCall(opening: Opening): Promise<Steps | null> {
 
 /** What the function gets in every attempt; the user is that of the run. */
 function originOf({ input, context, config, metadata }: Job, call: Call): CallOrigin {
-  const { langgraph_auth_user: _user, langgraph_auth_user_id: _id, langgraph_auth_permissions: _may, ...own } = {
+  const {
+    langgraph_auth_user: _user,
+    langgraph_auth_user_id: _id,
+    langgraph_auth_permissions: _may,
+    ...own
+  } = {
     ...config.configurable,
   } as JsonObject;
   const values = call.initial;

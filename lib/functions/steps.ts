@@ -9,10 +9,10 @@ import { misfit } from "../executor/schema-check.ts";
 import { durationOf, labelOf, nameOf, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { Call } from "./call.ts";
+import { continuedJob } from "./continued-job.ts";
 import type { Emitted } from "./drive.ts";
 import { streamOf } from "./drive.ts";
 import type { DrivenJob } from "./mod.ts";
-import { continuedJob } from "./continued-job.ts";
 import { copyJson } from "./plain.ts";
 import {
   type AskOptions,
@@ -262,9 +262,7 @@ export class Steps {
   // ------------------------------------------------------------------ entries
 
   /** A promise that rejects when the run must stop. */
-  #guarded<Value>(
-    start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void,
-  ): Promise<Value> {
+  #guarded<Value>(start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void): Promise<Value> {
     return new Promise((resolve, reject) => {
       const done = (): void => void this.#rejecters.delete(reject);
       this.#rejecters.add(reject);
@@ -341,11 +339,7 @@ export class Steps {
   }
 
   /** Tries the work of a step until it succeeds or has no retries left. */
-  async #execute(
-    verb: Verb,
-    options: StepOptions,
-    work: (context: StepContext) => unknown,
-  ): Promise<Json | undefined> {
+  async #execute(verb: Verb, options: StepOptions, work: (context: StepContext) => unknown): Promise<Json | undefined> {
     const { retries = 0, timeout, backoff = FIRST_PAUSE_MS, retry = () => true } = options;
     const { journal, environment, call } = this.#options;
     const label = labelOf(verb.name);
@@ -482,10 +476,7 @@ export class Steps {
     return own;
   }
 
-  async wait(
-    given: StepName,
-    { timeout, schema, begin }: WaitOptions<JsonObject> = {},
-  ): Promise<Json> {
+  async wait(given: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
     const verb = this.#begin("wait", given);
     const { settled, begun } = verb.recorded;
     if (settled) return await this.#replay(settled, verb);
@@ -599,8 +590,7 @@ export class Steps {
 
   #nearest(): number | null {
     let nearest: number | null = null;
-    for (const { until } of this.#open)
-      if (until !== null && (nearest === null || until < nearest)) nearest = until;
+    for (const { until } of this.#open) if (until !== null && (nearest === null || until < nearest)) nearest = until;
     return nearest;
   }
 

@@ -112,4 +112,3 @@ export class StepError extends Error {
 export class ReplayMismatch extends Error {
   override readonly name = "ReplayMismatch";
 }
-

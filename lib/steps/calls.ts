@@ -3,6 +3,9 @@ import type { Directory } from "../auth/binding.ts";
 import type { StepName } from "../executor/step-names.ts";
 import type { IsoTime, Json, Uuid } from "../json.ts";
 
+/** The largest event, in bytes of JSON. */
+export const MOST_EVENT_BYTES: number = 256 * 1024;
+
 /** One use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
 export interface StepRecord {
   readonly kind: "step" | "sleep" | "wait" | "ask" | "begin";

@@ -158,9 +158,7 @@ class StoredJournal implements OpenJournal {
     while (this.#again) {
       this.#again = false;
       const after = this.#events.at(-1)?.seq ?? 0;
-      this.#events.push(
-        ...(await attempt.retry(() => storage.readCallEvents(scope, thread_id, this.call_id, after))),
-      );
+      this.#events.push(...(await attempt.retry(() => storage.readCallEvents(scope, thread_id, this.call_id, after))));
     }
   }
 
@@ -174,9 +172,11 @@ class StoredJournal implements OpenJournal {
           name: "JournalFull",
         });
       };
-      if (this.entries.length >= limits.entries) over("a call has a number of entries", limits.entries, "steps.entries");
+      if (this.entries.length >= limits.entries)
+        over("a call has a number of entries", limits.entries, "steps.entries");
       if (size > limits.result_bytes) over("a result has a size", limits.result_bytes, "steps.result_bytes");
-      if (this.#size + size > limits.journal_bytes) over("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
+      if (this.#size + size > limits.journal_bytes)
+        over("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
       this.#size += size;
     }
     this.entries.push(made);

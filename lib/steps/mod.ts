@@ -7,7 +7,7 @@ import { labelOf, nameOf, type StepName } from "../executor/step-names.ts";
 import { type Json, sameJson } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { CallRow, RunRow, Scope, Storage } from "../storage/mod.ts";
-import type { CallDirectory, RunSteps, StepRecord } from "./calls.ts";
+import { type CallDirectory, MOST_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
 import { isWaiting } from "./journal.ts";
 import { hashOf } from "./tokens.ts";
 
@@ -24,8 +24,6 @@ export interface CallOptions {
   runs(): RunMaker | undefined;
 }
 
-/** The largest event, in bytes of JSON. */
-export const MOST_EVENT_BYTES: number = 256 * 1024;
 /** A longer result is left out of lists, in characters. */
 const MOST_RESULT = 64 * 1024;
 /** How many wrong tokens are answered in a minute. */
@@ -62,7 +60,10 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
     const settled = new Set(waits.filter(({ phase }) => phase === "done" || phase === "timeout").map(occurrenceOf));
     if (occurrence !== null && settled.has(occurrence)) throw gone();
     const open = waits.find(
-      (entry) => entry.phase === "begun" && !settled.has(entry.occurrence) && entry.occurrence === (occurrence ?? entry.occurrence),
+      (entry) =>
+        entry.phase === "begun" &&
+        !settled.has(entry.occurrence) &&
+        entry.occurrence === (occurrence ?? entry.occurrence),
     );
     const problem = open?.schema ? misfit(open.schema, payload) : null;
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
@@ -147,7 +148,8 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   function limitGuesses(): void {
     const now = environment.now();
     if (Math.abs(now - guesses.since) >= MINUTE_MS) Object.assign(guesses, { since: now, wrong: 0 });
-    if (guesses.wrong >= WRONG_TOKENS) throw new ServiceError("too_many", "Too many wrong tokens: try again in a minute");
+    if (guesses.wrong >= WRONG_TOKENS)
+      throw new ServiceError("too_many", "Too many wrong tokens: try again in a minute");
   }
 
   return {
@@ -254,4 +256,3 @@ function recordOf(kind: StepRecord["kind"], entry: JournalEntry, before: StepRec
     run_id,
   };
 }
-

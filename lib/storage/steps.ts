@@ -73,7 +73,9 @@ export interface CallStorage {
   findToken(
     scope: Scope,
     token_hash: string,
-  ): Promise<(Pick<CallToken, "name" | "occurrence"> & { readonly call: CallRow; readonly answer: Json | undefined }) | null>;
+  ): Promise<
+    (Pick<CallToken, "name" | "occurrence"> & { readonly call: CallRow; readonly answer: Json | undefined }) | null
+  >;
   /**
    * Stores an event and makes the call due: its suspended run, or the call itself. Guard: the call has not ended; with a token, none of
    * its wait came before. Null: nothing was written.

@@ -22,7 +22,8 @@ const kitOn = (file: string, agent: AgentFunction, clock?: TestClock): Promise<T
     ...(clock ? { environment: clock } : {}),
   });
 
-const texts = (values: Json): string[] => (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
+const texts = (values: Json): string[] =>
+  (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
 
 /** Moves the clock in small parts until the fact holds: timers that a run sets on its way are due too. */
 async function soon(clock: TestClock, fact: () => Promise<boolean>): Promise<void> {
@@ -42,12 +43,16 @@ describe("a durable function", () => {
   it("sleeps without a worker, and continues when it is due", async () => {
     const clock = testClock();
     let pays = 0;
-    await using kit = await kitOn(newFile(), async function* ({ step, sleep }) {
-      yield "Before. ";
-      await step("pay", () => ++pays);
-      await sleep("cool off", "2d");
-      yield "After.";
-    }, clock);
+    await using kit = await kitOn(
+      newFile(),
+      async function* ({ step, sleep }) {
+        yield "Before. ";
+        await step("pay", () => ++pays);
+        await sleep("cool off", "2d");
+        yield "After.";
+      },
+      clock,
+    );
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
@@ -55,7 +60,10 @@ describe("a durable function", () => {
     const run = await runs.get(thread_id, run_id);
     assert.equal(run.status, "pending");
     assert.equal((await threads.get(thread_id)).status, "busy");
-    assert.deepEqual(run.waiting_for?.map(({ kind, name }) => [kind, name]), [["sleep", "cool off"]]);
+    assert.deepEqual(
+      run.waiting_for?.map(({ kind, name }) => [kind, name]),
+      [["sleep", "cool off"]],
+    );
     assert.equal((await kit.service.metrics()).worker.executing, 0);
     await clock.advance("1d");
     assert.equal((await runs.get(thread_id, run_id)).status, "pending");
@@ -68,7 +76,12 @@ describe("a durable function", () => {
   it("waits for an event that comes by its address, once", async () => {
     let url = "";
     await using kit = await kitOn(newFile(), async function* ({ wait }) {
-      const parcel = await wait("parcel", { schema: { type: "object", required: ["code"] }, begin: (to) => void (url = to.url) });
+      const parcel = await wait("parcel", {
+        schema: { type: "object", required: ["code"] },
+        begin: (to) => {
+          url = to.url;
+        },
+      });
       yield `Shipped as ${parcel.code}.`;
     });
     const { runs, threads } = kit.service;
@@ -89,10 +102,13 @@ describe("a durable function", () => {
     assert.deepEqual(texts((await threads.state(thread_id)).values), ["Hi", "Shipped as 7."]);
     await calls.deliver(token, { code: 7 });
     const { steps, events } = await runs.steps(thread_id, run_id);
-    assert.deepEqual(steps.map(({ kind, name, status }) => [kind, name, status]), [
-      ["wait", "parcel", "done"],
-      ["begin", "parcel", "done"],
-    ]);
+    assert.deepEqual(
+      steps.map(({ kind, name, status }) => [kind, name, status]),
+      [
+        ["wait", "parcel", "done"],
+        ["begin", "parcel", "done"],
+      ],
+    );
     assert.deepEqual(events, [{ name: "parcel", payload: { code: 7 }, used: true }]);
   });
 
@@ -116,16 +132,24 @@ describe("a durable function", () => {
   it("returns null after a timeout, and tries failed steps again when they are due", async () => {
     const clock = testClock();
     let tries = 0;
-    await using kit = await kitOn(newFile(), async function* ({ step, wait, ask }) {
-      const none = await wait("never", { timeout: "1h" });
-      const value = await step("flaky", ({ attempt }) => {
-        tries++;
-        if (attempt < 3) throw new Error(`failed ${attempt}`);
-        return attempt;
-      }, { retries: 5, backoff: "1m" });
-      const asked = await ask("ok", "?", { timeout: "1d" });
-      yield JSON.stringify([none, value, asked]);
-    }, clock);
+    await using kit = await kitOn(
+      newFile(),
+      async function* ({ step, wait, ask }) {
+        const none = await wait("never", { timeout: "1h" });
+        const value = await step(
+          "flaky",
+          ({ attempt }) => {
+            tries++;
+            if (attempt < 3) throw new Error(`failed ${attempt}`);
+            return attempt;
+          },
+          { retries: 5, backoff: "1m" },
+        );
+        const asked = await ask("ok", "?", { timeout: "1d" });
+        yield JSON.stringify([none, value, asked]);
+      },
+      clock,
+    );
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
@@ -185,13 +209,22 @@ describe("a durable function", () => {
     });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const shown = (await (await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })).result) as {
+    const shown = (await (
+      await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })
+    ).result) as {
       __interrupt__: { id: string; value: string }[];
     };
-    assert.deepEqual(shown.__interrupt__.map(({ value }) => value), ["A?", "B?"]);
+    assert.deepEqual(
+      shown.__interrupt__.map(({ value }) => value),
+      ["A?", "B?"],
+    );
     const [a, b] = shown.__interrupt__.map(({ id }) => id) as [string, string];
-    const second = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: { [b]: "two" } } })).result;
-    assert.deepEqual((second as typeof shown).__interrupt__.map(({ id }) => id), [a]);
+    const second = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: { [b]: "two" } } }))
+      .result;
+    assert.deepEqual(
+      (second as typeof shown).__interrupt__.map(({ id }) => id),
+      [a],
+    );
     const third = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "one" } })).result;
     assert.deepEqual(texts(third), ["Hi", "one two"]);
   });

@@ -1,9 +1,7 @@
 /** Durable functions: steps, sleeps, asks and waits, and what replays do with them. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { AgentFunction } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
-import { until } from "../support/until.ts";
 
 describe("step", () => {
   it("returns the result, and stores it once", async () => {
@@ -18,7 +16,10 @@ describe("step", () => {
       },
     });
     const thread = await kit.service.threads.create();
-    const { result } = await kit.service.runs.wait(thread.thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
+    const { result } = await kit.service.runs.wait(thread.thread_id, {
+      assistant_id: "agent",
+      input: { messages: "Hi" },
+    });
     const values = (await result) as { messages: { content: string }[] };
     assert.equal(values.messages.at(-1)?.content, '1 {"attempt":1,"one":1}');
     assert.equal(calls, 1);
@@ -45,11 +46,17 @@ describe("step", () => {
     const { thread_id } = await threads.create();
     const first = await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
     const shown = (await first.result) as { __interrupt__: { id: string; value: unknown }[] };
-    assert.deepEqual(shown.__interrupt__.map(({ value }) => value), [{ question: "Pay 1?" }]);
+    assert.deepEqual(
+      shown.__interrupt__.map(({ value }) => value),
+      [{ question: "Pay 1?" }],
+    );
     assert.equal((await threads.get(thread_id)).status, "interrupted");
     const second = await runs.wait(thread_id, { assistant_id: "agent", command: { resume: true } });
     const values = (await second.result) as { messages: { content: string }[] };
-    assert.deepEqual(values.messages.map(({ content }) => content), ["Hi", "Looking… ", "Paid."]);
+    assert.deepEqual(
+      values.messages.map(({ content }) => content),
+      ["Hi", "Looking… ", "Paid."],
+    );
     assert.deepEqual(calls, ["find", "pay"]);
   });
 });
