@@ -157,7 +157,7 @@ export type ExecutorEvent =
       /** For `recordStates`: `input` is the state before the input. Default `loop`. */
       readonly source?: "input" | "loop";
       /** For `recordStates`: the open call, with its number of entries and of yielded values. */
-      readonly call?: { readonly call_id: string; readonly at: number; readonly yields: number };
+      readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the

@@ -6,7 +6,7 @@ export type StepKind = "step" | "sleep" | "wait" | "ask";
 
 /** How far the function was: values yielded, and the reply that was being written. */
 export interface CallPosition {
-  readonly yields: number;
+  readonly yielded: number;
   readonly reply: { readonly id: string; readonly text: string } | null;
 }
 

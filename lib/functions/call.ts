@@ -82,7 +82,7 @@ export class Call {
   /** The message that is being written. */
   reply: { readonly id: string; text: string } | null = null;
   /** How many values the function has yielded. */
-  yields = 0;
+  yielded = 0;
   /** A state of this call was put. */
   hasState = false;
   /** The open call of a durable function, and its number of entries. */
@@ -116,7 +116,7 @@ export class Call {
 
   /** Takes a yielded or returned value. */
   take(value: unknown): ExecutorEvent[] {
-    this.yields++;
+    this.yielded++;
     if (typeof value === "string") return this.token(value);
     if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
@@ -227,7 +227,7 @@ export class Call {
     const events = this.commitStep();
     this.values = values;
     this.stepWaits = true;
-    this.place = this.placed();
+    this.place = this.position();
     this.updates.push(update);
     if (reply) this.frames.push(...this.completed(update, reply.id));
     this.frames.push(
@@ -281,17 +281,17 @@ export class Call {
   /** The current state, with what shows it. */
   private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const { values, frames } = this;
-    const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.placed()) : undefined;
+    const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.position()) : undefined;
     this.stepWaits = false;
     this.hasState = true;
     this.frames = [];
     return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}) };
   }
 
-  private placed(): StateEvent["call"] {
-    const { durable, yields } = this;
+  private position(): StateEvent["call"] {
+    const { durable, yielded } = this;
     // The value that is being taken counts.
-    return durable ? { call_id: durable.call_id, at: durable.entries.length, yields } : undefined;
+    return durable ? { call_id: durable.call_id, at: durable.entries.length, yielded } : undefined;
   }
 
   private result(): Json {

@@ -1,31 +1,14 @@
 /** Hosts plain functions as graphs of one node. */
 import type { Environment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type {
-  Command,
-  Executor,
-  ExecutorEvent,
-  Interrupt,
-  Job,
-  StateEvent,
-  StoredCheckpoint,
-  Task,
-} from "../executor/contract.ts";
+import type { Command, Executor, ExecutorEvent, Interrupt, Job } from "../executor/contract.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
-import { END, FOREIGN_STATE, recordedParts, recordStates, START, valuesOf } from "../executor/recorded-states.ts";
+import { END, recordStates, START } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import {
-  type AgentEntry,
-  type AgentFunction,
-  Call,
-  type FunctionJob,
-  RaisedInterrupt,
-  show,
-  showInterrupts,
-  task,
-} from "./call.ts";
+import { type AgentEntry, type AgentFunction, Call, RaisedInterrupt, show, showInterrupts, task } from "./call.ts";
 import { drive, Emitted } from "./drive.ts";
+import { type ContinuedCall, type DrivenJob, type Head, readHead } from "./head.ts";
 import { copyJson } from "./plain.ts";
 import type { Steps } from "./steps.ts";
 import type { Verbs } from "./verbs.ts";
@@ -95,34 +78,29 @@ export async function* execute(
   const call = new Call(job, initial.values, initial.step, uuid);
   const emitted = new Emitted();
   let steps: Steps | undefined;
-  const open = async (continued: { readonly call_id: string; readonly at?: number } | null): Promise<boolean> => {
+  let own = functionJob(job, head, initial.values, signal);
+  /** Opens the call that the run continues, or a new one; false if it is gone. */
+  const open = async (continued: ContinuedCall | null): Promise<boolean> => {
     const { openCall } = await import("./open-call.ts");
     const stored = job.resumed || initial.events.some(({ type }) => type === "state");
-    const yields = head.call?.yields ?? 0;
-    const opened = await openCall({
-      ...{ job, call, head, emitted, signal, strict, yields, environment },
-      continued,
-      stored,
-    });
-    steps = opened ?? undefined;
+    const opened = await openCall({ job, own, call, head, emitted, signal, strict, environment, continued, stored });
+    if (opened) ({ steps, own } = opened);
     return opened !== null;
   };
-  let own = functionJob(job, head, initial.values, signal);
   const continued = continuedCall(job, head);
-  if (continued) {
-    if (await open(continued)) own = (steps as unknown as Steps).jobOf(own);
-    else if (job.journal?.call_id) return yield* unchanged(head);
+  if (continued && !(await open(continued)) && job.journal?.call_id) {
+    // The call that the run was made for has gone on, or has ended.
+    const { values, next, tasks } = head;
+    yield { type: "state", values, next, tasks };
+    return;
   }
-  let opening: Promise<unknown> | undefined;
+  let loading: Promise<unknown> | undefined;
   const verb =
     (name: keyof Verbs) =>
     (...args: unknown[]): Promise<unknown> => {
-      const use = (): Promise<unknown> =>
-        (steps as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(
-          ...args,
-        ) as Promise<unknown>;
-      if (!steps) opening ??= open(null);
-      const promise = steps || !opening ? use() : opening.then(use);
+      const use = () => (steps as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
+      if (!steps) loading ??= open(null);
+      const promise = Promise.resolve(loading && !steps ? loading.then(use) : use());
       // A function may be stopped while nobody awaits this.
       promise.catch(() => {});
       return promise;
@@ -142,6 +120,7 @@ export async function* execute(
         return yield* call.pause(item.value);
       } else if (item.kind === "yielded") yield* steps?.skips() ? [] : call.take(item.value);
       else {
+        await loading?.catch(() => {});
         if (steps) yield* steps.finish();
         call.durable = null;
         return yield* call.finish(item.value);
@@ -158,61 +137,11 @@ export async function* execute(
 }
 
 /** The call of a durable function that the run continues; null where it starts a new one. */
-function continuedCall(job: Job, { call, next }: Head): { readonly call_id: string; readonly at?: number } | null {
+function continuedCall(job: Job, { call, next }: Head): ContinuedCall | null {
   const { journal, command, input, graph_id } = job;
   if (journal?.call_id) return { call_id: journal.call_id };
   const moves = (command?.goto ?? []).length > 0 || (!command && (input ?? null) !== null);
   return call && !moves && !job.resumed && next.includes(graph_id) ? call : null;
-}
-
-/** The call that the run was made for has gone on, or has ended. */
-function* unchanged({ values, next, tasks }: Head): Generator<ExecutorEvent> {
-  yield { type: "state", values, next, tasks };
-}
-
-export type DrivenJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | keyof Verbs>;
-
-export interface Head {
-  readonly values: JsonObject;
-  readonly next: readonly string[];
-  readonly tasks: readonly Task[];
-  /** The number of this state; −2 without one, so that the first state gets −1. */
-  readonly step: number;
-  /** The interrupts that were open when the run started, in its first attempt. */
-  readonly interrupts: readonly Interrupt[];
-  /** The open call of a durable function. */
-  readonly call: StateEvent["call"];
-}
-
-async function readHead(job: Job): Promise<Head> {
-  const { checkpoints, resumed, from } = job;
-  // In a later attempt the newest state is this run's own, not the one it forked from.
-  const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
-  if (!stored) {
-    if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, interrupts: [], call: undefined };
-  }
-  let first: StoredCheckpoint | null = stored;
-  if (resumed && isObject(job.command?.resume ?? null)) {
-    while (first?.run_id === job.run_id)
-      first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
-  }
-  const parts = recordedParts(stored) ?? foreign();
-  const { next, tasks, whole, call } = parts;
-  const before = first === stored ? parts : first && (recordedParts(first) ?? foreign());
-  const values = valuesOf(stored, whole, foreign);
-  return {
-    values: isObject(values) ? values : foreign(),
-    next,
-    tasks,
-    step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
-    call,
-    interrupts: before ? before.tasks.flatMap((pending) => pending.interrupts) : [],
-  };
-}
-
-function foreign(): never {
-  throw new Error(FOREIGN_STATE);
 }
 
 interface InitialState {

@@ -3,35 +3,38 @@ import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
 import type { CallOrigin, JournalEntry, OpenJournal } from "../executor/journal.ts";
 import { answersById } from "../executor/kwargs.ts";
+import { messagesOf } from "../executor/messages.ts";
 import { misfit } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { Call } from "./call.ts";
 import type { Emitted } from "./drive.ts";
-import type { Head } from "./mod.ts";
-import { openSteps, type Steps } from "./steps.ts";
+import type { ContinuedCall, DrivenJob, Head } from "./head.ts";
+import { Steps } from "./steps.ts";
 
-interface Opening {
+interface CallToOpen {
   readonly job: Job;
   readonly call: Call;
   readonly head: Head;
   readonly emitted: Emitted;
   readonly signal: AbortSignal;
   readonly strict: boolean;
-  readonly yields: number;
   readonly environment: Environment;
-  readonly continued: { readonly call_id: string; readonly at?: number } | null;
+  /** The job as the function gets it in a new call. */
+  readonly own: DrivenJob;
+  readonly continued: ContinuedCall | null;
   /** The run has put a state. */
   readonly stored: boolean;
 }
 
 /** Null: the call that the run continues is gone. */
-export async function openCall(opening: Opening): Promise<Steps | null> {
-  const { job, call, continued, emitted, stored } = opening;
+export async function openCall(asked: CallToOpen): Promise<{ readonly steps: Steps; readonly own: DrivenJob } | null> {
+  const { job, call, head, own, continued, emitted, stored } = asked;
   if (!job.journal) throw new Error("step, sleep, wait and ask need a service: this executor has no journal");
   const journal = await job.journal.open(continued, () => originOf(job, call));
   if (!journal) return null;
-  if (continued && !job.resumed) await takeAnswers(opening, journal);
-  const steps = await openSteps({ ...opening, journal, isNew: !continued });
+  if (continued && !job.resumed) await takeAnswers(asked, journal);
+  const yielded = head.call?.yielded ?? 0;
+  const steps = await Steps.open({ ...asked, journal, yielded, isNew: !continued });
   // The next attempt continues from a state of this run.
   emitted.push({
     kind: "effect",
@@ -40,7 +43,7 @@ export async function openCall(opening: Opening): Promise<Steps | null> {
       if ((!stored && !call.hasState) || job.durability === "exit") yield call.snapshot();
     },
   });
-  return steps;
+  return { steps, own: continued ? continuedJob(own, journal.origin) : own };
 }
 
 /** What the function gets in every attempt; the user is that of the run. */
@@ -59,7 +62,7 @@ function originOf({ input, context, config, metadata }: Job, call: Call): CallOr
 }
 
 /** Stores the answers that the run brings: each settles its ask. */
-async function takeAnswers({ job, head, environment }: Opening, journal: OpenJournal): Promise<void> {
+async function takeAnswers({ job, head, environment }: CallToOpen, journal: OpenJournal): Promise<void> {
   const resume = job.command?.resume;
   if (resume === undefined) return;
   const asks = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
@@ -78,9 +81,27 @@ async function takeAnswers({ job, head, environment }: Opening, journal: OpenJou
       environment.log({ level: "warn", message, run_id, thread_id, ask: name, problem });
       continue;
     }
-    const position = { yields: journal.entries.at(-1)?.position.yields ?? 0, reply: null };
+    const position = { yielded: journal.entries.at(-1)?.position.yielded ?? 0, reply: null };
     journal.append({ kind: "ask", name, occurrence, call: number, phase: "done", value, position });
   }
 }
 
 const keyOf = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
+
+/** The job of a call: what its start had, for the user of this run. */
+function continuedJob(own: DrivenJob, { input, values, context, config, metadata }: CallOrigin): DrivenJob {
+  const state = structuredClone(values);
+  const { configurable: start, ...rest } = config as { readonly configurable?: JsonObject };
+  const auth = Object.entries(own.config.configurable).filter(([name]) => name.startsWith("langgraph_auth_"));
+  const configurable = { ...start, run_id: own.run_id, ...Object.fromEntries(auth) };
+  return {
+    ...own,
+    input: input ?? undefined,
+    command: null,
+    state,
+    messages: messagesOf(state) as JsonObject[],
+    context: structuredClone(context),
+    config: { ...structuredClone(rest), configurable } as DrivenJob["config"],
+    metadata: structuredClone(metadata),
+  };
+}

@@ -2,8 +2,8 @@
 import { lazyCalls } from "../environment.ts";
 import type { AttemptJournal, Feature, FeatureContext, JournalAttempt } from "../features/mod.ts";
 import type { NewRun, Suspension } from "../storage/mod.ts";
+import type { CallOptions } from "./due.ts";
 import type { JournalContext, Pending } from "./journal.ts";
-import type { CallOptions } from "./mod.ts";
 
 interface StepsContext extends FeatureContext {
   readonly settings: {

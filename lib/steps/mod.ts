@@ -1,40 +1,27 @@
 /** What calls need while no attempt works on them: events for them, and runs that continue them when they are due. */
-import type { Environment } from "../environment.ts";
 import { notFound, ServiceError } from "../errors.ts";
 import type { JournalEntry } from "../executor/journal.ts";
 import { misfit } from "../executor/schema-check.ts";
 import { labelOf, nameOf, type StepName } from "../executor/step-names.ts";
 import { type Json, sameJson } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
-import type { CallRow, RunRow, Scope, Storage } from "../storage/mod.ts";
+import type { CallRow, RunRow, Scope } from "../storage/mod.ts";
 import { type CallDirectory, MOST_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
+import { type CallOptions, createDueCalls } from "./due.ts";
 import { isWaiting } from "./journal.ts";
 import { hashOf } from "./tokens.ts";
-
-/** What continues calls. */
-interface RunMaker {
-  create(seen: Scope, thread_id: string, request: object, origin: object): Promise<unknown>;
-}
-
-export interface CallOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  /** Present once the nouns of the service are made. */
-  runs(): RunMaker | undefined;
-}
 
 /** A longer result is left out of lists, in characters. */
 const MOST_RESULT = 64 * 1024;
 /** How many wrong tokens are answered in a minute. */
 const WRONG_TOKENS = 600;
 const MINUTE_MS = 60_000;
-const DUE_AT_ONCE = 50;
 
 const gone = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
 
 export function createCalls(options: CallOptions): CallDirectory & { continueDue(): Promise<number> } {
   const { storage, scope, environment } = options;
+  const { continueDue } = createDueCalls(options);
   const guesses = { since: 0, wrong: 0 };
 
   async function entriesOf(seen: Scope, { thread_id, call_id }: CallRow): Promise<JournalEntry[]> {
@@ -94,55 +81,6 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
 
   const callOf = async (seen: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
     call_id === undefined ? null : await storage.getCall(seen, thread_id, call_id);
-
-  /** A run for a call that is due. False: later. */
-  async function continueCall(call: CallRow): Promise<boolean> {
-    const { thread_id, call_id, run_id, due_at } = call;
-    const thread = await storage.getThread(scope, thread_id);
-    if (!thread || thread.status === "busy") return false;
-    const row = await storage.getRun(scope, run_id);
-    if (!row || !isWaiting(thread.interrupts, call)) {
-      // Another input has taken its place.
-      await storage.setCallDue(scope, call, null, row ? environment.now() : null);
-      return true;
-    }
-    const { config, context, stream_mode, resumable, all_events } = row.kwargs;
-    const request = {
-      assistant_id: row.assistant_id,
-      config,
-      context,
-      metadata: row.metadata,
-      stream_mode,
-      stream_resumable: resumable,
-      durability: "async",
-      multitask_strategy: "reject",
-      ...(row.webhook ? { webhook: row.webhook.url } : {}),
-    };
-    const origin = {
-      call_id,
-      user_id: row.user_id,
-      api_key: row.api_key,
-      ...(row.auth_user ? { user: row.auth_user } : {}),
-      ...(all_events === true ? { records_all: true } : {}),
-      idempotency: { route: `call ${call_id}`, key: `${run_id} ${due_at}`, body_hash: "" },
-    };
-    try {
-      await options.runs()?.create(scope, thread_id, request, origin);
-    } catch (error) {
-      if (error instanceof ServiceError && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
-      environment.log({ level: "error", message: "a call could not be continued", thread_id, call_id, error });
-      return false;
-    }
-    await storage.setCallDue(scope, call, null, null);
-    return true;
-  }
-
-  async function continueDue(): Promise<number> {
-    const due = options.runs() ? await storage.dueCalls(scope, environment.now(), DUE_AT_ONCE) : [];
-    let done = 0;
-    for (const call of due) if (await continueCall(call)) done++;
-    return done;
-  }
 
   /** Errors: too_many. */
   function limitGuesses(): void {

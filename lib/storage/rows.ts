@@ -1,6 +1,5 @@
 /** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
-import type { CallProgress } from "./steps.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
@@ -309,6 +308,32 @@ export interface NewFrame {
 /** A frame as stored. */
 export interface StoredFrame extends NewFrame {
   readonly id: number;
+}
+
+/** What a save adds to a call. */
+export interface CallProgress {
+  readonly call_id: string;
+  /** The first save of an attempt: the run belongs to the call, and has made progress. `origin` creates the call. */
+  readonly opens?: { readonly graph_id: string; readonly origin?: string };
+  /** In the order of their `idx`. `entry` is JSON. Storing the same ones again changes nothing. */
+  readonly entries: readonly CallEntry[];
+  /** Addresses of events, by the hashes of their tokens. */
+  readonly tokens?: readonly CallToken[];
+  /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
+  readonly leaves?: { readonly due_at: number | null; readonly ended: boolean; readonly seen: number };
+}
+
+/** An entry of a journal. */
+export interface CallEntry {
+  readonly idx: number;
+  readonly entry: string;
+}
+
+/** The address of an event for one wait. */
+export interface CallToken {
+  readonly token_hash: string;
+  readonly name: string;
+  readonly occurrence: number;
 }
 
 /** Checkpoints, pending writes and frames of a run, each in the order they were made. */

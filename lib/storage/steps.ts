@@ -1,32 +1,6 @@
 /** The storage of calls: executions of durable functions from their input to their end, with their journals. */
 import type { Json } from "../json.ts";
-import type { Scope } from "./rows.ts";
-
-/** What a save adds to a call. */
-export interface CallProgress {
-  readonly call_id: string;
-  /** The first save of an attempt: the run belongs to the call, and has made progress. `origin` creates the call. */
-  readonly opens?: { readonly graph_id: string; readonly origin?: string };
-  /** In the order of their `idx`. `entry` is JSON. Storing the same ones again changes nothing. */
-  readonly entries: readonly CallEntry[];
-  /** Addresses of events, by the hashes of their tokens. */
-  readonly tokens?: readonly CallToken[];
-  /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
-  readonly leaves?: { readonly due_at: number | null; readonly ended: boolean; readonly seen: number };
-}
-
-/** An entry of a journal. */
-export interface CallEntry {
-  readonly idx: number;
-  readonly entry: string;
-}
-
-/** The address of an event for one wait. */
-export interface CallToken {
-  readonly token_hash: string;
-  readonly name: string;
-  readonly occurrence: number;
-}
+import type { CallEntry, CallToken, Scope } from "./rows.ts";
 
 /** An event from outside. */
 export interface CallEvent {

@@ -115,7 +115,8 @@ describe("the core", () => {
       for (const name of path.endsWith(".ts") ? importsOf(read(path)) : []) {
         if (name.startsWith(".")) visit(posix.join(posix.dirname(path), name));
         // Loaded where they are: to send webhooks, and to find steps inside of steps.
-        else if (!/^lib\/(?:webhooks\/send|functions\/steps)\.ts$/.test(path) || !name.startsWith("node:")) packages.add(name);
+        else if (!/^lib\/(?:webhooks\/send|functions\/work)\.ts$/.test(path) || !name.startsWith("node:"))
+          packages.add(name);
       }
     };
     visit("lib/mod.ts");
