@@ -16,10 +16,10 @@ type OfCall = LeaseFence & { call_id: string };
 
 // ------------------------------------------------------------ with a save
 
-const openCall = prepared<OfCall & { graph_id: string; origin: string }>(
+const openCall = prepared<OfCall & { graph_id: string; beginning: string }>(
   (p) =>
-    sql`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, origin, created_at)
-    select ${p.deployment}, ${p.thread_id}, ${p.call_id}, ${p.graph_id}, ${p.run_id}, ${p.run_id}, ${p.origin},
+    sql`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at)
+    select ${p.deployment}, ${p.thread_id}, ${p.call_id}, ${p.graph_id}, ${p.run_id}, ${p.run_id}, ${p.beginning},
       updated_at from runs where ${holdsLease(p)}
     on conflict do nothing`,
 );
@@ -51,14 +51,14 @@ const putToken = prepared<OfCall & { token_hash: string; name: string; occurrenc
 );
 
 /** An event that came after `seen` makes the call due at once. */
-export const isNewer = (p: CallKey & { seen: number }): RawBuilder<unknown> =>
+export const isNewer = (p: CallKey & { after: number }): RawBuilder<unknown> =>
   sql`exists (select 1 from call_events e where e.deployment = ${scalar(p.deployment)}
-    and e.thread_id = ${scalar(p.thread_id)} and e.call_id = ${scalar(p.call_id)} and e.seq > ${scalar(p.seen)})`;
+    and e.thread_id = ${scalar(p.thread_id)} and e.call_id = ${scalar(p.call_id)} and e.seq > ${scalar(p.after)})`;
 
-const leaveCall = prepared<OfCall & { due_at: number | null; ended: number; seen: number; now: number }>(
+const leaveCall = prepared<OfCall & { due_at: number | null; end: number; after: number; now: number }>(
   (p) =>
-    sql`update calls set due_at = case when ${p.ended} = 0 and ${isNewer(p)} then ${p.now} else ${p.due_at} end,
-      ended_at = case when ${p.ended} = 1 then ${p.now} else null end
+    sql`update calls set due_at = case when ${p.end} = 0 and ${isNewer(p)} then ${p.now} else ${p.due_at} end,
+      ended_at = case when ${p.end} = 1 then ${p.now} else null end
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and call_id = ${p.call_id} and ${whileLeased(p)}`,
 );
 
@@ -68,12 +68,12 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
   const { call_id, opens, entries, tokens = [], leaves } = call;
   const args = { ...fence, call_id };
   return [
-    ...(opens?.origin === undefined ? [] : [openCall({ ...args, graph_id: opens.graph_id, origin: opens.origin })]),
+    ...(opens?.origin === undefined ? [] : [openCall({ ...args, graph_id: opens.graph_id, beginning: opens.origin })]),
     ...(opens ? [takeCall(args), markRun(args)] : []),
     ...putEntries(args, entries),
     ...tokens.map((token) => putToken({ ...args, ...token })),
     ...(leaves
-      ? [leaveCall({ ...args, due_at: leaves.due_at, seen: leaves.seen, ended: leaves.ended ? 1 : 0, now })]
+      ? [leaveCall({ ...args, due_at: leaves.due_at, after: leaves.seen, end: leaves.ended ? 1 : 0, now })]
       : []),
   ];
 }
@@ -102,8 +102,8 @@ export const steps: Feature<keyof typeof callTables> = {
   copied: (copied) => [
     prepared(
       (p) =>
-        sql`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, origin, created_at, ended_at)
-        select deployment, ${p.thread_id}, call_id, graph_id, first_run, run_id, origin, created_at, ended_at from calls
+        sql`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at)
+        select deployment, ${p.thread_id}, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at from calls
         where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.from)}
           and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null)
           and ${copied(p)}`,
@@ -197,9 +197,9 @@ const dueCalls = prepared<{ deployment: string; now: number; limit: number }>(
     and ended_at is null order by due_at limit ${p.limit}`,
 );
 
-const setDue = prepared<CallKey & { due_at: number | null; ended_at: number | null; seen: number }>(
+const setDue = prepared<CallKey & { due_at: number | null; ended_at: number | null; before: number }>(
   (p) =>
-    sql`update calls set due_at = ${p.due_at}, ended_at = ${p.ended_at} where ${ofCall(p)} and due_at = ${p.seen}
+    sql`update calls set due_at = ${p.due_at}, ended_at = ${p.ended_at} where ${ofCall(p)} and due_at = ${p.before}
     and ended_at is null`,
 );
 
@@ -253,7 +253,7 @@ function callVerbs(driver: Database): CallStorage {
      */
     async setCallDue({ deployment }, { thread_id, call_id, due_at: seen }, due_at, ended_at) {
       if (seen === null) return;
-      const key = { deployment, thread_id, call_id, seen, due_at, ended_at };
+      const key = { deployment, thread_id, call_id, before: seen, due_at, ended_at };
       await driver.batch([setDue(key)], lock(deployment, thread_id));
     },
   };
@@ -271,7 +271,7 @@ const toCall = (row: SqlRow): CallRow => ({
   call_id: row.call_id as string,
   graph_id: row.graph_id as string,
   run_id: row.run_id as string,
-  origin: row.origin as string,
+  origin: row.beginning as string,
   due_at: row.due_at === null ? null : Number(row.due_at),
   ended_at: row.ended_at === null ? null : Number(row.ended_at),
 });

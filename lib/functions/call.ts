@@ -166,11 +166,6 @@ export class Call {
     return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
   }
 
-  /** The present state, without a change. */
-  snapshot(): ExecutorEvent {
-    return this.state([this.name], []);
-  }
-
   /** A token of a message that a step writes. */
   spoken(id: string, text: string): ExecutorEvent[] {
     return [...this.commitStep(), ...this.chunk(id, text)];
@@ -279,7 +274,7 @@ export class Call {
   }
 
   /** The current state, with what shows it. */
-  private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
+  state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const { values, frames } = this;
     const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.position()) : undefined;
     this.stepWaits = false;

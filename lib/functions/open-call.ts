@@ -40,7 +40,7 @@ export async function openCall(asked: CallToOpen): Promise<{ readonly steps: Ste
     kind: "effect",
     async *run() {
       yield* call.commitStep();
-      if ((!stored && !call.hasState) || job.durability === "exit") yield call.snapshot();
+      if ((!stored && !call.hasState) || job.durability === "exit") yield call.state([job.graph_id], []);
     },
   });
   return { steps, own: continued ? continuedJob(own, journal.origin) : own };
@@ -66,8 +66,8 @@ async function takeAnswers({ job, head, environment }: CallToOpen, journal: Open
   const resume = job.command?.resume;
   if (resume === undefined) return;
   const asks = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
-  const settled = new Set(journal.entries.filter(({ kind, phase }) => kind === "ask" && phase !== "begun").map(keyOf));
-  const open = asks.filter((entry) => !settled.has(keyOf(entry)));
+  const answered = new Set(journal.entries.filter(({ kind, phase }) => kind === "ask" && phase !== "begun").map(keyOf));
+  const open = asks.filter((entry) => !answered.has(keyOf(entry)));
   const shown = new Set(head.interrupts.map(({ id }) => id));
   const ids = new Set(open.map(({ value }) => value as string).filter((id) => shown.size === 0 || shown.has(id)));
   const answers = answersById(resume, ids) ?? (ids.size === 1 ? { [[...ids][0] as string]: resume } : {});

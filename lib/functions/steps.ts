@@ -3,10 +3,11 @@
  * entry is committed together with what the function has shown before.
  */
 import type { Environment } from "../environment.ts";
-import type { ExecutorEvent, Job } from "../executor/contract.ts";
-import type { OpenJournal, OutsideEvent, StepKind } from "../executor/journal.ts";
+import type { ExecutorEvent, Interrupt, Job } from "../executor/contract.ts";
+import type { OutsideEvent, StepKind } from "../executor/journal.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
+import { endAttempt } from "./ends.ts";
 import { Entries, type EntryOptions, shownStart } from "./entries.ts";
 import { copyJson } from "./plain.ts";
 import { Replay, type Verb } from "./replay.ts";
@@ -67,10 +68,6 @@ export class Steps {
 
   static async open(options: StepsOptions): Promise<Steps> {
     return new Steps(options, await loadInside());
-  }
-
-  get journal(): OpenJournal {
-    return this.#options.journal;
   }
 
   /** A yielded value was stored already. */
@@ -186,8 +183,9 @@ export class Steps {
     await this.#entries.add(verb, { phase: "done" });
   }
 
-  #until(verb: Verb, until: number): Promise<void> {
-    return this.#entries.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve }));
+  #until(verb: Verb, until: number | null, ask?: Interrupt): Promise<void> {
+    const asked = ask ? { ask } : {};
+    return this.#entries.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve, ...asked }));
   }
 
   /** The time at which a wait or an ask ends by itself. */
@@ -245,9 +243,7 @@ export class Steps {
     const kept = response ? { schema: response } : {};
     const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, value: id, ...kept }));
     const ask = { id, value: shown, ...(response ? { response_schema: response } : {}), name: label };
-    await this.#entries.guarded<void>((resolve) =>
-      this.#waits.add({ verb, until: entry.until ?? null, due: resolve, ask }),
-    );
+    await this.#until(verb, entry.until ?? null, ask);
     await this.#entries.add(verb, { phase: "timeout" });
     return null;
   }
@@ -256,28 +252,11 @@ export class Steps {
 
   /** The function does nothing but wait: ends the attempt, unless something is due soon. */
   #rest(): void {
-    const { environment, journal, emitted, call } = this.#options;
+    const { environment, journal } = this.#options;
     const waits = this.#waits;
     const nearest = waits.nearest();
     const isSoon = nearest !== null && nearest - environment.now() <= journal.limits.linger_ms;
-    if (isSoon && waits.asks().length === 0) return;
-    emitted.push({
-      kind: "effect",
-      async *run() {
-        if (waits.isBusy() || waits.isEmpty()) return;
-        emitted.left = true;
-        const due_at = waits.nearest();
-        const asks = waits.asks();
-        if (asks.length > 0) yield* call.completeReply();
-        yield* call.commitStep();
-        const place = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
-        journal.append({ ...place, until: due_at, position: { yielded: call.yielded, reply: call.reply } });
-        if (asks.length > 0) {
-          await journal.pause(due_at);
-          yield* call.pauseFor(asks, journal.call_id);
-        } else await journal.suspend(due_at, waits.shown());
-      },
-    });
+    if (!isSoon || waits.asks().length > 0) endAttempt(this.#options, waits);
   }
 
   /** The run must stop: open verbs reject, and nothing more is stored. */

@@ -44,13 +44,11 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   async function check(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<void> {
     if (!(await isOpen(call))) throw gone();
     const waits = (await entriesOf(scope, call)).filter((entry) => entry.kind === "wait" && entry.name === name);
-    const settled = new Set(waits.filter(({ phase }) => phase === "done" || phase === "timeout").map(occurrenceOf));
-    if (occurrence !== null && settled.has(occurrence)) throw gone();
+    const over = new Set(waits.filter(({ phase }) => phase === "done" || phase === "timeout").map(occurrenceOf));
+    if (occurrence !== null && over.has(occurrence)) throw gone();
     const open = waits.find(
       (entry) =>
-        entry.phase === "begun" &&
-        !settled.has(entry.occurrence) &&
-        entry.occurrence === (occurrence ?? entry.occurrence),
+        entry.phase === "begun" && !over.has(entry.occurrence) && entry.occurrence === (occurrence ?? entry.occurrence),
     );
     const problem = open?.schema ? misfit(open.schema, payload) : null;
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);

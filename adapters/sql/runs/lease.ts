@@ -60,7 +60,7 @@ const requeue = prepared<LeaseFence & { now: number }>(
 
 /** Due at once if an event came after `seen`, or a stop was requested. */
 const suspend = prepared<
-  LeaseFence & { call_id: string; due_at: number; seen: number; waiting_for: string; now: number }
+  LeaseFence & { call_id: string; due_at: number; after: number; waiting_for: string; now: number }
 >(
   (p) =>
     sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now},
@@ -225,7 +225,7 @@ export function leaseVerbs(
     async suspendRun({ deployment }, lease, { progress, due_at, waiting_for, seen }, now) {
       const fence = { deployment, ...lease };
       const call_id = progress.call?.call_id ?? "";
-      const terms = { call_id, due_at: due_at ?? NEVER, seen, waiting_for: JSON.stringify(waiting_for), now };
+      const terms = { call_id, due_at: due_at ?? NEVER, after: seen, waiting_for: JSON.stringify(waiting_for), now };
       const results = await driver.batch(
         [
           ...putProgress(deployment, lease, progress),

@@ -12,7 +12,7 @@ export const callTables = {
       /** The run that continued it last. */
       run_id: "text not null",
       /** What the function gets in every attempt: JSON. */
-      origin: "text not null",
+      beginning: "text not null",
       /** When the call continues by itself, after its run has ended for an ask. */
       due_at: "bigint",
       created_at: "bigint not null",
