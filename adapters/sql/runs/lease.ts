@@ -64,7 +64,7 @@ const suspend = prepared<
 >(
   (p) =>
     sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now},
-      attempt = attempt - counts_as_attempt, counts_as_attempt = 0, saved = 1, waiting_for = ${p.waiting_for},
+      attempt = runs.attempt - counts_as_attempt, counts_as_attempt = 0, saved = 1, waiting_for = ${p.waiting_for},
       due_at = case when cancelled = 1 or ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end
     where ${holdsLease(p)} returning due_at`,
 );
