@@ -1,9 +1,10 @@
 /** How an attempt ends before its function does. */
 import type { EntryOptions } from "./entries.ts";
+import type { Replay } from "./replay.ts";
 import type { Waits } from "./waits.ts";
 
 /** Suspends the run, or ends it for the open asks, unless something happens before the driver comes to it. */
-export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Waits): void {
+export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Waits, replay: Replay): void {
   emitted.push({
     kind: "effect",
     async *run() {
@@ -14,7 +15,7 @@ export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Wait
       if (asks.length > 0) yield* call.completeReply();
       yield* call.commitStep();
       const place = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
-      journal.append({ ...place, until: due_at, position: { yielded: call.yielded, reply: call.reply } });
+      journal.append({ ...place, until: due_at, position: replay.position() });
       if (asks.length > 0) {
         await journal.pause(due_at);
         yield* call.pauseFor(asks, journal.call_id);

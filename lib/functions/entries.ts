@@ -14,6 +14,9 @@ export interface EntryOptions {
   readonly emitted: Emitted;
 }
 
+/** The phases after which the verb goes on. */
+const OPEN: ReadonlySet<JournalEntry["phase"]> = new Set(["begun", "failed", "dropped"]);
+
 type EntryPart = Pick<JournalEntry, "phase"> & Partial<JournalEntry>;
 
 export class Entries {
@@ -66,17 +69,21 @@ export class Entries {
     const { call, journal } = this.#options;
     const { kind, name, occurrence } = verb;
     const done = this.#waits.begin();
+    const replay = this.#replay;
     try {
       const { entry, committed } = await this.effect(async function* () {
         if (message) yield* call.said(message);
         yield* call.commitStep();
-        const position = { yielded: call.yielded, reply: call.reply && { ...call.reply } };
+        const position = replay.position();
         const entry = journal.append({ kind, name, occurrence, call: verb.call, position, ...part });
         if (kind === "step" && part.phase !== "failed") yield* shownEnd(call, journal.call_id, entry);
-        // The next event is taken while this one is stored.
-        return { entry, committed: journal.commit() };
+        // The next event is taken while this one is stored. A stop may leave it without anyone who waits.
+        const committed = journal.commit();
+        committed.catch(() => {});
+        return { entry, committed };
       });
       await this.guarded<void>((resolve, reject) => void committed.then(resolve, reject));
+      if (kind !== "begin" && !OPEN.has(part.phase)) replay.finished();
       return entry;
     } finally {
       done();

@@ -1,6 +1,6 @@
 /** What the journal of a call has: the uses of verbs that are stored, and how far the function had come. */
 import type { Environment } from "../environment.ts";
-import type { JournalEntry, OpenJournal, StepKind } from "../executor/journal.ts";
+import type { CallPosition, JournalEntry, OpenJournal, StepKind } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
 import type { Call } from "./call.ts";
 import { ReplayMismatch, StepError } from "./verbs.ts";
@@ -46,11 +46,14 @@ export class Replay {
   /** The newest entry that was given, and the newest stored one. */
   #reached = -1;
   #last = -1;
-  /** How many values are not shown again. */
-  readonly #target: number;
+  /** The newest stored position: values up to it are not shown again. */
+  readonly #newest: CallPosition;
   /** Entries that no verb has asked for yet. */
   #left = 0;
   #disordered = false;
+  #inFlight = 0;
+  /** Two verbs were in use at once. */
+  #concurrent = false;
   #mismatch: ReplayMismatch | null = null;
 
   constructor(options: ReplayOptions) {
@@ -69,7 +72,9 @@ export class Replay {
         this.#left++;
       }
     }
-    this.#target = options.isNew ? 0 : Math.max(options.yielded, entries.at(-1)?.position.yielded ?? 0);
+    let newest: CallPosition = { yielded: options.isNew ? 0 : options.yielded, reply: null };
+    for (const { position } of entries) if (position.yielded >= newest.yielded) newest = position;
+    this.#newest = newest;
   }
 
   of(kind: string, name: string, occurrence: number): Recorded {
@@ -79,15 +84,21 @@ export class Replay {
   /** A yielded value was stored already: it is neither shown nor stored again. */
   skips(): boolean {
     const { call } = this.#options;
-    if (call.yielded >= this.#target) return false;
+    if (call.yielded >= this.#newest.yielded) return false;
     call.yielded++;
-    if (call.yielded === this.#target) this.#restoreReply();
+    if (call.yielded === this.#newest.yielded) this.#restoreReply();
     return true;
+  }
+
+  /** For a new entry. What one chain stores while another one is behind must not forget what was shown. */
+  position(): CallPosition {
+    const { yielded, reply } = this.#options.call;
+    return yielded < this.#newest.yielded ? this.#newest : { yielded, reply: reply && { ...reply } };
   }
 
   /** What the function emits was shown already. */
   isBehind(): boolean {
-    return this.#reached < this.#last || this.#options.call.yielded < this.#target;
+    return this.#reached < this.#last || this.#options.call.yielded < this.#newest.yielded;
   }
 
   /** Numbers the use of a verb. Errors: ReplayMismatch. */
@@ -97,6 +108,7 @@ export class Replay {
     this.#uses.set(used, occurrence);
     const recorded = this.of(kind, name, occurrence);
     const verb = { kind, name, occurrence, call: ++this.#calls, recorded };
+    if (++this.#inFlight > 1) this.#concurrent = true;
     if (this.#options.strict) this.#compare(verb);
     const { outcome, begun, failed } = recorded;
     // The code has changed: entries that are left will not be asked for.
@@ -137,19 +149,26 @@ export class Replay {
     });
   }
 
+  /** A verb has its result. */
+  finished(): void {
+    this.#inFlight--;
+  }
+
   #pass(idx: number, { position }: JournalEntry): void {
+    this.finished();
     if (idx <= this.#reached) return;
     this.#reached = idx;
     const { call } = this.#options;
-    if (call.yielded === position.yielded || call.yielded >= this.#target) return;
+    // Changed code may yield more or less before this entry. Beside other chains the number says nothing.
+    if (this.#concurrent || call.yielded === position.yielded || call.yielded >= this.#newest.yielded) return;
     call.yielded = position.yielded;
-    if (call.yielded === this.#target) this.#restoreReply();
+    if (call.yielded === this.#newest.yielded) this.#restoreReply();
   }
 
   /** The reply goes on where the newest entry has it. */
   #restoreReply(): void {
-    const position = this.#options.journal.entries.at(-1)?.position;
-    if (position?.reply && position.yielded === this.#target) this.#options.call.reply = { ...position.reply };
+    const { reply } = this.#newest;
+    if (reply) this.#options.call.reply = { ...reply };
   }
 
   #compare({ kind, name, occurrence, call, recorded }: Verb): void {

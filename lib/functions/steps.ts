@@ -256,7 +256,7 @@ export class Steps {
     const waits = this.#waits;
     const nearest = waits.nearest();
     const isSoon = nearest !== null && nearest - environment.now() <= journal.limits.linger_ms;
-    if (!isSoon || waits.asks().length > 0) endAttempt(this.#options, waits);
+    if (!isSoon || waits.asks().length > 0) endAttempt(this.#options, waits, this.#replay);
   }
 
   /** The run must stop: open verbs reject, and nothing more is stored. */

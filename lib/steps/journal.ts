@@ -107,6 +107,7 @@ class StoredJournal implements OpenJournal {
   #events: OutsideEvent[] = [];
   #reading: Promise<void> | null = null;
   #again = false;
+  #watched = false;
 
   constructor(options: OpenOptions, call_id: string, origin: CallOrigin, entries: JournalEntry[]) {
     this.#options = options;
@@ -140,6 +141,7 @@ class StoredJournal implements OpenJournal {
       cancel();
     });
     await this.#read();
+    this.#watched = true;
     listener();
   }
 
@@ -207,9 +209,14 @@ class StoredJournal implements OpenJournal {
     return uuidOf(this.call_id, JSON.stringify(names));
   }
 
+  /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
+  async #seen(): Promise<number> {
+    if (!this.#watched) await this.#read();
+    return this.#events.at(-1)?.seq ?? 0;
+  }
+
   async pause(due_at: number | null): Promise<void> {
-    await this.#read();
-    this.#options.pause(due_at, this.#events.at(-1)?.seq ?? 0);
+    this.#options.pause(due_at, await this.#seen());
   }
 
   async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {
@@ -219,7 +226,6 @@ class StoredJournal implements OpenJournal {
       const message = `${waiting} runs wait already: limits.suspended is ${limits.suspended}`;
       throw Object.assign(new Error(message), { name: "TooManySuspended" });
     }
-    await this.#read();
-    this.#options.suspend(due_at, waiting_for as unknown as Json, this.#events.at(-1)?.seq ?? 0);
+    this.#options.suspend(due_at, waiting_for as unknown as Json, await this.#seen());
   }
 }
