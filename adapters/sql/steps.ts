@@ -50,6 +50,12 @@ const putToken = prepared<OfCall & { token_hash: string; name: string; occurrenc
     where ${whileLeased(p)} on conflict do nothing`,
 );
 
+const putPosition = prepared<OfCall & { position: string }>(
+  (p) =>
+    sql`update calls set position = ${p.position} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+    and call_id = ${p.call_id} and ${whileLeased(p)}`,
+);
+
 /** An event that came after `seen` makes the call due at once. */
 export const isNewer = (p: CallKey & { after: number }): RawBuilder<unknown> =>
   sql`exists (select 1 from call_events e where e.deployment = ${scalar(p.deployment)}
@@ -65,13 +71,14 @@ const leaveCall = prepared<OfCall & { due_at: number | null; end: number; after:
 /** Statements that store what a run adds to its call, while the lease is held. */
 function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, now: number): Statement[] {
   if (!call) return [];
-  const { call_id, opens, entries, tokens = [], leaves } = call;
+  const { call_id, opens, entries, tokens = [], position, leaves } = call;
   const args = { ...fence, call_id };
   return [
     ...(opens?.origin === undefined ? [] : [openCall({ ...args, graph_id: opens.graph_id, beginning: opens.origin })]),
     ...(opens ? [takeCall(args), markRun(args)] : []),
     ...putEntries(args, entries),
     ...tokens.map((token) => putToken({ ...args, ...token })),
+    ...(position === undefined ? [] : [putPosition({ ...args, position })]),
     ...(leaves
       ? [leaveCall({ ...args, due_at: leaves.due_at, after: leaves.seen, end: leaves.ended ? 1 : 0, now })]
       : []),
@@ -97,7 +104,10 @@ export const steps: Feature<keyof typeof callTables> = {
     prepared((p) => sql`delete from call_entries where run_id in (${undone(which(p))}) and ${theirCalls(which(p))}`),
     prepared((p) => sql`delete from calls where first_run in (${undone(which(p))}) and ${theirCalls(which(p))}`),
     // Earlier runs of the call left it open: the service looks at it again.
-    prepared((p) => sql`update calls set due_at = created_at where ${theirCalls(which(p))} and ended_at is null`),
+    prepared(
+      (p) =>
+        sql`update calls set due_at = created_at, position = null where ${theirCalls(which(p))} and ended_at is null`,
+    ),
   ],
   copied: (copied) => [
     prepared(
@@ -272,6 +282,7 @@ const toCall = (row: SqlRow): CallRow => ({
   graph_id: row.graph_id as string,
   run_id: row.run_id as string,
   origin: row.beginning as string,
+  position: row.position as string | null,
   due_at: row.due_at === null ? null : Number(row.due_at),
   ended_at: row.ended_at === null ? null : Number(row.ended_at),
 });

@@ -187,6 +187,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
       try {
         const taking = context.mapper.take(next.value);
         if (taking) await taking;
+        context.journal?.took(next.value);
       } catch (error) {
         await stopExecutor(context, iterator, error);
         throw error;

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
-import type { Journal } from "./journal.ts";
+import type { CallPosition, Journal } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
 export type {
@@ -132,6 +132,8 @@ export interface StreamEvent {
   readonly mode: StreamMode;
   readonly namespace?: readonly string[];
   readonly data: Json;
+  /** Of a durable function: how far it is once this is shown. */
+  readonly position?: CallPosition;
 }
 
 /** What an executor yields while a run is executed. */

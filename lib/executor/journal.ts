@@ -78,6 +78,10 @@ export interface OpenJournal {
   readonly origin: CallOrigin;
   readonly entries: readonly JournalEntry[];
   readonly limits: JournalLimits;
+  /** How far the function was with what is stored as shown since the newest entry; null: no further than that. */
+  readonly shown: CallPosition | null;
+  /** What an earlier attempt has shown is stored. */
+  readonly isStored: boolean;
   /** The run that shows the call: its id is in every entry. */
   readonly run_id: string;
   /** Events that have come so far, once they are watched. */

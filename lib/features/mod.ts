@@ -1,5 +1,6 @@
 /** What a feature adds to the life of a run. lib/service/features.ts lists the features of a service. */
 import type { Environment } from "../environment.ts";
+import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
@@ -61,6 +62,8 @@ export interface JournalAttempt {
 /** The journal of an attempt, as the engine uses it. */
 export interface AttemptJournal extends Journal {
   isDirty(): boolean;
+  /** The attempt has shown this. */
+  took(event: ExecutorEvent): void;
   /** Takes what is not saved yet. */
   take(): Pick<Progress, "call">;
   /** The attempt ends: so does the call, unless its executor has paused it. */

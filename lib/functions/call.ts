@@ -193,7 +193,10 @@ export class Call {
   private token(text: string): ExecutorEvent[] {
     this.reply ??= { id: this.uuid(), text: "" };
     this.reply.text += text;
-    return [...this.commitStep(), ...this.chunk(this.reply.id, text)];
+    const shown = this.chunk(this.reply.id, text);
+    const last = this.durable ? shown.pop() : undefined;
+    if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: { ...this.reply } } });
+    return [...this.commitStep(), ...shown];
   }
 
   private chunk(id: string, text: string): StreamEvent[] {

@@ -3,6 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { CallPosition, JournalEntry, OpenJournal, StepKind } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
 import type { Call } from "./call.ts";
+import type { Emitted } from "./drive.ts";
 import { ReplayMismatch, StepError } from "./verbs.ts";
 
 /** What the journal has of one use of a verb. */
@@ -29,7 +30,8 @@ interface ReplayOptions {
   readonly yielded: number;
   /** The call begins here. */
   readonly isNew: boolean;
-  readonly environment: Pick<Environment, "defer">;
+  readonly emitted: Emitted;
+  readonly environment: Pick<Environment, "defer" | "uuid">;
 }
 
 const keyOf = (kind: string, name: string, occurrence: number): string => `${kind} ${occurrence} ${name}`;
@@ -74,7 +76,8 @@ export class Replay {
     }
     let newest: CallPosition = { yielded: options.isNew ? 0 : options.yielded, reply: null };
     for (const { position } of entries) if (position.yielded >= newest.yielded) newest = position;
-    this.#newest = newest;
+    const { shown } = options.journal;
+    this.#newest = shown && shown.yielded >= newest.yielded ? shown : newest;
   }
 
   of(kind: string, name: string, occurrence: number): Recorded {
@@ -168,7 +171,19 @@ export class Replay {
   /** The reply goes on where the newest entry has it. */
   #restoreReply(): void {
     const { reply } = this.#newest;
-    if (reply) this.#options.call.reply = { ...reply };
+    if (!reply) return;
+    const { journal, call, environment, emitted } = this.#options;
+    call.reply = { ...reply };
+    if (journal.isStored || journal.entries.at(-1)?.kind === "pause") return;
+    // Who reads may have seen more of it: it begins again, under another id.
+    const id = environment.uuid();
+    call.reply = { ...reply, id };
+    emitted.push({
+      kind: "effect",
+      async *run() {
+        yield* call.spoken(id, reply.text);
+      },
+    });
   }
 
   #compare({ kind, name, occurrence, call, recorded }: Verb): void {

@@ -52,6 +52,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
   let paused = false;
   let pending = nothing();
   let suspension: Suspension | null = null;
+  let count = (): number => 0;
   const closes: (() => void)[] = [];
   return {
     get call_id() {
@@ -81,14 +82,19 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       if (!journal) return null;
       ({ call_id } = journal);
       isOpen = true;
+      count = () => journal.entries.length;
       return journal;
     },
     abandon: attempt.abandon,
     isDirty: () => pending.entries.length + pending.tokens.length > 0,
+    took(event) {
+      if (event.type === "stream" && event.position) pending.position = event.position;
+    },
     take() {
-      const { opens, leaves, entries, tokens } = pending;
-      if (call_id === null || !(opens || leaves || entries.length + tokens.length > 0)) return {};
-      const call = { call_id, ...pending };
+      const { opens, leaves, entries, tokens, position } = pending;
+      if (call_id === null || !(opens || leaves || position || entries.length + tokens.length > 0)) return {};
+      const { position: shown, ...rest } = pending;
+      const call = { call_id, ...rest, ...(shown ? { position: JSON.stringify({ ...shown, at: count() }) } : {}) };
       pending = nothing();
       return { call };
     },

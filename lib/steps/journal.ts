@@ -3,6 +3,7 @@ import type { Environment } from "../environment.ts";
 import { LeaseLost, ServiceError } from "../errors.ts";
 import type {
   CallOrigin,
+  CallPosition,
   JournalEntry,
   JournalLimits,
   OpenJournal,
@@ -21,6 +22,8 @@ export interface Pending {
   entries: CallEntry[];
   tokens: NonNullable<CallProgress["tokens"]>[number][];
   leaves?: CallProgress["leaves"];
+  /** How far the function was with what is shown. */
+  position?: CallPosition;
 }
 
 export interface JournalContext {
@@ -67,7 +70,9 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
   const origin = row ? (JSON.parse(row.origin) as CallOrigin) : options.origin();
   const begins = !row || forked ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
   pending().opens = { graph_id, ...begins };
-  const journal = new StoredJournal(options, call_id, origin, entries);
+  const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
+  const shown = position && !forked && position.at === entries.length ? position : null;
+  const journal = new StoredJournal(options, call_id, origin, entries, shown);
   if (forked) for (const entry of entries) journal.keep({ ...entry, run_id });
   return journal;
 }
@@ -101,6 +106,8 @@ class StoredJournal implements OpenJournal {
   readonly origin: CallOrigin;
   readonly entries: JournalEntry[];
   readonly limits: JournalLimits;
+  readonly shown: CallPosition | null;
+  readonly isStored: boolean;
   readonly run_id: string;
   readonly #options: OpenOptions;
   #size: number;
@@ -108,12 +115,21 @@ class StoredJournal implements OpenJournal {
   #reading: Promise<void> | null = null;
   #again = false;
   #watched = false;
+  #told = 0;
 
-  constructor(options: OpenOptions, call_id: string, origin: CallOrigin, entries: JournalEntry[]) {
+  constructor(
+    options: OpenOptions,
+    call_id: string,
+    origin: CallOrigin,
+    entries: JournalEntry[],
+    shown: CallPosition | null,
+  ) {
     this.#options = options;
     this.call_id = call_id;
     this.origin = origin;
     this.entries = entries;
+    this.shown = shown;
+    this.isStored = options.attempt.claimed.run.resumable;
     this.limits = options.limits;
     this.run_id = options.attempt.claimed.run.run_id;
     this.#size = entries.reduce((sum, entry) => sum + JSON.stringify(entry).length, 0);
@@ -126,7 +142,11 @@ class StoredJournal implements OpenJournal {
   /** Signals may be lost: events are looked for at intervals too. */
   async watch(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
-    const look = (): void => void this.#read().then(listener, () => {});
+    const tell = (): void => {
+      this.#told = this.#events.at(-1)?.seq ?? 0;
+      listener();
+    };
+    const look = (): void => void this.#read().then(tell, () => {});
     const off = bus.on("thread", attempt.claimed.run.thread_id, look);
     let cancel = (): void => {};
     const poll = (): void => {
@@ -142,7 +162,7 @@ class StoredJournal implements OpenJournal {
     });
     await this.#read();
     this.#watched = true;
-    listener();
+    tell();
   }
 
   /** Reads the events that have come since the last read. A call during a read makes another one. */
@@ -211,7 +231,8 @@ class StoredJournal implements OpenJournal {
 
   /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
   async #seen(): Promise<number> {
-    if (!this.#watched) await this.#read();
+    if (this.#watched) return this.#told;
+    await this.#read();
     return this.#events.at(-1)?.seq ?? 0;
   }
 

@@ -319,6 +319,8 @@ export interface CallProgress {
   readonly entries: readonly CallEntry[];
   /** Addresses of events, by the hashes of their tokens. */
   readonly tokens?: readonly CallToken[];
+  /** JSON: how far the function was with what this save has shown. */
+  readonly position?: string;
   /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
   readonly leaves?: { readonly due_at: number | null; readonly ended: boolean; readonly seen: number };
 }

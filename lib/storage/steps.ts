@@ -20,6 +20,8 @@ export interface CallRow {
   readonly run_id: string;
   /** JSON: what its function gets in every attempt. */
   readonly origin: string;
+  /** JSON: see `CallProgress`. */
+  readonly position: string | null;
   readonly due_at: number | null;
   readonly ended_at: number | null;
 }

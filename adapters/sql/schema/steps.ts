@@ -13,6 +13,8 @@ export const callTables = {
       run_id: "text not null",
       /** What the function gets in every attempt: JSON. */
       beginning: "text not null",
+      /** How far the function was with the newest stored frames: JSON. */
+      position: "text",
       /** When the call continues by itself, after its run has ended for an ask. */
       due_at: "bigint",
       created_at: "bigint not null",

@@ -204,7 +204,7 @@ async function client(world: World, script: Script, thread_id: string, done: () 
         const answer = ask(service).catch((error: Error) => error);
         const late = pause(20_000).then(() => "late" as const);
         const first = await Promise.race([answer, late]);
-        if (first !== "late" && !/store/.test(String(first))) return first;
+        if (first !== "late" && !/store|stopping/.test(String(first))) return first;
       }
       await pause(dice.between(50, 500));
     }
