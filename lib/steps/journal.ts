@@ -207,7 +207,10 @@ class StoredJournal implements OpenJournal {
   }
 
   keep(entry: JournalEntry, idx: number = this.#options.pending().entries.length): void {
-    this.#options.pending().entries.push({ idx, entry: JSON.stringify(entry) });
+    const pending = this.#options.pending();
+    pending.entries.push({ idx, entry: JSON.stringify(entry) });
+    // The entry says how far the function is now.
+    delete pending.position;
   }
 
   async commit(): Promise<void> {
