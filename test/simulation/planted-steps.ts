@@ -54,13 +54,6 @@ export const STEPS: readonly PlantedFault[] = [
     equivalent: "the answers of the ask continue the call, and it reads its events then",
   },
   {
-    name: "a run suspends although an event came meanwhile",
-    file: "adapters/sql/runs/lease.ts",
-    find: "cancelled = 1 or ${hasNewEvents(p)} then",
-    replace: "cancelled = 1 and ${hasNewEvents(p)} then",
-    durable: true,
-  },
-  {
     name: "an event is used twice",
     file: "lib/functions/waits.ts",
     find: "      if (this.#used.has(event.seq)) continue;\n",
@@ -96,6 +89,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "    delete pending.position;\n",
     replace: "",
     durable: true,
+    from: 1_020,
   },
   {
     name: "a message of a step enters the state again",
