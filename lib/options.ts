@@ -74,13 +74,26 @@ export interface ServiceOptions {
     readonly lease_ms?: number;
     /** The time limit of one attempt before the run ends as `timeout`, unless its graph sets one. Default 3,600,000. */
     readonly run_timeout_ms?: number;
+    /** A durable function that waits longer than this frees its slot. Default 2,000. */
+    readonly linger_ms?: number;
   };
   /** Runs above these limits are refused with a conflict. */
   readonly limits?: {
     /** Pending runs of one thread. Default 1,000. */
     readonly pending_per_thread?: number;
-    /** Pending runs of the deployment. Default 10,000. */
+    /** Pending runs of the deployment, without those that are suspended. Default 10,000. */
     readonly pending?: number;
+    /** Suspended runs of the deployment: a run that would be one more fails. Default 100,000. */
+    readonly suspended?: number;
+  };
+  /** The journals of durable functions. */
+  readonly steps?: {
+    /** Entries of a call. Default 10,000. */
+    readonly entries?: number;
+    /** The size of one result, in characters of JSON. Default 1,048,576. */
+    readonly result_bytes?: number;
+    /** The size of all entries of a call. Default 67,108,864. */
+    readonly journal_bytes?: number;
   };
   /** How long finished data is kept. */
   readonly retention?: {
@@ -138,12 +151,14 @@ export const DEFAULTS: {
   readonly worker: Required<NonNullable<ServiceOptions["worker"]>>;
   readonly limits: Required<NonNullable<ServiceOptions["limits"]>>;
   readonly retention: Required<NonNullable<ServiceOptions["retention"]>>;
+  readonly steps: Required<NonNullable<ServiceOptions["steps"]>>;
   readonly feedback: Required<NonNullable<ServiceOptions["feedback"]>>;
   readonly usage: Required<NonNullable<ServiceOptions["usage"]>>;
   readonly crons: Required<Omit<NonNullable<ServiceOptions["crons"]>, "max_failures">>;
 } = {
-  worker: { concurrency: 10, lease_ms: 10_000, run_timeout_ms: 3_600_000 },
-  limits: { pending_per_thread: 1_000, pending: 10_000 },
+  worker: { concurrency: 10, lease_ms: 10_000, run_timeout_ms: 3_600_000, linger_ms: 2_000 },
+  limits: { pending_per_thread: 1_000, pending: 10_000, suspended: 100_000 },
+  steps: { entries: 10_000, result_bytes: 1_048_576, journal_bytes: 67_108_864 },
   retention: {
     frames_ms: 86_400_000,
     stateless_ms: 60_000,
@@ -231,8 +246,10 @@ const SETTINGS: Section = section(
       concurrency: whole(0, 10_000),
       lease_ms: whole(1_000, LONGEST_MS),
       run_timeout_ms: whole(1, LONGEST_MS),
+      linger_ms: whole(0, LONGEST_MS),
     }),
-    limits: section({ pending_per_thread: count, pending: count }),
+    limits: section({ pending_per_thread: count, pending: count, suspended: count }),
+    steps: section({ entries: count, result_bytes: count, journal_bytes: count }),
     checkpointer: section({
       ttl: section({
         strategy: oneOf(["delete", "keep_latest"]),

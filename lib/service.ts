@@ -32,6 +32,8 @@ import {
   type Readiness,
   startRetentionJobs,
 } from "./service/storage.ts";
+import { runCalls, threadCalls } from "./steps/bind.ts";
+import type { Calls, CallTokens } from "./steps/calls.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
 import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
@@ -49,6 +51,8 @@ export interface Service extends CallerNouns {
   readonly assistants: Assistants;
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
+  /** Calls of durable functions: their events and steps. */
+  readonly calls: Calls & CallTokens;
   /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */
@@ -205,12 +209,12 @@ interface TrackedNouns {
   readonly directories: Directories;
   readonly nouns: Pick<
     Service,
-    "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"
+    "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks" | "calls"
   >;
 }
 
 function trackedNouns(
-  { assistants, threads, runs, crons, store, feedback, usage, deliveries, protocol }: Nouns,
+  { assistants, threads, runs, crons, store, feedback, usage, deliveries, calls, protocol }: Nouns,
   scope: Scope,
   { track }: OpenCalls,
 ): TrackedNouns {
@@ -224,21 +228,26 @@ function trackedNouns(
     store: track<Directories["store"]>(store),
     feedback: track<Directories["feedback"]>(feedback),
     webhooks: track<Directories["webhooks"]>(deliveries),
+    calls: track<Directories["calls"]>(calls),
   };
   const { token, submit } = directories.feedback;
   const { events, command } = directories.protocol;
+  const { deliver, ...ofCallers } = directories.calls;
+  const ownCalls = { ...inScope<Calls>(ofCallers, scope), deliver };
   const nouns = {
     assistants: inScope<Assistants>(directories.assistants, scope),
     threads: {
       ...inScope<Threads>(directories.threads, scope),
       ...inScope<ThreadProtocol>({ events, command }, scope),
+      ...threadCalls(ownCalls),
     },
-    runs: inScope<Runs>(directories.runs, scope),
+    runs: { ...inScope<Runs>(directories.runs, scope), ...runCalls(ownCalls) },
     crons: inScope<Crons>(directories.crons, scope),
     store: inScope<Store>(directories.store, scope),
     feedback: { ...inScope<Feedback>(directories.feedback, scope), token, submit },
     usage: track<Usage>(usage, { untracked: "admit" }),
     webhooks: inScope<Webhooks>(directories.webhooks, scope),
+    calls: ownCalls,
   };
   return { directories, nouns };
 }

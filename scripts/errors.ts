@@ -14,6 +14,23 @@ interface Help {
 
 /** A reason without its help does not compile, nor does help for a reason that lib/errors.ts does not have. */
 export const HELP: Readonly<Record<ErrorReason, Help>> = {
+  event_not_awaited: {
+    meaning:
+      "No call of a durable function waits for events here: the address is unknown, or the thread has had no call.",
+    remedy: "Use the address that `wait` has handed out, or send the event after the function has used a step.",
+  },
+  event_answered: {
+    meaning: "Another event has come to this address. The same event again gets 200.",
+    remedy: "None: the wait has its answer.",
+  },
+  event_misfit: {
+    meaning: "The event does not fit the `schema` of the `wait`, which goes on.",
+    remedy: "Send an event that fits.",
+  },
+  call_ended: {
+    meaning: "The call of the durable function has ended, or its `wait` has: it takes no event any more.",
+    remedy: "None.",
+  },
   bad_request: {
     meaning:
       "The body is not valid JSON, or its fields contradict each other. Examples: one name has different values in `config.configurable` and in `context`; a stateless run has a `checkpoint`.",

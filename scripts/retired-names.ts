@@ -18,8 +18,6 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "tapes", use: "events" },
   { name: "RunTape", use: "RunEvents" },
   { name: "TapeTerms", use: "a name with RunEvents" },
-  { name: "Journal", use: "ProgressWriter" },
-  { name: "journal", use: "progressWriter" },
   { name: "JournalOptions", use: "ProgressWriterOptions" },
   { name: "createJournal", use: "createProgressWriter" },
   { name: "Yields", use: "EventMapper" },

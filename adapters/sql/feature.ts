@@ -1,7 +1,7 @@
 /** What a feature adds to the tables and to the batches of a run's life. features.ts lists the features. */
 import type { RawBuilder } from "kysely";
-import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread } from "../../lib/storage/mod.ts";
-import type { LeaseFence } from "./checkpoints.ts";
+import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
+import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
 import type { SqlValue } from "./driver.ts";
 import type { TableDefinition } from "./schema/tables.ts";
 import type { Args, Database, Statement } from "./statement.ts";
@@ -11,6 +11,9 @@ export type Runs<Of> = (p: Of) => RawBuilder<unknown>;
 
 /** Column name → its value in a new row. */
 export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;
+
+/** A copy of the thread `from`. */
+export type ThreadCopy = ThreadKey & { from: string };
 
 /** How runs end, for the statements of features. `error` is JSON. */
 export type RunEnd = { deployment: string; status: string; error: string | null; now: number };
@@ -36,8 +39,12 @@ export interface Feature<Table extends string = string> {
   ended?<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement;
   /** A condition on rows of `runs`: the log of the run has a frame of this feature right before its end. */
   readonly end_frame?: RawBuilder<unknown>;
+  /** Goes into each batch that stores progress, while the run is `running`. Must have no effect without the lease. */
+  saved?(fence: LeaseFence, progress: Progress, now: number): readonly Statement[];
   /** Goes before every deletion of runs, except by retention; `which` selects their ids. */
-  deleted?<Of extends Args>(which: Runs<Of>): (args: Of) => Statement;
+  deleted?<Of extends Args>(which: Runs<Of>): ((args: Of) => Statement) | readonly ((args: Of) => Statement)[];
+  /** Goes into the batch that copies a thread. Must have no effect unless `copied` holds. */
+  readonly copied?: (copied: (p: ThreadCopy) => RawBuilder<unknown>) => readonly ((copy: ThreadCopy) => Statement)[];
   /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
   readonly swept?: {
     readonly table: Table;

@@ -1,20 +1,30 @@
 /** The features, and what they add together. The order of the list is the order of their statements. */
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimTerms, CreateRun, FeatureStorage, FinishRun, NewRun, NewThread } from "../../lib/storage/mod.ts";
+import type {
+  ClaimTerms,
+  CreateRun,
+  FeatureStorage,
+  FinishRun,
+  NewRun,
+  NewThread,
+  Progress,
+} from "../../lib/storage/mod.ts";
 import type { LeaseFence } from "./checkpoints.ts";
 import { type deliveryTables, webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
-import type { Columns, Feature, RunEnd, Runs } from "./feature.ts";
+import type { Columns, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
 import { feedback } from "./feedback.ts";
 import type { feedbackTables } from "./schema/feedback.ts";
+import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";
 import type { Args, Database, Statement } from "./statement.ts";
+import { steps } from "./steps.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage, type usageTables } from "./usage.ts";
 
-export type FeatureTables = typeof feedbackTables & typeof deliveryTables & typeof usageTables;
+export type FeatureTables = typeof feedbackTables & typeof deliveryTables & typeof usageTables & typeof callTables;
 
-const FEATURES: readonly Feature<keyof FeatureTables>[] = [feedback, webhooks, usage, threadTtl];
+const FEATURES: readonly Feature<keyof FeatureTables>[] = [feedback, webhooks, usage, threadTtl, steps];
 
 export const featureTables: FeatureTables = Object.assign({}, ...FEATURES.map(({ tables }) => tables));
 addArgumentTypes(columnTypes, featureTables);
@@ -44,6 +54,15 @@ export const whenClaimed = (deployment: string, claim: ClaimTerms): Statement[] 
 
 export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] =>
   FEATURES.flatMap((feature) => feature.finished?.(fence, finish) ?? []);
+
+export const whenSaved = (fence: LeaseFence, progress: Progress, now: number): Statement[] =>
+  FEATURES.flatMap((feature) => feature.saved?.(fence, progress, now) ?? []);
+
+/** See `Feature.copied`. */
+export function whenCopied(copied: (p: ThreadCopy) => RawBuilder<unknown>): (copy: ThreadCopy) => Statement[] {
+  const made = FEATURES.flatMap((feature) => feature.copied?.(copied) ?? []);
+  return (copy) => made.map((statement) => statement(copy));
+}
 
 /** See `Feature.ended`. */
 export function whenEnded<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement[] {

@@ -5,6 +5,7 @@ import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { namesOf } from "./columns.ts";
 import { scalar } from "./dialect.ts";
+import { whenCopied } from "./features.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
@@ -154,6 +155,8 @@ const copies = [
   copying("channel_values", ["ns", "channel", "version", "run_id", ...payload, "extends_version"]),
 ];
 
+const ofFeatures = whenCopied(isMarked);
+
 const copyValueLabels = prepared<Copy & { now: number }>(
   (p) =>
     sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
@@ -170,6 +173,7 @@ const copyThread =
     const statements = [
       insertCopy({ ...copy, seen_revision, metadata: JSON.stringify(metadata), now }, filter),
       ...copies.map((rows) => rows(copy)),
+      ...ofFeatures(copy),
       copyValueLabels({ ...copy, now }),
       unmark({ deployment, thread_id }),
     ];
@@ -210,7 +214,7 @@ export function stateVerbs(driver: Database): StateStorage {
      */
     annotateCheckpoint: annotateCheckpoint(driver),
     /**
-     * @statements insertCopy · copies · copyValueLabels · unmark · addLabels · look · isThere
+     * @statements insertCopy · copies · ofFeatures · copyValueLabels · unmark · addLabels · look · isThere
      * @guards insert the copy from the source where `revision = seen`, marked · copy checkpoints, writes and channel
      *   values while marked, except those of active runs · copy value labels · remove the mark · labels.
      */

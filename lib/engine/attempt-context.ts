@@ -13,7 +13,7 @@ import type {
 } from "../executor/contract.ts";
 import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
-import type { RunFeatures } from "../features/mod.ts";
+import type { AttemptJournal, RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Bus } from "../storage/bus.ts";
@@ -60,6 +60,8 @@ export interface WorkerSlot {
   readonly counters: AttemptCounters;
   /** The event loop has not ticked for some time. */
   isLoopStuck(): boolean;
+  /** The run waits until this time. */
+  wakeAt(time: number): void;
   /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
@@ -102,6 +104,7 @@ export interface AttemptContext {
   readonly state: AttemptState;
   readonly job: Job;
   readonly checkpoints: JobCheckpoints;
+  readonly journal: AttemptJournal | undefined;
   readonly progress: ProgressWriter;
   readonly mapper: EventMapper;
   readonly recorder: EventRecorder;
@@ -181,8 +184,16 @@ export function createContext(
     onRelease: (others) => progress.cut(others),
     save: () => progress.save(),
   });
+  const journal = options.features.journal({
+    claimed,
+    retry,
+    save: () => progress.save(),
+    isLost: () => isLost() || checkpoints.isStopped(),
+    abandon: () => state.abort.abort("suspended"),
+  });
   const progress = createProgressWriter({
     ...options,
+    journal,
     claimed,
     counters: slot.counters,
     runEvents,
@@ -193,7 +204,8 @@ export function createContext(
     isLost,
     onLost,
   });
-  const job = describeJob(options, graph, claimed, request, events, checkpoints);
+  const described = describeJob(options, graph, claimed, request, events, checkpoints);
+  const job = journal ? { ...described, journal } : described;
   const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
@@ -220,6 +232,7 @@ export function createContext(
     state,
     job,
     checkpoints,
+    journal,
     progress,
     mapper,
     recorder,

@@ -2,7 +2,7 @@
 import { loopTick, pause, withTimeout } from "../environment.ts";
 import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
-import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
+import type { ClaimedRun, FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { closeRunEvents, endGone, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
 import {
@@ -78,7 +78,7 @@ export function startAttempt(
 
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, checkpoints, progress, heartbeat, isLost } = context;
+  const { options, claimed, state, checkpoints, journal, progress, heartbeat, isLost } = context;
   try {
     let failure: unknown;
     try {
@@ -94,12 +94,17 @@ async function run(context: AttemptContext): Promise<void> {
     await progress.close(state.reason === "shutting_down");
     // An abandoned executor must not write any more.
     checkpoints.lose();
-    if (!isLost()) await (state.reason === "shutting_down" ? requeueRun(context) : finishRun(context, failure));
+    if (!isLost()) {
+      const suspension = failure || state.reason ? null : (journal?.suspension ?? null);
+      if (state.reason === "shutting_down") await requeueRun(context);
+      else await (suspension ? suspendRun(context, suspension) : finishRun(context, failure));
+    }
   } catch {
     // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
   }
   heartbeat.stop();
-  if (isLost() || state.reason === "shutting_down") await options.features.left(claimed.run, context.mapper);
+  if (isLost() || state.reason === "shutting_down" || journal?.suspension)
+    await options.features.left(claimed.run, context.mapper);
   if (isLost()) await releaseThread(context).catch(() => {});
 }
 
@@ -180,6 +185,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
       try {
         const taking = context.mapper.take(next.value);
         if (taking) await taking;
+        context.journal?.took(next.value);
       } catch (error) {
         await stopExecutor(context, iterator, error);
         throw error;
@@ -251,6 +257,19 @@ async function requeueRun(context: AttemptContext): Promise<void> {
   if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop("lease_lost");
 }
 
+/** The run waits for a time or an event, without a slot: its next attempt continues the call. */
+async function suspendRun(context: AttemptContext, suspension: Suspension): Promise<void> {
+  const { options, slot, claimed, state, progress, retry } = context;
+  const { storage, scope, environment } = options;
+  state.phase = "ending";
+  const { progress: unsaved, shown } = progress.rest();
+  const terms = { ...suspension, progress: unsaved };
+  const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
+  if (!suspended) return void context.stop("lease_lost");
+  shown();
+  slot.wakeAt(suspended.due_at);
+}
+
 /** How the run ends. */
 interface AttemptResult {
   readonly status: TerminalStatus;
@@ -296,6 +315,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
   const discard = stateless && (progress.hasSaved() || resumed);
   await context.recorder.end({ status, error, waits: next.length > 0, failure });
+  context.journal?.end();
   const { progress: unsaved, shown } = progress.rest();
   const tail: Tail = { frames: options.features.tail(run), error };
   const end: FinishRun = {

@@ -4,6 +4,7 @@
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
+import type { AttemptJournal } from "../features/mod.ts";
 import { type Json, textOf } from "../json.ts";
 import {
   type ClaimedRun,
@@ -24,6 +25,7 @@ export interface ProgressOptions extends UnstoredOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly checkpoints: JobCheckpoints;
+  readonly journal: Pick<AttemptJournal, "isDirty" | "take" | "isOpen"> | undefined;
   /** Durability `exit`: checkpoints wait for the end of the run, or for `save`. */
   readonly onlyAtEnd: boolean;
   /** Repeats a call of the store while it fails, for a limited time. */
@@ -72,7 +74,8 @@ const SAVE_FRAMES_MS = 10;
 const LARGE_VALUES = 16 * 1024;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
-  const { storage, scope, environment, claimed, checkpoints, onlyAtEnd, isLost } = options;
+  const { storage, scope, environment, claimed, checkpoints, journal, isLost } = options;
+  const waitsForEnd = (): boolean => options.onlyAtEnd && !journal?.isOpen;
   const unstored = createUnstored(options, saveSoon);
   let saved = false;
   let saving: Promise<void> | null = null;
@@ -82,12 +85,13 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   let failed = false;
 
   function take(all: boolean): Progress {
-    const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
+    const progress = all || !waitsForEnd() ? checkpoints.take() : { checkpoints: [], writes: [] };
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
-    return { ...progress, ...unstored.take() };
+    return { ...progress, ...unstored.take(), ...journal?.take() };
   }
 
-  const isDirty = (all: boolean): boolean => unstored.isDirty(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean =>
+    unstored.isDirty(all) || journal?.isDirty() || ((all || !waitsForEnd()) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
@@ -131,7 +135,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     hasSaved: () => saved,
     saveSoon,
     save: (what) => save(what !== "shown"),
-    isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty(true)),
+    isBehind: () => !waitsForEnd() && (saving !== null || checkpoints.isDirty(true)),
     async close(last = false) {
       checkpoints.settle();
       if (last) await save(true);
@@ -154,12 +158,12 @@ const LARGE_SAVE = 4 * 1024 * 1024;
  * missing. A save with frames stays whole, because a state must not be stored without the frames before it.
  */
 function partsOf(progress: Progress): readonly Progress[] {
-  const { checkpoints, writes, frames, events } = progress;
+  const { checkpoints, writes, frames, events, call } = progress;
   const bytes = (data: { readonly length: number }): number => data.length;
   const size =
     checkpoints.reduce((sum, { values }) => sum + values.reduce((all, { data }) => all + bytes(data), 0), 0) +
     writes.reduce((sum, task) => sum + task.writes.reduce((all, { data }) => all + bytes(data), 0), 0);
-  if (frames || size <= LARGE_SAVE) return [progress];
+  if (frames || call || size <= LARGE_SAVE) return [progress];
   return [
     ...checkpoints.map((checkpoint) => ({ checkpoints: [checkpoint], writes: [] })),
     ...writes.map((task) => ({ checkpoints: [], writes: [task] })),

@@ -89,6 +89,10 @@ export function createWorker(options: WorkerOptions): Worker {
       isLoopStuck,
       earlier: slots.executingOn(thread_id),
       hasWaitingRuns: claims.hasWaitingRuns,
+      wakeAt(time) {
+        // Later times are found by the poll: thousands of runs may wait.
+        if (time - environment.now() < SOON_MS) dueTimer.add(time);
+      },
       nextClaim() {
         const claim = claims.next();
         endClaimed = claim !== null;
@@ -189,6 +193,9 @@ async function drain(slots: Slots, environment: Environment, grace_ms: number): 
   });
   for (const cancel of cancels) cancel();
 }
+
+/** A timer for a suspended run is worth its memory if it is due within this time. */
+const SOON_MS = 60_000;
 
 /** Timers have a limit: longer waits are split. */
 const LONGEST_WAIT_MS = 3_600_000;

@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
+import type { CallPosition, Journal } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
 export type {
@@ -102,6 +103,8 @@ export interface Job {
   readonly checkpoints: CheckpointHandle;
   /** The store that all threads share. */
   readonly store: StoreHandle;
+  /** The steps of durable functions. */
+  readonly journal?: Journal;
 }
 
 /** A pending interrupt. Its `id` is stable while it is pending. */
@@ -129,6 +132,8 @@ export interface StreamEvent {
   readonly mode: StreamMode;
   readonly namespace?: readonly string[];
   readonly data: Json;
+  /** Of a durable function: how far it is once this is shown. */
+  readonly position?: CallPosition;
 }
 
 /** What an executor yields while a run is executed. */
@@ -153,6 +158,8 @@ export type ExecutorEvent =
       readonly frames?: readonly StreamEvent[];
       /** For `recordStates`: `input` is the state before the input. Default `loop`. */
       readonly source?: "input" | "loop";
+      /** For `recordStates`: the open call, with its number of entries and of yielded values. */
+      readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the

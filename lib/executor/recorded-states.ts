@@ -32,7 +32,7 @@ export const FOREIGN_STATE = "The thread's state was written by another kind of 
 
 /** The checkpoint of a state that follows another. An unchanged value keeps its version. */
 function checkpointOf(
-  state: Pick<StateEvent, "values" | "next" | "tasks">,
+  state: Pick<StateEvent, "values" | "next" | "tasks" | "call">,
   checkpoint_id: string,
   metadata: JsonObject,
   previous: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null,
@@ -55,12 +55,13 @@ function checkpointOf(
       values.push({ channel, version: checkpoint_id, type: "json", data });
     }
   }
-  const { next, tasks } = state;
+  const { next, tasks, call } = state;
+  const about = { next, tasks, ...(whole ? { whole: true } : {}), ...(call ? { call } : {}) };
   return {
     ns: "",
     checkpoint_id,
     parent_id: previous?.checkpoint_id ?? null,
-    payload: { type: "json", data: JSON.stringify({ next, tasks, ...(whole ? { whole: true } : {}) }) },
+    payload: { type: "json", data: JSON.stringify(about) },
     metadata: { ...metadata, parents: {} },
     versions: Object.fromEntries(versions),
     values,
@@ -91,7 +92,7 @@ function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id:
   return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
 }
 
-interface RecordedParts extends Pick<StateEvent, "next" | "tasks"> {
+interface RecordedParts extends Pick<StateEvent, "next" | "tasks" | "call"> {
   /** The state is stored as one value. */
   readonly whole: boolean;
 }
@@ -337,8 +338,9 @@ class Recorder {
     this.newest = { checkpoint_id, metadata };
     // With durability `sync` a state is stored before it is shown.
     const release = job.durability === "sync" ? undefined : checkpoints.hold?.();
-    if (this.onlyLast) this.last = made;
+    if (this.onlyLast && !job.journal?.isOpen) this.last = made;
     else {
+      await this.putLast();
       const checkpoint = made();
       const { versions, values } = checkpoint;
       const kept = stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
@@ -353,10 +355,13 @@ class Recorder {
 
   /** Puts the last state, where only that one is put. */
   async close({ aborted, reason }: AbortSignal): Promise<void> {
+    if (this.job.stateless ? aborted : reason !== "cancelled") await this.putLast();
+  }
+
+  private async putLast(): Promise<void> {
     const { last } = this;
-    const { stateless, checkpoints } = this.job;
     this.last = null;
-    if (last && (stateless ? aborted : reason !== "cancelled")) await checkpoints.put(last());
+    if (last) await this.job.checkpoints.put(last());
   }
 
   private checkpointFrames(

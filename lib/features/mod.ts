@@ -1,9 +1,23 @@
 /** What a feature adds to the life of a run. lib/service/features.ts lists the features of a service. */
 import type { Environment } from "../environment.ts";
+import type { ExecutorEvent } from "../executor/contract.ts";
+import type { Journal } from "../executor/journal.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
-import type { ClaimTerms, FinishRun, NewRun, NewThread, RunRow, Scope, Storage, TraceUsage } from "../storage/mod.ts";
+import type {
+  ClaimedRun,
+  ClaimTerms,
+  FinishRun,
+  NewRun,
+  NewThread,
+  Progress,
+  RunRow,
+  Scope,
+  Storage,
+  Suspension,
+  TraceUsage,
+} from "../storage/mod.ts";
 
 /** What `lib/service/features.ts` passes to each feature. */
 export interface FeatureContext {
@@ -32,6 +46,32 @@ export interface FeatureJob {
   step(nouns: object): Promise<number>;
 }
 
+/** The attempt that a journal belongs to. */
+export interface JournalAttempt {
+  readonly claimed: ClaimedRun;
+  /** Repeats a failing call of the store for as long as a lease lasts. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  /** Saves what the executor has shown and what the journal has; resolves when that is committed, or when it failed. */
+  save(): Promise<void>;
+  /** Nothing may be written any more. */
+  isLost(): boolean;
+  /** Aborts the signal of the job. */
+  abandon(): void;
+}
+
+/** The journal of an attempt, as the engine uses it. */
+export interface AttemptJournal extends Journal {
+  isDirty(): boolean;
+  /** The attempt has shown this. */
+  took(event: ExecutorEvent): void;
+  /** Takes what is not saved yet. */
+  take(): Pick<Progress, "call">;
+  /** The attempt ends: so does the call, unless its executor has paused it. */
+  end(): void;
+  /** The run waits: set when the executor has suspended it. */
+  readonly suspension: Suspension | null;
+}
+
 /**
  * Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not
  * use the feature.
@@ -41,6 +81,8 @@ export interface Feature {
   readonly name: string;
   /** Its nouns, by their names in the service. */
   readonly nouns?: object;
+  /** The nouns of the service are made. */
+  connect?(nouns: object): void;
   /** Members of a new run's row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */
@@ -60,6 +102,8 @@ export interface Feature {
   finished?(run: RunRow): void;
   /** The attempt ends, but its run does not. Must not reject. */
   left?(run: RunRow, report: AttemptReport): Promise<void>;
+  /** The way to the steps of a durable function. */
+  journal?(attempt: JournalAttempt): AttemptJournal;
   /** How long retention keeps the rows that `Feature.swept` of adapters/sql names. */
   readonly keep_ms?: number;
   readonly job?: FeatureJob;
@@ -71,6 +115,7 @@ export type TailFrames = readonly (readonly [event: string, data: string])[];
 /** The features of a service as one. */
 export interface RunFeatures
   extends Required<Pick<Feature, "thread" | "claim" | "prepare" | "finish" | "finished" | "left">> {
+  journal(attempt: JournalAttempt): AttemptJournal | undefined;
   tail(run: RunRow): TailFrames;
   isTail(event: string): boolean;
 }
@@ -87,6 +132,7 @@ export function joinFeatures(features: readonly Feature[]): RunFeatures {
         const data = tail?.data(run) ?? null;
         return tail && data !== null ? [[tail.event, data] as const] : [];
       }),
+    journal: (attempt) => features.find(({ journal }) => journal)?.journal?.(attempt),
     isTail: (event) => features.some(({ tail }) => tail?.event === event),
     finish: (run, values, report) => ({
       ...together(features.map((feature) => feature.finish?.(run, values, report))),

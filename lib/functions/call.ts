@@ -5,22 +5,25 @@ import type {
   Interrupt,
   Job,
   Spending,
+  StateEvent,
   StreamEvent,
   StreamMode,
   Task,
 } from "../executor/contract.ts";
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { copyJson, describe, isPlainObject } from "./copy.ts";
+import { copyJson, describe, isPlainObject } from "./plain.ts";
+import type { Verbs } from "./verbs.ts";
 
 /** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
-export interface FunctionJob extends Job {
+export interface FunctionJob extends Omit<Job, "journal">, Verbs {
   /** The thread's values with this run's input or `command.update` applied. */
   readonly state: JsonObject;
   /** `state.messages` in wire form (`{type, content, id, …}`); `[]` where there are none. */
   readonly messages: JsonObject[];
   /**
-   * Aborts when the run must stop. The reason is `cancelled`, `rolled_back`, `timed_out`, `shutting_down` or `lease_lost`.
+   * Aborts when the run must stop. The reason is `cancelled`, `rolled_back`, `timed_out`, `shutting_down`, `lease_lost`, or
+   * `suspended` when the run waits: see `sleep`.
    * Pass it to every call that waits: the thread's next run starts when this function returns, or after `abandon_ms`.
    */
   readonly signal: AbortSignal;
@@ -53,6 +56,8 @@ export type AgentFunction = (job: FunctionJob) => unknown;
 /** A function with its settings. */
 export interface AgentEntry extends AgentSettings {
   readonly agent: AgentFunction;
+  /** Durable functions: refuse to continue a call whose journal has another order of steps. Default false. */
+  readonly strict?: boolean;
 }
 
 /** The value that `job.interrupt(value)` returns. */
@@ -72,7 +77,18 @@ export class Call {
   private values: JsonObject;
   private step: number;
   private metadata: JsonObject = {};
-  private reply: { readonly id: string; text: string } | null = null;
+  /** The state with which the function was called. */
+  readonly initial: JsonObject;
+  /** The message that is being written. */
+  reply: { readonly id: string; text: string } | null = null;
+  /** How many values the function has yielded. */
+  yielded = 0;
+  /** A state of this call was put. */
+  hasState = false;
+  /** The open call of a durable function, and its number of entries. */
+  durable: { readonly call_id: string; readonly entries: { readonly length: number } } | null = null;
+  // With the step that waits.
+  private place: StateEvent["call"];
   private readonly updates: JsonObject[] = [];
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
   private stepWaits = false;
@@ -85,6 +101,7 @@ export class Call {
     this.uuid = uuid;
     this.id = uuid();
     this.values = values;
+    this.initial = values;
     this.step = step;
     this.nextStep();
   }
@@ -97,8 +114,9 @@ export class Call {
     ];
   }
 
-  /** Takes a yielded value. */
+  /** Takes a yielded or returned value. */
   take(value: unknown): ExecutorEvent[] {
+    this.yielded++;
     if (typeof value === "string") return this.token(value);
     if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
@@ -138,10 +156,24 @@ export class Call {
 
   pause({ value }: RaisedInterrupt): ExecutorEvent[] {
     // A run raises at most one interrupt, so the run's id identifies it in every attempt.
-    const interrupts = [{ id: this.job.run_id.replaceAll("-", ""), value }];
+    return this.pauseFor([{ id: this.job.run_id.replaceAll("-", ""), value }], this.id);
+  }
+
+  /** Ends the run with interrupts of one task. */
+  pauseFor(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
     this.frames.push(...showInterrupts(this.job, interrupts), ...this.ended({ result: this.result() }, interrupts));
-    return [...events, this.state([this.name], [task(this.id, this.name, { interrupts })])];
+    return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
+  }
+
+  /** A token of a message that a step writes. */
+  spoken(id: string, text: string): ExecutorEvent[] {
+    return [...this.commitStep(), ...this.chunk(id, text)];
+  }
+
+  /** The message that a step has written becomes part of the state. */
+  said(message: JsonObject): ExecutorEvent[] {
+    return [...this.completeReply(), ...this.update({}, { id: message.id as string, text: message.content as string })];
   }
 
   fail(error: unknown): ExecutorEvent[] {
@@ -154,27 +186,34 @@ export class Call {
     return [this.state([this.name], [task(this.id, this.name, { error: text })])];
   }
 
-  private show(mode: StreamMode, data: Json): StreamEvent[] {
+  show(mode: StreamMode, data: Json): StreamEvent[] {
     return show(this.job, mode, data);
   }
 
   private token(text: string): ExecutorEvent[] {
     this.reply ??= { id: this.uuid(), text: "" };
     this.reply.text += text;
-    const chunk: JsonObject = { type: "AIMessageChunk", content: text, id: this.reply.id };
+    const shown = this.chunk(this.reply.id, text);
+    const last = this.durable ? shown.pop() : undefined;
+    if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: { ...this.reply } } });
+    return [...this.commitStep(), ...shown];
+  }
+
+  private chunk(id: string, text: string): StreamEvent[] {
+    const chunk: JsonObject = { type: "AIMessageChunk", content: text, id };
     return [
-      ...this.commitStep(),
       ...this.show("messages-tuple", [chunk, this.metadata]),
-      ...this.chain("on_chat_model_stream", { chunk }, this.reply.id),
+      ...this.chain("on_chat_model_stream", { chunk }, id),
     ];
   }
 
-  private completeReply(): ExecutorEvent[] {
+  completeReply(): ExecutorEvent[] {
     return this.reply ? this.update({}) : [];
   }
 
-  private update(change: JsonObject): ExecutorEvent[] {
-    const { reply, values: before } = this;
+  private update(change: JsonObject, said?: Call["reply"]): ExecutorEvent[] {
+    const { values: before } = this;
+    const reply = said ?? this.reply;
     this.reply = null;
     let complete = change;
     if (reply) {
@@ -186,6 +225,7 @@ export class Call {
     const events = this.commitStep();
     this.values = values;
     this.stepWaits = true;
+    this.place = this.position();
     this.updates.push(update);
     if (reply) this.frames.push(...this.completed(update, reply.id));
     this.frames.push(
@@ -237,11 +277,19 @@ export class Call {
   }
 
   /** The current state, with what shows it. */
-  private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
+  state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const { values, frames } = this;
+    const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.position()) : undefined;
     this.stepWaits = false;
+    this.hasState = true;
     this.frames = [];
-    return { type: "state", values, next, tasks, frames };
+    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}) };
+  }
+
+  private position(): StateEvent["call"] {
+    const { durable, yielded } = this;
+    // The value that is being taken counts.
+    return durable ? { call_id: durable.call_id, at: durable.entries.length, yielded } : undefined;
   }
 
   private result(): Json {
@@ -285,150 +333,4 @@ export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): Stre
 
 export function task(id: string, name: string, outcome: Partial<Task> = {}): Task {
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
-}
-
-/** What a function does. */
-export type FunctionEvent =
-  | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
-  | { readonly kind: "waiting"; readonly value?: undefined }
-  | { readonly kind: "yielded" | "returned"; readonly value: unknown };
-
-/**
- * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
- * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
- */
-export async function* drive(
-  agent: AgentFunction,
-  job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
-  signal: AbortSignal,
-  defer: (then: () => void) => void,
-): AsyncGenerator<FunctionEvent> {
-  const emitted: FunctionEvent[] = [];
-  let wake = (): void => {};
-  let iterator: AsyncIterator<unknown> | undefined;
-  const onAbort = (): void => wake();
-  signal.addEventListener("abort", onAbort);
-
-  /** One step of the function. `next` gives what it emits meanwhile, and undefined at its end; then `result` gives or throws what it did. */
-  function begin(work: () => unknown): { next(): Promise<FunctionEvent | undefined>; result(): unknown } {
-    signal.throwIfAborted();
-    let result: (() => unknown) | undefined;
-    const finish = (its: () => unknown): void => {
-      result = its;
-      wake();
-    };
-    const finished = answerOf(work).then(
-      (value) => finish(() => value),
-      (error: unknown) =>
-        finish(() => {
-          throw error;
-        }),
-    );
-    let ticked = false;
-    defer(() => {
-      ticked = true;
-      wake();
-    });
-    return {
-      async next() {
-        while ((!result || emitted.length > 0) && !signal.aborted) {
-          if (emitted.length > 0) return emitted.shift();
-          if (ticked) {
-            ticked = false;
-            return { kind: "waiting" };
-          }
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-        }
-        // An aborted function may still be at work: the thread must not go on before it has stopped.
-        if (signal.aborted) await finished;
-        signal.throwIfAborted();
-        return undefined;
-      },
-      result: () => (result as () => unknown)(),
-    };
-  }
-
-  try {
-    let step = begin(() =>
-      agent({
-        ...job,
-        emit(data) {
-          emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
-          wake();
-        },
-        spend(usage) {
-          emitted.push({ kind: "usage", usage: { ...usage } });
-          wake();
-        },
-        interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
-      }),
-    );
-    for (let event = await step.next(); event; event = await step.next()) yield event;
-    const result = step.result();
-    const stream = streamOf(result);
-    if (!stream) {
-      yield { kind: "returned", value: result };
-      return;
-    }
-    const items = stream[Symbol.asyncIterator]();
-    iterator = items;
-    while (true) {
-      step = begin(() => items.next());
-      for (let event = await step.next(); event; event = await step.next()) yield event;
-      const { done, value } = step.result() as IteratorResult<unknown>;
-      if (done || value instanceof RaisedInterrupt) iterator = undefined;
-      if (!done && value instanceof RaisedInterrupt) {
-        step = begin(() => items.return?.());
-        for (let event = await step.next(); event; event = await step.next()) yield event;
-        step.result();
-      }
-      if (done || value instanceof RaisedInterrupt) {
-        yield { kind: "returned", value };
-        return;
-      }
-      yield { kind: "yielded", value };
-    }
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    // Its cleanup belongs to the run.
-    if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
-  }
-}
-
-/** The answer of a call, whether it returns, throws or promises. */
-function answerOf(call: () => unknown): Promise<unknown> {
-  try {
-    return Promise.resolve(call());
-  } catch (error) {
-    return Promise.reject(error);
-  }
-}
-
-function streamOf(result: unknown): AsyncIterable<unknown> | null {
-  if (isAsyncIterable(result)) return result;
-  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
-  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
-  const parts = streams.fullStream;
-  if (isAsyncIterable(parts)) return textOf(parts);
-  const text = streams.textStream;
-  return isAsyncIterable(text) ? text : null;
-}
-
-/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
-async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
-  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
-    if (type === "error") throw error;
-    if (type === "text-delta") yield text ?? textDelta;
-  }
-}
-
-function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    typeof (value as Partial<AsyncIterable<unknown>>)[Symbol.asyncIterator] === "function"
-  );
 }

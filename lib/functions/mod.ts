@@ -1,26 +1,14 @@
 /** Hosts plain functions as graphs of one node. */
-import type { Environment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type { Command, Executor, ExecutorEvent, Interrupt, Job, StoredCheckpoint, Task } from "../executor/contract.ts";
-import { answersById, mismatch } from "../executor/kwargs.ts";
-import { applyUpdates, messagesOf } from "../executor/messages.ts";
-import { END, FOREIGN_STATE, recordedParts, recordStates, START, valuesOf } from "../executor/recorded-states.ts";
-import { isObject, type Json, type JsonObject } from "../json.ts";
-import {
-  type AgentEntry,
-  type AgentFunction,
-  Call,
-  drive,
-  type FunctionEvent,
-  type FunctionJob,
-  RaisedInterrupt,
-  show,
-  showInterrupts,
-  task,
-} from "./call.ts";
-import { copyJson } from "./copy.ts";
+import type { Executor } from "../executor/contract.ts";
+import { END, recordStates, START } from "../executor/recorded-states.ts";
+import type { AgentEntry, AgentFunction } from "./call.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
+export type * from "./verbs.ts";
+
+type Execute = typeof import("./execute.ts").execute;
+let execute: Execute | undefined;
 
 /**
  * An executor of plain functions; each is a graph with one node, both named by its key.
@@ -58,199 +46,18 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
   });
   if (problems.length > 0) throw new ConfigError(problems);
   return {
-    graphs: () => [...hosted].map(([graph_id, { agent: _agent, ...about }]) => ({ ...about, graph_id })),
+    graphs: () =>
+      [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
     execute: recordStates((job, signal, environment) => {
       const entry = hosted.get(job.graph_id);
-      if (!entry) throw new Error(`No function is named ${job.graph_id}`);
-      return execute(entry.agent, job, signal, environment);
+      return (entry && execute ? execute : loadAndExecute)(entry as AgentEntry, job, signal, environment);
     }),
   };
 }
 
-/** One attempt of a run on a function. */
-export async function* execute(
-  agent: AgentFunction,
-  job: Job,
-  signal: AbortSignal,
-  { uuid, defer }: Pick<Environment, "uuid" | "defer">,
-): AsyncGenerator<ExecutorEvent> {
-  const head = await readHead(job);
-  signal.throwIfAborted();
-  const initial = initialState(job, head, uuid);
-  yield* initial.events;
-  if (!initial.calls) return;
-  const call = new Call(job, initial.values, initial.step, uuid);
-  yield* call.begin();
-  try {
-    // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
-    const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, tick)) {
-      // Not `yield*`: for a list it costs a promise more for each event.
-      for (const event of eventsOf(call, item)) yield event;
-      if (item.kind === "returned" || item.value instanceof RaisedInterrupt) return;
-    }
-  } catch (error) {
-    if (!signal.aborted) yield* call.fail(error);
-    throw error;
-  }
-}
-
-function eventsOf(call: Call, item: FunctionEvent): readonly ExecutorEvent[] {
-  if (item.kind === "custom") return call.emit(item.data);
-  if (item.kind === "usage") return [{ type: "usage", ...item.usage }];
-  if (item.kind === "waiting") return call.commitStep();
-  if (item.value instanceof RaisedInterrupt) return call.pause(item.value);
-  return item.kind === "yielded" ? call.take(item.value) : call.finish(item.value);
-}
-
-interface Head {
-  readonly values: JsonObject;
-  readonly next: readonly string[];
-  readonly tasks: readonly Task[];
-  /** The number of this state; −2 without one, so that the first state gets −1. */
-  readonly step: number;
-  /** The interrupts that were open when the run started, in its first attempt. */
-  readonly interrupts: readonly Interrupt[];
-}
-
-async function readHead(job: Job): Promise<Head> {
-  const { checkpoints, resumed, from } = job;
-  // In a later attempt the newest state is this run's own, not the one it forked from.
-  const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
-  if (!stored) {
-    if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, interrupts: [] };
-  }
-  let first: StoredCheckpoint | null = stored;
-  if (resumed && isObject(job.command?.resume ?? null)) {
-    while (first?.run_id === job.run_id)
-      first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
-  }
-  const parts = recordedParts(stored) ?? foreign();
-  const { next, tasks, whole } = parts;
-  const before = first === stored ? parts : first && (recordedParts(first) ?? foreign());
-  const values = valuesOf(stored, whole, foreign);
-  return {
-    values: isObject(values) ? values : foreign(),
-    next,
-    tasks,
-    step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
-    interrupts: before ? before.tasks.flatMap((pending) => pending.interrupts) : [],
-  };
-}
-
-function foreign(): never {
-  throw new Error(FOREIGN_STATE);
-}
-
-interface InitialState {
-  readonly events: readonly ExecutorEvent[];
-  readonly values: JsonObject;
-  readonly step: number;
-  /** False: the run ends without a call of the function. */
-  readonly calls: boolean;
-}
-
-/** Applies the input or the command of a run to the thread's state. */
-function initialState(job: Job, head: Head, uuid: () => string): InitialState {
-  const { command, graph_id: name } = job;
-  const input = command ? null : (job.input ?? null);
-  const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
-
-  if (job.resumed && !head.next.includes(START)) {
-    // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
-    const { values, step, next, tasks } = head;
-    const frames = show(job, "values", values);
-    const stopped = tasks.filter((task) => task.error === null);
-    if (next.length > 0 && stopped.length === 0) return { events: frames, values, step, calls: true };
-    const interrupts = stopped.flatMap((task) => task.interrupts);
-    if (next.length > 0) frames.push(...showInterrupts(job, interrupts));
-    return { events: [{ type: "state", values, next, tasks, frames }], values, step, calls: false };
-  }
-
-  const answer = job.strict_resume ? command?.resume : undefined;
-  const open = head.interrupts.map(({ id }) => id);
-  const wrong = answer === undefined ? null : mismatch(answer, open);
-  if (wrong) throw wrong;
-  const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
-  const stranger = targets.find((target) => target.node !== name && target.node !== END);
-  if (stranger)
-    throw new Error(`goto names ${JSON.stringify(stranger.node)}, but the only node is ${JSON.stringify(name)}`);
-  const ends = targets.length > 0 && targets.every((target) => target.node === END);
-
-  const changes: JsonObject[] = input === null ? [] : [asUpdate(input)];
-  if (command) {
-    changes.push(...commandUpdates(command.update ?? null));
-    for (const target of targets)
-      if (target.node === name && target.input !== null) changes.push(asUpdate(target.input));
-  }
-  // A copy, because the function receives the job's own objects and may change them.
-  const own = changes.map((change) => copyJson(change, "input") as JsonObject);
-  const values = applyUpdates(
-    head.values,
-    own.map((change) => [change, "human"]),
-    uuid,
-  );
-
-  const goesOn = input === null && head.next.includes(name);
-  const stops = !ends && breakpoint && !goesOn && command?.resume === undefined;
-  const next = ends ? [] : [name];
-  const events: ExecutorEvent[] = [];
-  let { step } = head;
-  if (input !== null && !job.resumed) {
-    events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input" });
-    step++;
-  }
-  const frames = show(job, "values", values);
-  if (changes.length > 0 || ends || stops) {
-    const tasks = stops ? [task(uuid(), name)] : [];
-    events.push({ type: "state", values, next, tasks, frames });
-    step++;
-  } else {
-    events.push(...frames);
-  }
-  if (stops) events.push(...showInterrupts(job, []));
-  return { events, values, step, calls: !ends && !stops };
-}
-
-function asUpdate(input: Json): JsonObject {
-  return isObject(input) ? input : { input };
-}
-
-function commandUpdates(update: Json): JsonObject[] {
-  if (update === null) return [];
-  if (isObject(update)) return [update];
-  const isPair = (pair: Json): pair is [string, Json] =>
-    Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string";
-  if (!Array.isArray(update) || !update.every(isPair)) {
-    throw new Error("command.update must be an object or a list of [key, value]");
-  }
-  return update.map((pair) => Object.fromEntries([pair]));
-}
-
-function functionJob(
-  job: Job,
-  head: Head,
-  values: JsonObject,
-  signal: AbortSignal,
-): Omit<FunctionJob, "emit" | "interrupt" | "spend"> {
-  const state = copyJson(values, "state") as JsonObject;
-  const { command } = job;
-  return {
-    ...job,
-    command: command && commandFor(command, head.interrupts),
-    state,
-    messages: messagesOf(state) as JsonObject[],
-    signal,
-  };
-}
-
-/** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */
-function commandFor(command: Command, interrupts: readonly Interrupt[]): Command {
-  const { resume, ...rest } = command;
-  const ids = interrupts.map(({ id }) => id);
-  const answers = resume === undefined ? null : answersById(resume, new Set(ids));
-  if (!answers) return command;
-  const id = ids.find((open) => Object.hasOwn(answers, open));
-  return id === undefined ? rest : { ...rest, resume: answers[id] as Json };
-}
+/** Loaded with the first run: deployments of graphs do not need it. Later runs are executed without this generator around theirs. */
+const loadAndExecute: Execute = async function* (entry, job, signal, environment) {
+  if (!entry) throw new Error(`No function is named ${job.graph_id}`);
+  execute ??= (await import("./execute.ts")).execute;
+  yield* execute(entry, job, signal, environment);
+};

@@ -137,6 +137,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   /** The service without its nouns; feedback by a token has no caller. */
   readonly service: Omit<ServiceInternals, keyof RequestNouns | "directories"> & {
     readonly feedback: Pick<ServiceInternals["feedback"], "token" | "submit">;
+    readonly calls: Pick<ServiceInternals["calls"], "deliver">;
   };
   /** The nouns as the caller of the request may use them. */
   readonly nouns: RequestNouns;

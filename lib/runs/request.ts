@@ -84,6 +84,8 @@ export interface RunOrigin {
   readonly user?: AuthUser | null;
   /** The cron that creates the run. */
   readonly cron_id?: string;
+  /** The call of a durable function that the run continues. */
+  readonly call_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
   readonly records_all?: boolean;
   /** `command.resume` answers what waits at this head of the thread. If the thread moves on before the run starts, it is the run's input. */

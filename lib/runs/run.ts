@@ -1,4 +1,5 @@
 /** A run as the API shows it. */
+import type { WaitingFor } from "../executor/journal.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
@@ -18,6 +19,8 @@ export interface Run {
   readonly multitask_strategy: MultitaskStrategy;
   /** The `reason` of the call that cancelled it; null without one. */
   readonly cancel_reason: string | null;
+  /** Of a durable function that is suspended: what it waits for, and until when. Absent otherwise. */
+  readonly waiting_for?: readonly WaitingFor[];
 }
 
 /** `kwargs` is made when it is first read: most creations show only the ids. */
@@ -38,6 +41,7 @@ export function toRun(row: RunRow): Run {
     multitask_strategy: row.multitask_strategy,
     // A run may end by itself before the cancel takes effect.
     cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),
+    ...(row.status === "pending" && row.waiting_for ? { waiting_for: row.waiting_for as unknown as WaitingFor[] } : {}),
   };
 }
 

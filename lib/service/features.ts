@@ -5,6 +5,9 @@ import { bindFeedback } from "../feedback/bind.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackDirectory } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
+import { bindCalls } from "../steps/bind.ts";
+import type { CallDirectory, Calls } from "../steps/calls.ts";
+import { stepsFeature } from "../steps/feature.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
@@ -25,6 +28,7 @@ const FEATURES: readonly ((context: ServiceContext) => Feature | Promise<Feature
   webhooksFeature,
   usageFeature,
   threadTtlFeature,
+  stepsFeature,
 ];
 
 /** The nouns of features. */
@@ -32,17 +36,20 @@ export interface FeatureNouns {
   readonly feedback: FeedbackDirectory;
   readonly usage: Usage;
   readonly deliveries: Deliveries;
+  readonly calls: CallDirectory;
 }
 
 /** Those that `service.as` and requests use. */
 export interface FeatureCallerNouns {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
+  readonly calls: Calls;
 }
 
 export interface FeatureDirectories {
   readonly feedback: FeedbackDirectory;
   readonly webhooks: Directory<Webhooks>;
+  readonly calls: CallDirectory;
 }
 
 export const FEATURE_BINDERS: {
@@ -50,7 +57,7 @@ export const FEATURE_BINDERS: {
     directory: FeatureDirectories[Name],
     binding: Binding,
   ) => FeatureCallerNouns[Name];
-} = { feedback: bindFeedback, webhooks: bindWebhooks };
+} = { feedback: bindFeedback, webhooks: bindWebhooks, calls: bindCalls };
 
 export interface Features {
   readonly list: readonly Feature[];

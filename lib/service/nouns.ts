@@ -15,6 +15,7 @@ import { type BoundProtocol, bindProtocol } from "../protocol/bind.ts";
 import { createProtocol, type ProtocolDirectory, type ThreadProtocol } from "../protocol/mod.ts";
 import { type BoundRuns, bindRuns } from "../runs/bind.ts";
 import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
+import { type RunCalls, runCalls, type ThreadCalls, threadCalls } from "../steps/bind.ts";
 import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
@@ -43,8 +44,8 @@ interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
 export interface CallerNouns extends FeatureCallerNouns {
   readonly assistants: Assistants;
   /** Threads with their states, commands and events. */
-  readonly threads: Threads & ThreadProtocol;
-  readonly runs: Runs;
+  readonly threads: Threads & ThreadProtocol & ThreadCalls;
+  readonly runs: Runs & RunCalls;
   readonly crons: Crons;
   readonly store: Store;
 }
@@ -61,7 +62,7 @@ export interface Directories extends FeatureDirectories {
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestNouns extends CallerNouns {
-  readonly runs: BoundRuns;
+  readonly runs: BoundRuns & RunCalls;
   readonly protocol: BoundProtocol;
 }
 
@@ -75,12 +76,13 @@ type Binders = {
 };
 const BINDERS: Binders = {
   assistants: bindAssistants,
-  threads: (threads, binding, { protocol }) => ({
+  threads: (threads, binding, { protocol, calls }) => ({
     ...bindThreads(threads, binding),
+    ...threadCalls(calls),
     events: protocol.events,
     command: (thread_id, command) => protocol.command(thread_id, command),
   }),
-  runs: (runs, binding, _nouns, { assistants }) => bindRuns(runs, binding, assistants),
+  runs: (runs, binding, { calls }, { assistants }) => ({ ...bindRuns(runs, binding, assistants), ...runCalls(calls) }),
   crons: (crons, binding, _nouns, { assistants }) => bindCrons(crons, binding, assistants),
   protocol: (protocol, binding, nouns) => bindProtocol(protocol, binding, () => nouns.runs),
   store: bindStore,
@@ -229,7 +231,9 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     max_failures: options.crons?.max_failures ?? null,
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
-  return { ...nouns, features: list, assistants, threads, runs, crons, store, worker, hub, events, protocol };
+  const all = { ...nouns, features: list, assistants, threads, runs, crons, store, worker, hub, events, protocol };
+  for (const feature of list) feature.connect?.(all);
+  return all;
 }
 
 export interface OpenCalls {

@@ -184,6 +184,21 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (requeued) publish("work", scope.deployment);
       return requeued;
     },
+    async suspendRun(scope, lease, suspension, now) {
+      const suspended = await storage.suspendRun(scope, lease, suspension, now);
+      if (suspended && suspension.progress.frames) publish("run", lease.run_id, "elsewhere");
+      if (suspended && suspension.progress.events) publish("events", lease.thread_id, "elsewhere");
+      if (suspended && suspended.due_at <= now) publish("work", scope.deployment);
+      return suspended;
+    },
+    async addCallEvent(scope, to, event, now) {
+      const stored = await storage.addCallEvent(scope, to, event, now);
+      if (stored) {
+        publish("thread", to.thread_id);
+        publish("work", scope.deployment);
+      }
+      return stored;
+    },
     async releaseSlot(scope, lease) {
       await storage.releaseSlot(scope, lease);
       publish("work", scope.deployment);

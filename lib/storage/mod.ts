@@ -11,6 +11,7 @@ import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
 import type { RunStorage } from "./runs.ts";
+import type { CallStorage } from "./steps.ts";
 import type { EventStorage, StateStorage, ThreadStorage } from "./threads.ts";
 import type { UsageStorage } from "./usage.ts";
 
@@ -22,11 +23,12 @@ export type * from "./feedback.ts";
 export type * from "./items.ts";
 export * from "./rows.ts";
 export type * from "./runs.ts";
+export type * from "./steps.ts";
 export type * from "./threads.ts";
 export type * from "./usage.ts";
 
 /** The verbs of features. */
-export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage {}
+export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage, CallStorage {}
 
 /** Everything that Greenroom stores. */
 export interface Storage

@@ -170,6 +170,10 @@ export interface RunRow {
   readonly cron_id?: string;
   /** Why it was cancelled; absent when no reason was given. */
   readonly cancel_reason?: string;
+  /** The call that it executes; absent without durable steps. */
+  readonly call_id?: string;
+  /** What a suspended run waits for. */
+  readonly waiting_for?: Json;
 }
 
 /** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
@@ -306,6 +310,34 @@ export interface StoredFrame extends NewFrame {
   readonly id: number;
 }
 
+/** What a save adds to a call. */
+export interface CallProgress {
+  readonly call_id: string;
+  /** The first save of an attempt: the run belongs to the call, and has made progress. `origin` creates the call. */
+  readonly opens?: { readonly graph_id: string; readonly origin?: string };
+  /** In the order of their `idx`. `entry` is JSON. Storing the same ones again changes nothing. */
+  readonly entries: readonly CallEntry[];
+  /** Addresses of events, by the hashes of their tokens. */
+  readonly tokens?: readonly CallToken[];
+  /** JSON: how far the function was with what this save has shown. */
+  readonly position?: string;
+  /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
+  readonly leaves?: { readonly due_at: number | null; readonly ended: boolean; readonly seen: number };
+}
+
+/** An entry of a journal. */
+export interface CallEntry {
+  readonly idx: number;
+  readonly entry: string;
+}
+
+/** The address of an event for one wait. */
+export interface CallToken {
+  readonly token_hash: string;
+  readonly name: string;
+  readonly occurrence: number;
+}
+
 /** Checkpoints, pending writes and frames of a run, each in the order they were made. */
 export interface Progress {
   readonly checkpoints: readonly SavedCheckpoint[];
@@ -314,6 +346,8 @@ export interface Progress {
   readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
   /** Events of the thread, by rising `seq`. Storing the same ones again changes nothing. */
   readonly events?: readonly ThreadEvent[];
+  /** What the run adds to its call. */
+  readonly call?: CallProgress;
 }
 
 /** A cron as stored. */

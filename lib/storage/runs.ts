@@ -18,6 +18,7 @@ import type {
   TraceTerms,
   TraceUsage,
 } from "./rows.ts";
+import type { Suspension } from "./steps.ts";
 import type { NewThread } from "./threads.ts";
 
 /** A run to be stored. */
@@ -39,6 +40,8 @@ export interface NewRun {
   readonly auth_user?: JsonObject | null;
   /** The cron that creates it. */
   readonly cron_id?: string;
+  /** The call that it continues. */
+  readonly call_id?: string;
   readonly webhook?: NewWebhook;
   /** Tokens created in the same batch. They are valid until `life_ms` after the end of the run. */
   readonly feedback?: {
@@ -336,6 +339,16 @@ export interface RunStorage {
    * token; false when the lease is lost.
    */
   requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
+  /**
+   * Suspends a run: stores its progress, makes it pending until `due_at` or an event, and frees the slot. The claim does not count as an
+   * attempt. Guard: the lease token; null when the lease is lost. The answer is when the run is due.
+   */
+  suspendRun(
+    scope: Scope,
+    lease: Lease,
+    suspension: Suspension & { readonly progress: Progress },
+    now: number,
+  ): Promise<{ readonly due_at: number } | null>;
   /**
    * Frees the slot of a run that was deleted or taken over, after its executor has settled. Guard: the slot has the lease's token;
    * otherwise nothing changes. Idempotent.

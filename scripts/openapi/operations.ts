@@ -19,6 +19,7 @@ export const operationSchemas: JsonObject = {
     "crons/firings.ts": ["CronDetail"],
     "feedback/overview.ts": ["ScoreSeries", "FeedbackLink"],
     "service/report.ts": ["ServerReport"],
+    "steps/calls.ts": ["RunSteps"],
   }),
   RunListing: listing("RunSummary"),
   ThreadListing: listing("ThreadSummary"),
@@ -29,5 +30,6 @@ export const operationSchemas: JsonObject = {
   }),
   DeliveryListing: listing("DeliverySummary"),
   FeedbackLinks: listing("FeedbackLink"),
+  Received: record({ received: { type: "boolean", enum: [true] } }),
   SchedulePreview: record({ next: list(time) }),
 };

@@ -185,7 +185,11 @@ export interface HandRead {
 }
 
 /** By method and path of the route. */
+const anyEvent: JsonObject = { description: "Any JSON but null, at most 256 KiB" };
+
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
+  "post /threads/:thread_id/events/:name": { body: anyEvent },
+  "post /greenroom/events/:address": { body: anyEvent },
   "get /store/items": {
     query: [
       { ...query("namespace", string, true), description: "Labels, joined by dots" },

@@ -8,7 +8,8 @@ import type {
   StoredCheckpoint,
   StreamMode,
 } from "../../lib/executor/contract.ts";
-import { type AgentFunction, execute, fromFunctions } from "../../lib/functions/mod.ts";
+import { execute } from "../../lib/functions/execute.ts";
+import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { noStore } from "../suite/no-store.ts";
 
@@ -25,7 +26,7 @@ async function* eventsOf(
     uuid = () => crypto.randomUUID(),
   }: { signal?: AbortSignal; uuid?: () => string } = {},
 ): AsyncGenerator<ExecutorEvent> {
-  for await (const event of execute(agent, job, signal, { ...systemEnvironment(), uuid })) {
+  for await (const event of execute({ agent }, job, signal, { ...systemEnvironment(), uuid })) {
     if (event.type === "state") yield* event.frames ?? [];
     yield event;
   }

@@ -114,8 +114,9 @@ describe("the core", () => {
       seen.add(path);
       for (const name of path.endsWith(".ts") ? importsOf(read(path)) : []) {
         if (name.startsWith(".")) visit(posix.join(posix.dirname(path), name));
-        // Loaded where they are, to send webhooks.
-        else if (path !== "lib/webhooks/send.ts" || !name.startsWith("node:")) packages.add(name);
+        // Loaded where they are: to send webhooks, and to find steps inside of steps.
+        else if (!/^lib\/(?:webhooks\/send|functions\/work)\.ts$/.test(path) || !name.startsWith("node:"))
+          packages.add(name);
       }
     };
     visit("lib/mod.ts");

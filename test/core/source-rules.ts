@@ -88,7 +88,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],
-  ["store", "assistants", "engine", "usage", "feedback", "webhooks"],
+  ["store", "assistants", "engine", "usage", "feedback", "webhooks", "steps"],
   ["auth"],
   ["streams"],
   ["features"],
@@ -120,6 +120,7 @@ export function isDownward(path: string, target: string): boolean {
  */
 const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly types?: RegExp }[] = [
   { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
+  { files: /^lib\/functions\/work\.ts$/, may: /^node:async_hooks$/ },
   { files: /^lib\/crons\//, may: /^croner$/ },
   {
     files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+))\.ts$/,

@@ -1,4 +1,5 @@
 /** Each call of a service that is bound to its caller, about things that the caller names. */
+import type { ServiceError } from "../../lib/errors.ts";
 import type { BoundRuns } from "../../lib/runs/bind.ts";
 import type { CallerNouns, RequestNouns } from "../../lib/service/nouns.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
@@ -39,6 +40,11 @@ const left = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }):
   return null;
 };
 const done = async (call: Promise<unknown>): Promise<null> => call.then(() => null);
+/** An event for a thread that has no durable function. */
+const unawaited = (call: Promise<unknown>): Promise<unknown> =>
+  call.catch((error: ServiceError) => {
+    if (error.reason !== "event_not_awaited") throw error;
+  });
 const only = { limit: 5, offset: 0 };
 const BLANK = { value: null, comment: null, correction: null };
 const RECORD = { key: "k", score: 1, source: "api", source_metadata: null, extra: null, ...BLANK };
@@ -113,8 +119,15 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "runs.stats": ({ runs }) => done(runs.stats()),
   "runs.inspect": ({ runs }, its) => runs.inspect(its.run_id),
   "runs.permit": ({ runs }, { thread_id, assistant_id }) =>
-    done((runs as BoundRuns).permit(thread_id, { ...AGENT, assistant_id })),
+    done((runs as unknown as BoundRuns).permit(thread_id, { ...AGENT, assistant_id })),
   "runs.rerun": ({ runs }, its) => done(runs.rerun(its.run_id)),
+  "runs.send": ({ runs }, its) => unawaited(runs.send(its.thread_id, its.run_id, "parcel", 1)),
+  "runs.steps": ({ runs }, its) => runs.steps(its.thread_id, its.run_id),
+  "threads.send": ({ threads }, its) => unawaited(threads.send(its.thread_id, "parcel", 1)),
+  "calls.send": (nouns, its) => unawaited((nouns as RequestNouns).calls.send(its.thread_id, "parcel", 1)),
+  "calls.sendToRun": (nouns, its) =>
+    unawaited((nouns as RequestNouns).calls.sendToRun(its.thread_id, its.run_id, "parcel", 1)),
+  "calls.steps": (nouns, its) => (nouns as RequestNouns).calls.steps(its.thread_id, its.run_id),
 
   "protocol.subscribe": (nouns, its) =>
     left((nouns as RequestNouns).protocol.subscribe(its.thread_id, { channels: ["values"] })),

@@ -211,7 +211,7 @@ export function fake(options: FakeOptions = {}): Fake {
     uuid: () => `id-${++ids}`,
     log: (record: LogRecord) => log.push(record),
   };
-  const names = ["assistants", "threads", "runs", "crons", "store", "feedback", "webhooks"];
+  const names = ["assistants", "threads", "runs", "crons", "store", "feedback", "webhooks", "calls"];
   const protocol = {
     command: (directory("protocol") as { command: unknown }).command,
     subscribe({ filter }: Scope, ...args: unknown[]) {
@@ -233,6 +233,7 @@ export function fake(options: FakeOptions = {}): Fake {
   const service = {
     feedback: noun("feedback"),
     usage: noun("usage"),
+    calls: noun("calls"),
     ...{ access, directories, bind },
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),

@@ -56,6 +56,9 @@ const ROWS: Readonly<Record<string, Row>> = {
   "DELETE /threads/:thread_id/runs/:run_id": found(204),
   "POST /threads/:thread_id/runs/:run_id/cancel": found(202),
   "GET /threads/:thread_id/runs/:run_id/join": found(200),
+  "GET /threads/:thread_id/runs/:run_id/steps": found(200),
+  "POST /threads/:thread_id/events/:name": { own: 404, absent: 404, body: () => ({ sent: true }) },
+  "POST /greenroom/events/:address": same(404, { sent: true }),
   "GET /threads/:thread_id/runs/:run_id/stream": found(200),
   "GET /threads/:thread_id/stream": found(200),
 

@@ -88,6 +88,7 @@ describe("openapi.json", () => {
       "get /openapi.json",
       "get /ready",
       "post /api/v1/feedback/tokens/{token}",
+      "post /greenroom/events/{address}",
     ]);
     for (const methods of Object.values(paths)) {
       for (const { security, responses } of Object.values(methods)) assert.equal("401" in responses, !security);

@@ -115,6 +115,19 @@ describe("examples", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
+  it("refund.ts goes on after a kill, and pays once", async () => {
+    using folder = temporaryFolder();
+    let paid = "";
+    {
+      await using first = example("refund.ts", folder.path);
+      [paid] = await first.printed(/Paid 40 with the key \S+/);
+    }
+    await using program = example("refund.ts", folder.path);
+    const [, values = ""] = await program.printed(/Result: (.*)/);
+    assert.equal(last(JSON.parse(values)), "Shipped as RX-7.");
+    assert.notEqual(paid, "");
+  });
+
   if (runtime === "bun") {
     it("mount.ts serves agents behind the host's own check", async () => {
       using folder = temporaryFolder();

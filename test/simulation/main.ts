@@ -6,6 +6,8 @@
  *   node test/simulation/main.ts --seed 1234 --shrink        which faults, and how much of the load, its failure needs
  *   node test/simulation/main.ts --planted --jobs 2          plants faults in copies of the code and shows what finds each
  *
+ *   node test/simulation/main.ts --durable --seeds 3000      durable functions: steps, sleeps, waits and asks
+ *
  * The same on Bun and Deno. `--from N` is the first seed, `--hashes` prints the hash of every seed, `--stop` ends at the first
  * failure, `--counts` tells how often what happened, `--all` shows the whole trace, `--without crash,pause` leaves faults out,
  * `--halve 1` halves the load, `--skew 5000` sets the machines' clocks apart, `--ignore REGEX` takes violations for none, `--only REGEX` chooses planted faults.
@@ -14,6 +16,7 @@ import { spawn } from "node:child_process";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { simulateDurable } from "./durable/simulate.ts";
 import { planOf } from "./plan.ts";
 import { type SimulateOptions, simulate } from "./simulate.ts";
 
@@ -36,6 +39,7 @@ const { values } = parseArgs({
     stop: { type: "boolean", default: false },
     ignore: { type: "string" },
     skew: { type: "string", default: "0" },
+    durable: { type: "boolean", default: false },
   },
 });
 
@@ -53,7 +57,9 @@ async function run(from: number, count: number, step: number): Promise<number> {
   const totals: Record<string, number> = {};
   let failed = 0;
   for (let i = 0, seed = from; i < count; i++, seed += step) {
-    const { hash, violations, trace, counts } = await simulate(seed, options);
+    const { hash, violations, trace, counts } = values.durable
+      ? { hash: "", ...(await simulateDurable(seed)) }
+      : await simulate(seed, options);
     if (values.hashes) console.log(`${seed} ${hash}`);
     for (const [name, n] of Object.entries(counts)) totals[name] = (totals[name] ?? 0) + n;
     if (values.all || (values.trace && (values.seed || violations.length > 0))) console.log(trace.join("\n"));

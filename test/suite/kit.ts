@@ -4,6 +4,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
 import type { Executor } from "../../lib/executor/contract.ts";
+import { type Duration, durationOf } from "../../lib/executor/step-names.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
@@ -18,11 +19,17 @@ const TOKEN_LIFE_MS = 10_800_000;
 export interface TestClock {
   readonly now: Environment["now"];
   readonly timer: Environment["timer"];
-  /** Advances the time and calls due timers in order, each followed by a tick of the event loop. */
-  advance(ms: number): Promise<void>;
+  /**
+   * Advances the time and calls due timers in order, each followed by a tick of the event loop. A text such as `"2d"` is for durable
+   * functions: it lets them come to rest, jumps, and lets them come to rest again.
+   */
+  advance(by: Duration): Promise<void>;
   /** Jumps to a time in milliseconds since 1970, as after a machine's sleep, and calls each due timer once, in order. */
   set(moment: number): Promise<void>;
 }
+
+const REST_ROUNDS = 30;
+const REST_MS = 20;
 
 /**
  * Makes a manual clock that starts at `start`, in milliseconds since 1970. Default 2026-01-01T00:00:00Z.
@@ -41,15 +48,25 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let order = 0;
   const timers = new Map<number, { at: number; fn: () => void }>();
   const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
-  return {
+  /** What a function does takes ticks of the event loop and short timers. */
+  async function rest(): Promise<void> {
+    for (let round = 0; round < REST_ROUNDS; round++) await clock.advance(REST_MS);
+  }
+
+  const clock: TestClock = {
     now: () => time,
     timer(ms, fn) {
       const id = order++;
       timers.set(id, { at: time + ms, fn });
       return () => timers.delete(id);
     },
-    async advance(ms) {
-      const until = time + ms;
+    async advance(by) {
+      if (typeof by === "string") {
+        await rest();
+        await clock.set(time + durationOf(by, "advance: the time"));
+        return await rest();
+      }
+      const until = time + by;
       while (true) {
         const due = [...timers]
           .filter(([, timer]) => timer.at <= until)
@@ -74,6 +91,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
       await tick();
     },
   };
+  return clock;
 }
 
 /**

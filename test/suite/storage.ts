@@ -6,6 +6,7 @@ import { countAssistants, countThreads } from "./counts.ts";
 import { admissionTests } from "./storage/admission.ts";
 import { assistantTests } from "./storage/assistants.ts";
 import { batchTests } from "./storage/batches.ts";
+import { callTests } from "./storage/calls.ts";
 import { checkpointTests } from "./storage/checkpoints.ts";
 import { claimTests } from "./storage/claims.ts";
 import { copyTests } from "./storage/copies.ts";
@@ -111,6 +112,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   creationTests(api, test);
   claimTests(api, test);
   endTests(api, test);
+  callTests(api, test);
   stoppingTests(api, test);
   admissionTests(api, test);
   cronTests(api, test);

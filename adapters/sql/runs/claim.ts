@@ -104,8 +104,8 @@ type ClaimArgs = Claimable & { token: string; lease_until: number; note: string 
 
 /** How often the run was started; while progress counts, since the latest attempt that stored a root checkpoint. */
 const starts = (p: Claimable): RawBuilder<number> =>
-  sql<number>`(attempt + 1 - case when progressed > 1 and started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}
-    then progressed else 1 end)`;
+  sql<number>`(attempt + 1 - case when progressed > 1
+    and (call_id is not null or started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}) then progressed else 1 end)`;
 
 /** Whether the claim counts as an attempt: not for a run that is claimed only to be ended, stopped or out of attempts. */
 const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
@@ -123,7 +123,7 @@ const startIn = (p: Claimable): RawBuilder<number> =>
 const leaseRun = (p: ClaimArgs, condition?: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
       attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)},
-      updated_at = ${p.now}, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, ${LOG_CHARS}),
+      updated_at = ${p.now}, waiting_for = null, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, ${LOG_CHARS}),
       (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at, ${startIn(p)}) from threads t
         where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = ${nextRun(p, condition)}`;

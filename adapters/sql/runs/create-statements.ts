@@ -60,7 +60,8 @@ const allowed: Allowed = (p, deployment) =>
 
 /** How many runs of the deployment are pending. */
 export const pendingRuns = (deployment: unknown): RawBuilder<number> =>
-  sql<number>`(select count(*) from runs r where r.deployment = ${deployment} and r.status = 'pending')`;
+  sql<number>`((select count(*) from runs r where r.deployment = ${deployment} and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = ${deployment} and s.status = 'pending' and s.waiting_for is not null))`;
 
 /** The deployment's limit on pending runs allows one more. */
 const fitsIn = (p: RunArgs, pending: RawBuilder<number>): RawBuilder<unknown> =>

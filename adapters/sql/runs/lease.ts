@@ -4,9 +4,10 @@ import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
-import { whenFinished } from "../features.ts";
+import { whenFinished, whenSaved } from "../features.ts";
 import { valueLabels } from "../labels.ts";
 import { type Database, ofThread, prepared, rowsIn, type Statement } from "../statement.ts";
+import { isNewer as hasNewEvents } from "../steps.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
@@ -57,6 +58,20 @@ const requeue = prepared<LeaseFence & { now: number }>(
     sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${holdsLease(p)} returning run_id`,
 );
 
+/** Due at once if an event came after `seen`, or a stop was requested. */
+const suspend = prepared<
+  LeaseFence & { call_id: string; due_at: number; after: number; waiting_for: string; now: number }
+>(
+  (p) =>
+    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now},
+      attempt = runs.attempt - counts_as_attempt, counts_as_attempt = 0, saved = 1, waiting_for = ${p.waiting_for},
+      due_at = case when cancelled = 1 or ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end
+    where ${holdsLease(p)} returning due_at`,
+);
+
+/** Later than every clock: only an event or a stop makes the run due. */
+const NEVER = 8_640_000_000_000_000;
+
 /** The leased run, as a condition on `runs`. */
 const isLeasedRun = (p: LeaseFence): RawBuilder<unknown> =>
   sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id} and status = 'running'
@@ -78,7 +93,7 @@ const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
 
 /**
  * @statements endLeased · hasEnded · claimAfter · countFailure · whenFinished · discardProgress · putProgress ·
- *   putFrames · putEvents · valueLabels · claimRun
+ *   putFrames · putEvents · whenSaved · valueLabels · claimRun
  * @guards failure counter of the cron · token usage of the trace · progress, or delete the checkpoints of a stateless
  *   run · frames · thread's resting state, head and slot · token expiry · outbox row · *last* the run's status,
  *   `end_frame`, result. All where held. Then, in the same batch, on SQLite the claim of the next run, guarded by the
@@ -123,6 +138,7 @@ async function finishRun(
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
     ...putEvents(fence, progress.events),
+    ...whenSaved(fence, progress, now),
     ...end.statements,
     ...(separateClaim ? [witness] : (claim?.statements ?? [])),
     // After the statement that moves the head: labels depend on it.
@@ -155,7 +171,7 @@ const locksOf = (deployment: string, { thread_id }: Lease): string[] => [ofThrea
 /** The verbs of the holder of a lease. */
 export function leaseVerbs(
   driver: Database,
-): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
+): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "suspendRun" | "releaseSlot"> {
   return {
     /**
      * @statements extendSlot · extendLease
@@ -169,11 +185,11 @@ export function leaseVerbs(
     },
 
     /**
-     * @statements putProgress · putFrames · putEvents · markSaved · isLeased
+     * @statements putProgress · putFrames · putEvents · whenSaved · markSaved · isLeased
      * @guards channel values, checkpoints, writes, frames, each where held · mark the run as saved (root checkpoint), or
      *   test that it is held. False without rows of the last statement.
      */
-    async saveProgress({ deployment }, lease, progress) {
+    async saveProgress({ deployment }, lease, progress, now) {
       const hasRoot = progress.checkpoints.some((checkpoint) => checkpoint.ns === "");
       const fence = { deployment, ...lease };
       const results = await driver.batch(
@@ -181,6 +197,7 @@ export function leaseVerbs(
           ...putProgress(deployment, lease, progress),
           ...putFrames(fence, progress.frames),
           ...putEvents(fence, progress.events),
+          ...whenSaved(fence, progress, now),
           hasRoot ? markSaved(fence) : isLeased(fence),
         ],
         locksOf(deployment, lease),
@@ -198,6 +215,30 @@ export function leaseVerbs(
       const args = { deployment, ...lease, now };
       const [, requeued] = await driver.batch([freeLeasedSlot(args), requeue(args)], locksOf(deployment, lease));
       return requeued?.length === 1;
+    },
+
+    /**
+     * @statements putProgress · putFrames · putEvents · whenSaved · freeLeasedSlot · suspend
+     * @guards progress as saveProgress stores it · free the slot where held · *last* set `pending` where held, attempt not
+     *   counted. Null without rows of the last statement.
+     */
+    async suspendRun({ deployment }, lease, { progress, due_at, waiting_for, seen }, now) {
+      const fence = { deployment, ...lease };
+      const call_id = progress.call?.call_id ?? "";
+      const terms = { call_id, due_at: due_at ?? NEVER, after: seen, waiting_for: JSON.stringify(waiting_for), now };
+      const results = await driver.batch(
+        [
+          ...putProgress(deployment, lease, progress),
+          ...putFrames(fence, progress.frames),
+          ...putEvents(fence, progress.events),
+          ...whenSaved(fence, progress, now),
+          freeLeasedSlot(fence),
+          suspend({ ...fence, ...terms }),
+        ],
+        locksOf(deployment, lease),
+      );
+      const [row] = results.at(-1) ?? [];
+      return row ? { due_at: Number(row.due_at) } : null;
     },
 
     /**

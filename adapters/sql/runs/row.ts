@@ -39,7 +39,7 @@ export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
 export const HEAD_COLUMNS: readonly string[] =
   `run_id thread_id assistant_id graph_id seq created_at updated_at status metadata multitask_strategy attempt
   claims turn temporary started_at ended_at error framed end_frame user_id api_key webhook webhook_host webhook_depth cron_id
-  cancel_reason`.split(/\s+/);
+  cancel_reason call_id waiting_for`.split(/\s+/);
 
 /** `kwargs` is read when it is first needed, because the input of a run may be large. */
 export function toRun(row: SqlRow): RunRow {
@@ -88,6 +88,8 @@ export function toRunHead(row: SqlRow): RunHead {
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
     // Undefined for a run that is just made.
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
+    ...(stored.call_id ? { call_id: stored.call_id } : {}),
+    ...(stored.waiting_for ? { waiting_for: JSON.parse(stored.waiting_for) as Json } : {}),
   };
 }
 

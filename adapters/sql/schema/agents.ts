@@ -143,6 +143,10 @@ export const agentTables = {
       cancel_reason: "text",
       /** One line of JSON per claim, the newest first. The end may be cut off. */
       claim_log: "text",
+      /** The call of a durable function that it executes. */
+      call_id: "text",
+      /** JSON: what a suspended run waits for. */
+      waiting_for: "text",
     },
     constraints: [
       "check ((ended_at is null) = (status in ('pending', 'running')))",
@@ -158,6 +162,7 @@ export const agentTables = {
       // Stands behind the slot: at most one running run per thread, whatever a statement does wrong.
       "unique index runs_running on runs (deployment, thread_id) where status = 'running'",
       "index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
+      "index runs_suspended on runs (deployment) where status = 'pending' and waiting_for is not null",
       "index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and saved = 1",
       // Runs that were due when they were created do not depend on the clock, which may be set back.
       "index runs_immediate on runs (deployment, due_at, seq) where status = 'pending' and due_at <= updated_at",

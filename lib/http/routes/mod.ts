@@ -27,7 +27,16 @@ export const ROUTES: readonly Route[] = [
 export const LAZY_ROUTES: readonly LazyRoutes[] = [
   { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
-  { path: "/greenroom/", load: async () => (await import("./operations.ts")).OPERATION_ROUTES },
+  {
+    path: "/greenroom/",
+    async load() {
+      const [{ EVENT_ROUTES }, { OPERATION_ROUTES }] = await Promise.all([
+        import("./events.ts"),
+        import("./operations.ts"),
+      ]);
+      return [...EVENT_ROUTES, ...OPERATION_ROUTES];
+    },
+  },
   {
     path: "/api/v1/",
     async load() {

@@ -2,15 +2,26 @@
 import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { invalidField } from "../../errors.ts";
+import type { Json } from "../../json.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
+import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
 import { isScripted } from "../access.ts";
 import { jsonList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { optionalThreadId, type RequestContext, type Route, routesOf, runId, threadId, yieldAfter } from "../route.ts";
+import {
+  optionalThreadId,
+  type RequestContext,
+  type Route,
+  routesOf,
+  runId,
+  segment,
+  threadId,
+  yieldAfter,
+} from "../route.ts";
 import { originOf, runCreate } from "../run-request.ts";
 import { eventStream, waitResponse } from "../sse.ts";
 
@@ -97,6 +108,9 @@ const joinStreamQuery = v.object({
 });
 
 const route = routesOf({ tag: "Runs", group: "runs" });
+
+/** The answer to an event, also to one that comes again. */
+export const RECEIVED: { readonly received: true } = { received: true };
 
 /** All runs of a batch are created in one transaction, which delays other requests. */
 const MAX_BATCH = 100;
@@ -277,6 +291,28 @@ export const RUN_ROUTES: readonly Route[] = [
       const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
       await context.nouns.runs.cancel(thread_id, run_id, options);
       return wait ? empty() : accepted();
+    },
+  }),
+  route("get", "/threads/:thread_id/runs/:run_id/steps", {
+    summary: "Get the steps of a run of a durable function",
+    events: ["threads:read"],
+    answer: "RunSteps",
+    errors: [404],
+    async handle(context) {
+      return json(await context.nouns.runs.steps(threadId(context), runId(context)));
+    },
+  }),
+  route("post", "/threads/:thread_id/events/:name", {
+    summary: "Send an event to the durable function of a thread; the body is any JSON but null",
+    access: "run",
+    events: ["threads:update"],
+    max_body_bytes: MOST_EVENT_BYTES,
+    answer: "Received",
+    errors: [404, 410, 422, 507],
+    async handle(context) {
+      const name = segment(context, "name");
+      await context.nouns.threads.send(threadId(context), name, parse.readJson(await context.bytes()) as Json);
+      return json(RECEIVED);
     },
   }),
   route("post", "/runs/batch", {

@@ -20,3 +20,19 @@ test("the agent answers, and remembers the thread", async () => {
     await app.stop();
   }
 });
+
+test("a refund asks first, and goes on with the answer", async () => {
+  const app = await createApp({ database: ":memory:", agents: { agent } });
+  try {
+    const { threads, runs } = app.service;
+    const { thread_id } = await threads.create({});
+    const input = { messages: [{ role: "user", content: "A refund, please" }] };
+    await (await runs.wait(thread_id, { assistant_id: "agent", input })).result;
+    assert.equal((await threads.get(thread_id)).status, "interrupted");
+    const { result } = await runs.wait(thread_id, { assistant_id: "agent", command: { resume: true } });
+    const { messages } = (await result) as { messages: { content: string }[] };
+    assert.equal(messages.at(-1)?.content, "It is refunded.");
+  } finally {
+    await app.stop();
+  }
+});

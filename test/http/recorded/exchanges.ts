@@ -12,6 +12,7 @@ export interface Exchange {
 
 const THREAD = "11111111-1111-4111-8111-111111111111";
 const OTHER = "22222222-2222-4222-8222-222222222222";
+const CALL = "44444444-4444-4444-8444-444444444444";
 const V2 = "33333333-3333-4333-8333-333333333333";
 const ABSENT = "99999999-9999-4999-8999-999999999999";
 const human = (content: string, id: string): object => ({ messages: [{ role: "human", content, id }] });
@@ -31,6 +32,11 @@ const agents: Record<string, AgentFunction> = {
   async *ask({ command, interrupt }) {
     if (command?.resume === undefined) yield interrupt({ question: "ok?" });
     else yield `Answered ${JSON.stringify(command.resume)}`;
+  },
+  async *parcel({ step, wait }) {
+    const order = await step("order", () => 5);
+    const parcel = await wait("parcel", { schema: { properties: { code: { type: "integer" } } } });
+    yield `Order ${order} is shipped as ${parcel?.code}`;
   },
 };
 
@@ -247,6 +253,21 @@ async function platform(send: Send): Promise<void> {
 }
 
 /** The event protocol: a run and a question with its answer, replayed whole and from the middle. */
+/** A durable function waits for an event. */
+async function durable(send: Send): Promise<void> {
+  await send("POST", "/threads", { thread_id: CALL });
+  const { run_id } = JSON.parse(await send("POST", `/threads/${CALL}/runs`, { assistant_id: "parcel", input: {} }));
+  await send("GET", `/threads/${CALL}/runs/${run_id}`);
+  await send("POST", `/threads/${CALL}/events/parcel`, { code: "none" });
+  await send("POST", `/threads/${CALL}/events/parcel`, { code: 7 });
+  await send("GET", `/threads/${CALL}/runs/${run_id}/join`);
+  await send("GET", `/threads/${CALL}/runs/${run_id}/steps`);
+  await send("POST", `/threads/${CALL}/events/parcel`, { code: 8 });
+  await send("GET", `/threads/${CALL}/runs/${CALL}/steps`);
+  await send("POST", `/threads/${V2}/events/parcel`, { code: 7 });
+  await send("POST", "/greenroom/events/unknown", { code: 7 });
+}
+
 async function events(send: Send, read: (path: string, body: object, until: RegExp) => Promise<string>): Promise<void> {
   const all = {
     channels: ["lifecycle", "values", "updates", "messages", "tools", "input", "checkpoints", "tasks", "custom"],
@@ -271,6 +292,7 @@ async function events(send: Send, read: (path: string, body: object, until: RegE
   await send("POST", `/threads/${V2}/stream/events`, { channels: [] });
   await send("DELETE", `/threads/${V2}`);
   await send("GET", `/threads/${V2}`);
+  await durable(send);
 }
 
 /** Has the whole conversation and returns it. */

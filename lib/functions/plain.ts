@@ -1,4 +1,4 @@
-/** Copies of what a function gives: it must be JSON. */
+/** Values of functions: copies of JSON, and what they are called in errors. */
 import type { Json } from "../json.ts";
 
 /**

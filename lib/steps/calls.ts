@@ -1,0 +1,56 @@
+/** Calls of durable functions from outside: the events that they wait for, and their steps. */
+import type { Directory } from "../auth/binding.ts";
+import type { StepName } from "../executor/step-names.ts";
+import type { IsoTime, Json, Uuid } from "../json.ts";
+
+/** The largest event, in bytes of JSON. */
+export const MOST_EVENT_BYTES: number = 256 * 1024;
+
+/** One use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
+export interface StepRecord {
+  readonly kind: "step" | "sleep" | "wait" | "ask" | "begin";
+  readonly name: string;
+  /** The n-th use of this name, from 1. */
+  readonly occurrence: number;
+  readonly status: "waiting" | "retrying" | "done" | "failed" | "timed_out";
+  readonly attempts: number;
+  readonly started_at: IsoTime | null;
+  readonly ended_at: IsoTime | null;
+  /** The end of a sleep, the timeout of a wait, the next try of a step. */
+  readonly until: IsoTime | null;
+  /** Null too where it is longer than 64 KiB of JSON; then `result_omitted` is true. */
+  readonly result: Json;
+  readonly result_omitted: boolean;
+  readonly error: { readonly error: string; readonly message: string } | null;
+  /** The run that stored it. */
+  readonly run_id: Uuid;
+}
+
+/** The journal of a call. */
+export interface RunSteps {
+  /** Null: the run has used no step. */
+  readonly call_id: Uuid | null;
+  readonly steps: readonly StepRecord[];
+  /** Events that have come, in order. */
+  readonly events: readonly { readonly name: string; readonly payload: Json; readonly used: boolean }[];
+}
+
+/** The calls of a deployment. */
+export interface Calls {
+  /**
+   * Sends an event to the open call of a thread: the next `wait` with this name returns it. Errors: not_found (there is no call), gone
+   * (it has ended), invalid (null, or it does not fit the schema), too_large.
+   */
+  send(thread_id: string, name: StepName, payload: Json): Promise<void>;
+  /** The same to the call of a run. */
+  sendToRun(thread_id: string, run_id: string, name: StepName, payload: Json): Promise<void>;
+  steps(thread_id: string, run_id: string): Promise<RunSteps>;
+}
+
+/** Events by the address of their wait. */
+export interface CallTokens {
+  /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large, too_many (wrong tokens). */
+  deliver(token: string, payload: Json): Promise<void>;
+}
+
+export type CallDirectory = Directory<Calls> & CallTokens;

@@ -1,0 +1,106 @@
+/** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
+import { lazyCalls } from "../environment.ts";
+import type { AttemptJournal, Feature, FeatureContext, JournalAttempt } from "../features/mod.ts";
+import type { NewRun, Suspension } from "../storage/mod.ts";
+import type { CallOptions } from "./due.ts";
+import type { JournalContext, Pending } from "./journal.ts";
+
+interface StepsContext extends FeatureContext {
+  readonly settings: {
+    readonly steps: { readonly entries: number; readonly result_bytes: number; readonly journal_bytes: number };
+    readonly limits: { readonly suspended: number };
+    readonly worker: { readonly linger_ms: number };
+  };
+}
+
+/** Signals may be lost, and processes die: calls that are due are looked for at this interval. */
+const CONTINUE_EVERY_MS = 1_000;
+
+export function stepsFeature(context: StepsContext): Feature {
+  const { settings, storage, scope, environment } = context;
+  const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
+  let runs: ReturnType<CallOptions["runs"]>;
+  const load = async () => (await import("./mod.ts")).createCalls({ ...context, runs: () => runs });
+  const calls = lazyCalls<Awaited<ReturnType<typeof load>>>(
+    { send: true, sendToRun: true, steps: true, deliver: true, continueDue: true },
+    load,
+  );
+  return {
+    name: "steps",
+    nouns: { calls },
+    connect(nouns) {
+      ({ runs } = nouns as { readonly runs: typeof runs });
+    },
+    job: {
+      every_ms: CONTINUE_EVERY_MS,
+      failure: "continuing calls failed",
+      // Its code is loaded when a call is due.
+      step: async () =>
+        (await storage.dueCalls(scope, environment.now(), 1)).length > 0 ? await calls.continueDue() : 0,
+    },
+    prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
+      call_id === undefined ? {} : { call_id },
+    journal: (attempt) => attemptJournal({ ...context, limits }, attempt),
+  };
+}
+
+const nothing = (): Pending => ({ entries: [], tokens: [] });
+
+function attemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
+  let call_id = attempt.claimed.run.call_id ?? null;
+  let isOpen = false;
+  let paused = false;
+  let pending = nothing();
+  let suspension: Suspension | null = null;
+  let count = (): number => 0;
+  const closes: (() => void)[] = [];
+  return {
+    get call_id() {
+      return call_id;
+    },
+    get isOpen() {
+      return isOpen;
+    },
+    get suspension() {
+      return suspension;
+    },
+    async open(call, origin) {
+      const { openJournal } = await import("./journal.ts");
+      const journal = await openJournal({
+        ...{ ...context, attempt, call, origin },
+        own: call_id,
+        pending: () => pending,
+        suspend(due_at, waiting_for, seen) {
+          suspension = { due_at, waiting_for, seen };
+        },
+        pause(due_at, seen) {
+          paused = true;
+          pending.leaves = { due_at, seen, ended: false };
+        },
+        onClose: (close) => closes.push(close),
+      });
+      if (!journal) return null;
+      ({ call_id } = journal);
+      isOpen = true;
+      count = () => journal.entries.length;
+      return journal;
+    },
+    abandon: attempt.abandon,
+    isDirty: () => pending.entries.length + pending.tokens.length > 0,
+    took(event) {
+      if (event.type === "stream" && event.position) pending.position = event.position;
+    },
+    take() {
+      const { opens, leaves, entries, tokens, position } = pending;
+      if (call_id === null || !(opens || leaves || position || entries.length + tokens.length > 0)) return {};
+      const { position: shown, ...rest } = pending;
+      const call = { call_id, ...rest, ...(shown ? { position: JSON.stringify({ ...shown, at: count() }) } : {}) };
+      pending = nothing();
+      return { call };
+    },
+    end() {
+      for (const close of closes) close();
+      if (call_id !== null && !paused && !suspension) pending.leaves = { due_at: null, seen: 0, ended: true };
+    },
+  };
+}

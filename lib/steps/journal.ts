@@ -1,0 +1,255 @@
+/** The journal of an attempt's call: reads it once, and adds to it with the saves of the attempt. */
+import type { Environment } from "../environment.ts";
+import { LeaseLost, ServiceError } from "../errors.ts";
+import type {
+  CallOrigin,
+  CallPosition,
+  JournalEntry,
+  JournalLimits,
+  OpenJournal,
+  OutsideEvent,
+  WaitingFor,
+} from "../executor/journal.ts";
+import type { JournalAttempt } from "../features/mod.ts";
+import type { Json, JsonObject } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { CallEntry, CallProgress, CallRow, Scope, Storage } from "../storage/mod.ts";
+import { eventUrlAt, hashOf, randomToken, uuidOf } from "./tokens.ts";
+
+/** What the journal has that no save has taken. */
+export interface Pending {
+  opens?: CallProgress["opens"];
+  entries: CallEntry[];
+  tokens: NonNullable<CallProgress["tokens"]>[number][];
+  leaves?: CallProgress["leaves"];
+  /** How far the function was with what is shown. */
+  position?: CallPosition;
+}
+
+export interface JournalContext {
+  readonly storage: Storage;
+  readonly bus: Bus;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly limits: JournalLimits & { readonly suspended: number };
+  base_url(): string | undefined;
+}
+
+export interface OpenOptions extends JournalContext {
+  readonly attempt: JournalAttempt;
+  readonly call: { readonly call_id: string; readonly at?: number } | null;
+  readonly own: string | null;
+  readonly origin: () => CallOrigin;
+  pending(): Pending;
+  /** The attempt ends, and its run waits. */
+  suspend(due_at: number | null, waiting_for: Json, seen: number): void;
+  pause(due_at: number | null, seen: number): void;
+  /** Stops what listens for events. */
+  onClose(close: () => void): void;
+}
+
+/** How often events are looked for where signals may be lost. */
+const POLL_MS = 2_000;
+
+/** Null: the call is gone, or its run is not the one that continues it. */
+export async function openJournal(options: OpenOptions): Promise<OpenJournal | null> {
+  const { storage, scope, environment, attempt, call, own, pending } = options;
+  const { claimed, retry } = attempt;
+  const { thread_id, graph_id, run_id, claims } = claimed.run;
+  const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
+  if (call && (!row || row.graph_id !== graph_id)) return null;
+  const all = row ? await readEntries(options, row.call_id) : [];
+  const waits = row !== null && isWaiting(claimed.thread.interrupts, row);
+  // The service has made the run for a call that has gone on meanwhile.
+  if (row && own !== null && claims === 1 && !(waits && row.ended_at === null)) return null;
+  // From an older state, after its end, or on a copy, another call begins with the same entries.
+  const cut = call?.at !== undefined && call.at < all.length;
+  const forked = row !== null && own === null && (row.ended_at !== null || cut || !waits);
+  const entries = forked ? kept(all.slice(0, call?.at)) : all;
+  const call_id = row && !forked ? row.call_id : environment.uuid();
+  const origin = row ? (JSON.parse(row.origin) as CallOrigin) : options.origin();
+  const begins = !row || forked ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
+  pending().opens = { graph_id, ...begins };
+  const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
+  const shown = position && !forked && position.at === entries.length ? position : null;
+  const journal = new StoredJournal(options, call_id, origin, entries, shown);
+  if (forked) for (const entry of entries) journal.keep({ ...entry, run_id });
+  return journal;
+}
+
+/** The thread rests, and shows what the call waits for. */
+export const isWaiting = (interrupts: JsonObject, { call_id }: Pick<CallRow, "call_id">): boolean =>
+  Object.hasOwn(interrupts, call_id);
+
+/** What another call takes over: failed steps are tried again. */
+function kept(entries: readonly JournalEntry[]): JournalEntry[] {
+  const nameOf = ({ kind, name, occurrence }: JournalEntry): string => JSON.stringify([kind, name, occurrence]);
+  const failed = new Set(entries.filter(({ phase }) => phase === "error").map(nameOf));
+  return entries.filter((entry) => !failed.has(nameOf(entry)));
+}
+
+export async function readEntries(
+  { storage, scope, attempt }: Pick<OpenOptions, "storage" | "scope" | "attempt">,
+  call_id: string,
+): Promise<JournalEntry[]> {
+  const { thread_id } = attempt.claimed.run;
+  const entries: JournalEntry[] = [];
+  for (;;) {
+    const page = await attempt.retry(() => storage.readEntries(scope, thread_id, call_id, entries.length));
+    for (const { entry } of page) entries.push(JSON.parse(entry) as JournalEntry);
+    if (page.length === 0) return entries;
+  }
+}
+
+class StoredJournal implements OpenJournal {
+  readonly call_id: string;
+  readonly origin: CallOrigin;
+  readonly entries: JournalEntry[];
+  readonly limits: JournalLimits;
+  readonly shown: CallPosition | null;
+  readonly isStored: boolean;
+  readonly run_id: string;
+  readonly #options: OpenOptions;
+  #size: number;
+  #events: OutsideEvent[] = [];
+  #reading: Promise<void> | null = null;
+  #again = false;
+  #watched = false;
+  #told = 0;
+
+  constructor(
+    options: OpenOptions,
+    call_id: string,
+    origin: CallOrigin,
+    entries: JournalEntry[],
+    shown: CallPosition | null,
+  ) {
+    this.#options = options;
+    this.call_id = call_id;
+    this.origin = origin;
+    this.entries = entries;
+    this.shown = shown;
+    this.isStored = options.attempt.claimed.run.resumable;
+    this.limits = options.limits;
+    this.run_id = options.attempt.claimed.run.run_id;
+    this.#size = entries.reduce((sum, entry) => sum + JSON.stringify(entry).length, 0);
+  }
+
+  events(): readonly OutsideEvent[] {
+    return this.#events;
+  }
+
+  /** Signals may be lost: events are looked for at intervals too. */
+  async watch(listener: () => void): Promise<void> {
+    const { bus, environment, attempt, onClose } = this.#options;
+    const tell = (): void => {
+      this.#told = this.#events.at(-1)?.seq ?? 0;
+      listener();
+    };
+    const look = (): void => void this.#read().then(tell, () => {});
+    const off = bus.on("thread", attempt.claimed.run.thread_id, look);
+    let cancel = (): void => {};
+    const poll = (): void => {
+      cancel = environment.timer(POLL_MS, () => {
+        look();
+        poll();
+      });
+    };
+    poll();
+    onClose(() => {
+      off();
+      cancel();
+    });
+    await this.#read();
+    this.#watched = true;
+    tell();
+  }
+
+  /** Reads the events that have come since the last read. A call during a read makes another one. */
+  #read(): Promise<void> {
+    this.#again = true;
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = null;
+    });
+    return this.#reading;
+  }
+
+  async #readAll(): Promise<void> {
+    const { storage, scope, attempt } = this.#options;
+    const { thread_id } = attempt.claimed.run;
+    while (this.#again) {
+      this.#again = false;
+      const after = this.#events.at(-1)?.seq ?? 0;
+      this.#events.push(...(await attempt.retry(() => storage.readCallEvents(scope, thread_id, this.call_id, after))));
+    }
+  }
+
+  append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry {
+    const { environment, limits } = this.#options;
+    const made = { ...entry, at: environment.now(), run_id: this.run_id };
+    if (entry.kind !== "pause") {
+      const size = JSON.stringify(made).length;
+      const over = (what: string, most: number, setting: string): never => {
+        throw Object.assign(new Error(`${entry.name}: ${what} of at most ${most}; see ${setting}`), {
+          name: "JournalFull",
+        });
+      };
+      if (this.entries.length >= limits.entries)
+        over("a call has a number of entries", limits.entries, "steps.entries");
+      if (size > limits.result_bytes) over("a result has a size", limits.result_bytes, "steps.result_bytes");
+      if (this.#size + size > limits.journal_bytes)
+        over("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
+      this.#size += size;
+    }
+    this.entries.push(made);
+    this.keep(made, this.entries.length - 1);
+    return made;
+  }
+
+  keep(entry: JournalEntry, idx: number = this.#options.pending().entries.length): void {
+    const pending = this.#options.pending();
+    pending.entries.push({ idx, entry: JSON.stringify(entry) });
+    // The entry says how far the function is now.
+    delete pending.position;
+  }
+
+  async commit(): Promise<void> {
+    const { attempt } = this.#options;
+    await attempt.save();
+    if (attempt.isLost()) throw new LeaseLost(this.run_id);
+  }
+
+  async address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }> {
+    const { environment, pending, base_url } = this.#options;
+    const base = base_url();
+    if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
+    const token = await randomToken(environment);
+    pending().tokens.push({ token_hash: await hashOf(token), name, occurrence });
+    return { url: eventUrlAt(base, token), token };
+  }
+
+  id(...names: readonly (string | number)[]): Promise<string> {
+    return uuidOf(this.call_id, JSON.stringify(names));
+  }
+
+  /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
+  async #seen(): Promise<number> {
+    if (this.#watched) return this.#told;
+    await this.#read();
+    return this.#events.at(-1)?.seq ?? 0;
+  }
+
+  async pause(due_at: number | null): Promise<void> {
+    this.#options.pause(due_at, await this.#seen());
+  }
+
+  async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {
+    const { storage, scope, attempt, limits } = this.#options;
+    const waiting = await attempt.retry(() => storage.countSuspended(scope));
+    if (waiting >= limits.suspended) {
+      const message = `${waiting} runs wait already: limits.suspended is ${limits.suspended}`;
+      throw Object.assign(new Error(message), { name: "TooManySuspended" });
+    }
+    this.#options.suspend(due_at, waiting_for as unknown as Json, await this.#seen());
+  }
+}

@@ -1,0 +1,236 @@
+/** Tests of the calls of durable functions: journals, suspended runs, events. */
+import assert from "node:assert/strict";
+import type { CallProgress, ClaimedRun, Progress, Storage } from "../../../lib/storage/mod.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  checkpoint,
+  claimed,
+  claimNext,
+  claimTerms,
+  finish,
+  here,
+  progress,
+  request,
+  type StorageTest,
+  type SuiteApi,
+  there,
+} from "./material.ts";
+
+const opens = { graph_id: "echo", origin: '{"input":1}' };
+
+const added = (call: Partial<CallProgress>): Progress => ({
+  ...progress([]),
+  call: { call_id: "c1", entries: [], ...call },
+});
+
+const entry = (idx: number): { idx: number; entry: string } => ({ idx, entry: JSON.stringify({ idx }) });
+
+/** A run on thread `t` with an open call. */
+async function opened(storage: Storage): Promise<ClaimedRun> {
+  const assistant = await anAssistant(storage);
+  await aThread(storage, "t");
+  const run = await claimed(storage, assistant, "t", "r1");
+  const first = { ...added({ opens, entries: [entry(0)] }), ...progress([checkpoint("k1", { x: "v" })]) };
+  assert.equal(await storage.saveProgress(here, run.lease, first, 2000), true);
+  return run;
+}
+
+const suspend = (
+  storage: Storage,
+  { lease }: ClaimedRun,
+  due_at: number | null,
+  seen = 0,
+): Promise<{ due_at: number } | null> =>
+  storage.suspendRun(
+    here,
+    lease,
+    { progress: added({ entries: [entry(1)] }), due_at, waiting_for: [{ kind: "wait" }], seen },
+    3000,
+  );
+
+const journalOf = async (storage: Storage, thread_id = "t", call_id = "c1"): Promise<number[]> =>
+  (await storage.readEntries(here, thread_id, call_id, 0)).map(({ idx }) => idx);
+
+export function callTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("a call", () => {
+    test("grows with the saves of its run, and not without the lease", async (storage) => {
+      const { lease } = await opened(storage);
+      const call = await storage.getCall(here, "t", "c1");
+      assert.deepEqual(
+        [call?.run_id, call?.graph_id, call?.origin, call?.due_at, call?.ended_at],
+        ["r1", "echo", opens.origin, null, null],
+      );
+      assert.equal((await storage.getRun(here, "r1"))?.call_id, "c1");
+      assert.equal((await storage.newestCall(here, "t"))?.call_id, "c1");
+      const more = added({ entries: [entry(1), entry(2)] });
+      assert.equal(await storage.saveProgress(here, lease, more, 2000), true);
+      assert.equal(await storage.saveProgress(here, lease, more, 2000), true, "again");
+      const stranger = { ...lease, token: "other" };
+      assert.equal(await storage.saveProgress(here, stranger, added({ entries: [entry(3)] }), 2000), false);
+      assert.deepEqual(await journalOf(storage), [0, 1, 2]);
+      assert.deepEqual(await storage.readEntries(here, "t", "c1", 2), [entry(2)]);
+      assert.equal(await storage.getCall(there, "t", "c1"), null);
+      await storage.finishRun(
+        here,
+        lease,
+        finish({ progress: added({ leaves: { due_at: null, ended: true, seen: 0 } }), now: 5000 }),
+      );
+      assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 5000);
+    });
+
+    test("reads long journals in parts, in order", async (storage) => {
+      const { lease } = await opened(storage);
+      const entries = Array.from({ length: 2_600 }, (_, i) => entry(i + 1));
+      await storage.saveProgress(here, lease, added({ entries }), 2000);
+      const first = await storage.readEntries(here, "t", "c1", 0);
+      const rest = await storage.readEntries(here, "t", "c1", first.length);
+      assert.deepEqual(
+        [...first, ...rest].map(({ idx }) => idx),
+        Array.from({ length: 2_601 }, (_, i) => i),
+      );
+    });
+  });
+
+  api.describe("a suspended run", () => {
+    test("frees its slot, and is claimed when it is due", async (storage) => {
+      const run = await opened(storage);
+      assert.deepEqual(await suspend(storage, run, 9_000), { due_at: 9_000 });
+      const row = await storage.getRun(here, "r1");
+      assert.deepEqual(
+        [row?.status, row?.attempt, row?.claims, row?.waiting_for],
+        ["pending", 0, 1, [{ kind: "wait" }]],
+      );
+      const thread = await storage.getThread(here, "t");
+      assert.deepEqual([thread?.status, thread?.slot, thread?.running], ["busy", null, null]);
+      assert.equal(await storage.countSuspended(here), 1);
+      assert.equal(await suspend(storage, run, 9_000), null, "the lease is gone");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 8_999 }), null);
+      const next = await claimNext(storage, here, { ...claimTerms("w3"), now: 9_000 });
+      assert.deepEqual(
+        [next?.run.run_id, next?.run.attempt, next?.resumed, next?.run.waiting_for],
+        ["r1", 1, true, undefined],
+      );
+      assert.equal(await storage.countSuspended(here), 0);
+    });
+
+    test("holds its thread, and does not count as pending", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const run = await opened(storage);
+      await suspend(storage, run, null);
+      await aRun(storage, assistant, "t", "r2");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 1e12 }), null);
+      await aThread(storage, "t2");
+      const limits = { pending_per_thread: 10, pending: 2 };
+      const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t2", "r3")), limits });
+      assert.equal(outcome.kind, "created", "one run is pending");
+    });
+
+    test("is due at once when an event came that its attempt has not seen, and when it is stopped", async (storage) => {
+      const run = await opened(storage);
+      const event = { name: "go", occurrence: null, payload: { a: 1 } };
+      assert.equal(await storage.addCallEvent(here, { thread_id: "t", call_id: "c1" }, event, 2500), "stored");
+      assert.deepEqual(await suspend(storage, run, null), { due_at: 3000 });
+      const next = (await claimNext(storage, here, { ...claimTerms("w2"), now: 3000 })) as ClaimedRun;
+      assert.deepEqual(await storage.readCallEvents(here, "t", "c1", 0), [{ seq: 1, ...event }]);
+      const asleep = await suspend(storage, next, null, 1);
+      assert.ok(asleep && asleep.due_at > 1e15);
+      await storage.addCallEvent(here, { thread_id: "t", call_id: "c1" }, event, 4000);
+      const woken = (await claimNext(storage, here, { ...claimTerms("w3"), now: 4000 })) as ClaimedRun;
+      assert.equal(woken.run.run_id, "r1");
+      await suspend(storage, woken, null, 2);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 5000);
+      const stopped = await claimNext(storage, here, { ...claimTerms("w4"), now: 5000 });
+      assert.deepEqual([stopped?.run.run_id, stopped?.cancelled], ["r1", true]);
+    });
+
+    test("takes its journal with it when it is rolled back or deleted", async (storage) => {
+      const run = await opened(storage);
+      await suspend(storage, run, null);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 5000);
+      assert.equal(await storage.getCall(here, "t", "c1"), null);
+      assert.deepEqual(await journalOf(storage), []);
+    });
+  });
+
+  api.describe("the events of a call", () => {
+    test("come once by their token", async (storage) => {
+      const { lease } = await opened(storage);
+      const tokens = [{ token_hash: "h", name: "go", occurrence: 1 }];
+      await storage.saveProgress(here, lease, added({ tokens }), 2000);
+      assert.equal(await storage.findToken(here, "other"), null);
+      assert.equal(await storage.findToken(there, "h"), null);
+      const found = await storage.findToken(here, "h");
+      assert.deepEqual(
+        [found?.call.call_id, found?.name, found?.occurrence, found?.answer],
+        ["c1", "go", 1, undefined],
+      );
+      const to = { thread_id: "t", call_id: "c1" };
+      assert.equal(
+        await storage.addCallEvent(here, to, { name: "go", occurrence: 1, payload: "\u0000" }, 3000),
+        "stored",
+      );
+      assert.equal(await storage.addCallEvent(here, to, { name: "go", occurrence: 1, payload: 2 }, 3000), null);
+      assert.equal((await storage.findToken(here, "h"))?.answer, "\u0000");
+      await storage.finishRun(
+        here,
+        lease,
+        finish({ progress: added({ leaves: { due_at: null, ended: true, seen: 0 } }) }),
+      );
+      assert.equal(
+        await storage.addCallEvent(here, to, { name: "go", occurrence: null, payload: 3 }, 9000),
+        null,
+        "ended",
+      );
+    });
+
+    test("make a call due that has no active run", async (storage) => {
+      const { lease } = await opened(storage);
+      await storage.finishRun(
+        here,
+        lease,
+        finish({ progress: added({ leaves: { due_at: 9000, ended: false, seen: 0 } }) }),
+      );
+      assert.deepEqual(await storage.dueCalls(here, 8999, 10), []);
+      const [due] = await storage.dueCalls(here, 9000, 10);
+      assert.equal(due?.call_id, "c1");
+      await storage.addCallEvent(
+        here,
+        { thread_id: "t", call_id: "c1" },
+        { name: "go", occurrence: null, payload: 1 },
+        4000,
+      );
+      const [now] = await storage.dueCalls(here, 4000, 10);
+      assert.equal(now?.due_at, 4000);
+      await storage.setCallDue(here, due as NonNullable<typeof due>, null, null);
+      assert.equal((await storage.dueCalls(here, 4000, 10)).length, 1, "it is not due as seen");
+      await storage.setCallDue(here, now as NonNullable<typeof now>, null, 4500);
+      assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 4500);
+    });
+  });
+
+  api.describe("a copy of a thread", () => {
+    test("has the calls of its ended runs", async (storage) => {
+      const { lease } = await opened(storage);
+      const copy = async (thread_id: string): Promise<void> => {
+        const thread = await storage.getThread(here, "t");
+        const seen_revision = thread?.revision as number;
+        const outcome = await storage.copyThread(here, { from: "t", seen_revision, thread_id, metadata: {} }, 6000);
+        assert.equal(outcome.kind, "copied");
+      };
+      await copy("early");
+      assert.equal(await storage.getCall(here, "early", "c1"), null);
+      await storage.finishRun(
+        here,
+        lease,
+        finish({ progress: added({ leaves: { due_at: 9000, ended: false, seen: 0 } }) }),
+      );
+      await copy("late");
+      assert.deepEqual(await journalOf(storage, "late"), [0]);
+      assert.equal((await storage.getCall(here, "late", "c1"))?.due_at, null);
+      await storage.deleteThread(here, "t");
+      assert.deepEqual([await journalOf(storage), await journalOf(storage, "late")], [[], [0]]);
+    });
+  });
+}
