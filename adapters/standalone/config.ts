@@ -93,9 +93,10 @@ const langgraphKeys = keys({
   http: keys({
     ...anyOf("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
     ...anyOf(
-      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "operations", "webhooks"].map(
+      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "ai", "ag_ui", "a2a"].map(
         (group) => `disable_${group}`,
       ),
+      ...["disable_operations", "disable_webhooks"],
     ),
     configurable_headers: keys(anyOf("includes", "excludes")),
     cors: keys(

@@ -156,7 +156,7 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
 
   async function idOf(id: string): Promise<string> {
     if (graphs.has(id)) {
-      const assistant_id = defaults.get(id) ?? (await defaultAssistantId(id));
+      const assistant_id = defaults.get(id) ?? (await nameBasedId(id));
       defaults.set(id, assistant_id);
       return assistant_id;
     }
@@ -175,7 +175,7 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     if (!newest) return false;
     const oldest = { limit: 1, offset: newest.version - 1 };
     const [first] = (await storage.listAssistantVersions(scope, assistant_id, oldest)) ?? [];
-    return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
+    return first !== undefined && (await nameBasedId(first.graph_id)) === assistant_id;
   }
 
   /** Every caller may run a default assistant: no filter applies to it. */
@@ -381,9 +381,9 @@ const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 // Clients compute the UUID version 5 of the graph id in this namespace. It differs in one byte from RFC 4122's for URLs.
 const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
 
-/** The id of a graph's default assistant: the same on every server of this API. */
-async function defaultAssistantId(graph_id: string): Promise<string> {
-  const name = new TextEncoder().encode(graph_id);
+/** The UUID version 5 of a text. That of a graph id is the id of its default assistant, the same on every server of this API. */
+export async function nameBasedId(text: string): Promise<string> {
+  const name = new TextEncoder().encode(text);
   const bytes = new Uint8Array(16 + name.length);
   bytes.set(Array.from(NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
   bytes.set(name, 16);

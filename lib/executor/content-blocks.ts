@@ -8,6 +8,8 @@ export interface MessageEvent {
   readonly namespace: readonly string[];
   readonly node?: string;
   readonly data: JsonObject;
+  /** Of a `content-block-finish`: the arguments of the call as the model wrote them. */
+  readonly args?: string;
 }
 
 /**
@@ -229,7 +231,9 @@ class GrowingMessage {
     const open = this.blocks.filter((block) => block.open);
     return open.map((block) => {
       block.open = false;
-      return this.event("content-block-finish", { index: block.index, content: finalOf(block.content) });
+      const finish = this.event("content-block-finish", { index: block.index, content: finalOf(block.content) });
+      const { args } = block.content;
+      return args === undefined ? finish : { ...finish, args: typeof args === "string" ? args : JSON.stringify(args) };
     });
   }
 

@@ -68,6 +68,12 @@ export interface Route extends ErrorForm {
   handle?(context: RequestContext): Response | Promise<Response>;
 }
 
+/** Rows that are called seldom, or by few deployments. They are loaded with the first request below `path`. */
+export interface LazyRoutes {
+  readonly path: Route["path"];
+  load(): Promise<readonly Route[]>;
+}
+
 /** A row as it is written: what its section has in common is left out, and the handler knows what the schemas give. */
 interface Row<Body, Query> extends Omit<Route, "method" | "path" | "tag" | "body" | "query" | "handle" | "summary"> {
   readonly summary: string;

@@ -1,7 +1,20 @@
 /** The HTTP options of a service, and their schema. */
 import { anything, flag, isWhole, oneOf, rule, type Section, section, text, texts, whole } from "../validation.ts";
 
-const GROUPS = ["crons", "runs", "threads", "assistants", "store", "meta", "ui", "mcp", "a2a", "operations"] as const;
+const GROUPS = [
+  "crons",
+  "runs",
+  "threads",
+  "assistants",
+  "store",
+  "meta",
+  "ui",
+  "mcp",
+  "ai",
+  "ag_ui",
+  "a2a",
+  "operations",
+] as const;
 
 /** A group of routes that a host may disable. */
 export type RouteGroup = (typeof GROUPS)[number];

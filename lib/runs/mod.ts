@@ -46,6 +46,8 @@ interface RunList {
   readonly limit?: number;
   readonly offset?: number;
   readonly status?: RunStatus;
+  /** Only runs after this one, oldest first. */
+  readonly after?: string;
 }
 
 interface RunJoin {
@@ -86,9 +88,9 @@ export interface Runs extends RunSearches {
   wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
   /** Creates stateless runs in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
-  /** Errors: not_found. */
-  get(thread_id: string, run_id: string): Promise<Run>;
-  /** Newest first. Errors: not_found (thread). */
+  /** `thread_id` null: whatever its thread. Errors: not_found. */
+  get(thread_id: string | null, run_id: string): Promise<Run>;
+  /** Newest first. Errors: not_found (thread, or the run of `after`). */
   list(thread_id: string, query?: RunList): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
   delete(thread_id: string, run_id: string): Promise<void>;
@@ -226,7 +228,8 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async list(seen, thread_id, query = {}) {
       const thread = await threads.visible(seen, thread_id);
-      return await listInParts(options, seen, thread.thread_id, query);
+      const above = query.after === undefined ? {} : { above: (await find(seen, thread_id, query.after)).seq };
+      return await listInParts(options, seen, thread.thread_id, { ...query, ...above });
     },
     async delete(seen, thread_id, run_id) {
       const run = await find(seen, thread_id, run_id);
@@ -263,10 +266,14 @@ async function listInParts(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
   visible: Scope,
   thread_id: string,
-  { limit = 10, offset = 0, status }: RunList,
+  { limit = 10, offset = 0, status, above }: RunList & { readonly above?: number },
 ): Promise<Run[]> {
   const list: Run[] = [];
-  let place: { readonly offset: number; readonly below?: number } = { offset };
+  const isForward = above !== undefined;
+  let place: { readonly offset: number; readonly below?: number; readonly above?: number } = {
+    offset,
+    ...(isForward ? { above } : {}),
+  };
   for (;;) {
     const part = Math.min(LISTED_AT_ONCE, limit - list.length);
     const query = { ...place, limit: part, ...(status ? { status } : {}) };
@@ -274,7 +281,7 @@ async function listInParts(
     list.push(...rows.map(toRun));
     const last = rows.at(-1);
     if (!last || rows.length < part || list.length === limit) return list;
-    place = { offset: 0, below: last.seq };
+    place = { offset: 0, ...(isForward ? { above: last.seq } : { below: last.seq }) };
     await loopTick(environment);
   }
 }

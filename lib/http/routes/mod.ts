@@ -1,6 +1,7 @@
 /** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
 
-import type { Route } from "../route.ts";
+import { ENDPOINTS } from "../endpoints/list.ts";
+import type { LazyRoutes, Route } from "../route.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { PROTOCOL_ROUTES } from "./protocol.ts";
 import { RUN_ROUTES } from "./runs.ts";
@@ -24,12 +25,6 @@ export const ROUTES: readonly Route[] = [
   ...SERVER_ROUTES,
 ];
 
-/** Rows that are called seldom, or by few deployments. They are loaded with the first request below `path`. */
-export interface LazyRoutes {
-  readonly path: Route["path"];
-  load(): Promise<readonly Route[]>;
-}
-
 export const LAZY_ROUTES: readonly LazyRoutes[] = [
   { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
@@ -45,6 +40,7 @@ export const LAZY_ROUTES: readonly LazyRoutes[] = [
       return [...PLATFORM_ROUTES, ...FEEDBACK_LINK_ROUTES, ...FEEDBACK_ROUTES];
     },
   },
+  ...ENDPOINTS,
 ];
 
 /** Every row, in the order in which they match. */

@@ -1,0 +1,74 @@
+/** What the endpoints of agents' protocols share: ids of threads, and the runs of one call. */
+import { nameBasedId } from "../../assistants/mod.ts";
+import type { Interrupt } from "../../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../../json.ts";
+import type { Run } from "../../runs/mod.ts";
+import type { RequestNouns } from "../../service/nouns.ts";
+import { UUID } from "../../storage/identity.ts";
+
+/** The protocol by which a run came: its `metadata.created_by`. */
+export type CallProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
+
+/** The thread of a client's own id: a UUID as it is, else the UUID version 5 of the text. The same on every server. */
+export const threadIdOf = async (id: string): Promise<string> =>
+  UUID.test(id) ? id.toLowerCase() : await nameBasedId(id);
+
+/** The metadata of a run that came by a protocol. `task_id`: the first run of its call, for a later one. */
+export const callMetadata = (created_by: CallProtocol, task_id?: string): JsonObject => ({
+  created_by,
+  ...(task_id === undefined ? {} : { task_id }),
+});
+
+/** The call that a run belongs to: the id of its first run. */
+export const taskIdOf = ({ run_id, metadata }: Pick<Run, "run_id" | "metadata">): string =>
+  typeof metadata.task_id === "string" ? metadata.task_id : run_id;
+
+/** How far one call has come. */
+export interface CallState {
+  readonly first: Run;
+  /** Its newest run: the first one, or the last that answers questions of it, whoever sent the answer. */
+  readonly newest: Run;
+  /** The questions that are open; empty while it runs, and once the thread went on without an answer. */
+  readonly open: readonly Interrupt[];
+  /** The thread went on with another input. */
+  readonly superseded: boolean;
+}
+
+type Nouns = Pick<RequestNouns, "runs" | "threads">;
+
+/** The most answers of one call that are looked at. */
+const MOST_ANSWERS = 1000;
+const PAGE = 20;
+
+const isActive = ({ status }: Run): boolean => status === "pending" || status === "running";
+
+/** A run answers questions if it resumes. The studio, and clients of the API, name no task in its metadata. */
+const answers = ({ kwargs }: Run): boolean => {
+  const { command } = kwargs;
+  return isObject(command) && command.resume !== undefined;
+};
+
+/**
+ * Reads how far the call that began with a run has come, by the run and its thread alone. Errors: not_found (the thread is
+ * gone, or hidden from the caller).
+ */
+export async function readCall({ runs, threads }: Nouns, first: Run): Promise<CallState> {
+  let newest = first;
+  let superseded = false;
+  for (let seen = 0; seen < MOST_ANSWERS && !superseded && !isActive(newest); seen += PAGE) {
+    const later = await runs.list(first.thread_id, { after: newest.run_id, limit: PAGE });
+    const end = later.findIndex((run) => !answers(run));
+    newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
+    superseded = end >= 0;
+    if (later.length < PAGE) break;
+  }
+  const hasState = !superseded && !isActive(newest) && newest.status === "success";
+  const open = hasState ? (await threads.state(first.thread_id)).interrupts : [];
+  return { first, newest, open, superseded };
+}
+
+/** The open questions of a result of `wait` or `join`. */
+export const questionsIn = (result: Json): readonly Interrupt[] => {
+  const list = isObject(result) ? result.__interrupt__ : undefined;
+  return Array.isArray(list) ? list.filter((one): one is Interrupt => isObject(one) && typeof one.id === "string") : [];
+};
