@@ -60,6 +60,11 @@ export interface HttpOptions extends DisabledGroups {
   /** True: webhooks of runs are accepted unchecked and never sent. */
   readonly disable_webhooks?: boolean;
   readonly cors?: CorsOptions;
+  /** The endpoint for the AI SDK. */
+  readonly ai?: {
+    /** How long after its end a run is streamed again to a page that comes back. Default 300000. */
+    readonly replay_ms?: number;
+  };
   /** Request headers that runs see in `config.configurable`. Credentials are never included. Default: `x-*` and `user-agent`. */
   readonly configurable_headers?: HeaderChoice;
   /**
@@ -120,6 +125,7 @@ export const httpSchema: Section = section({
   max_body_bytes: count,
   max_body_values: count,
   middleware_order: oneOf(["middleware_first", "auth_first"]),
+  ai: section({ replay_ms: whole(0, 2_147_483_647) }),
   cors: section({
     allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: text(isPattern, "is not a valid regular expression"),

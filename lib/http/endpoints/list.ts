@@ -1,4 +1,6 @@
 /** The endpoints by which clients of other protocols call agents. Each is a folder here, a line in this list, and a route group that `http.disable_…` hides. */
 import type { LazyRoutes } from "../route.ts";
 
-export const ENDPOINTS: readonly LazyRoutes[] = [];
+export const ENDPOINTS: readonly LazyRoutes[] = [
+  { path: "/ai/", load: async () => (await import("./ai/routes.ts")).AI_ROUTES },
+];
