@@ -186,6 +186,12 @@ export interface HandRead {
 
 /** By method and path of the route. */
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
+  "post /ai/:assistant_id/chat": { body: ref("ChatRequest") },
+  "get /ai/:assistant_id/chat/:chat_id/stream": {
+    query: [
+      { ...query("ai_sdk", { type: "integer", enum: [5, 6, 7], default: 7 }), description: "The version of `ai`" },
+    ],
+  },
   "get /store/items": {
     query: [
       { ...query("namespace", string, true), description: "Labels, joined by dots" },

@@ -223,6 +223,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
 export const HEADERS: Readonly<Record<string, JsonObject>> = {
   "Content-Location": { description: "The path of the run, relative to the mount", schema: string },
   Location: { description: "The path to continue reading from, relative to the mount", schema: string },
+  "x-vercel-ai-ui-message-stream": { description: "`v1`: the chunks are those of the AI SDK", schema: string },
   "X-Pagination-Total": { description: "The number of all matches", schema: count },
   "X-Pagination-Next": { description: "The next offset; absent on the last page", schema: count },
 };

@@ -236,6 +236,9 @@ class TurnStart {
     const { nouns, chat, thread_id, head } = this;
     const { list, answers } = await answersOf(nouns, thread_id);
     const run = list.findLast((one) => messageIdOf(one) === message_id);
+    const { assistant_id } = this.origin;
+    const isOfRun = run && [run.assistant_id, run.metadata.graph_id].includes(assistant_id);
+    if (!isOfRun) await nouns.assistants.get(assistant_id);
     if (run && run === list.at(-1) && canReplay(run, this.origin)) {
       const { frames } = await nouns.runs.joinStream(thread_id, run.run_id);
       return { run, frames: await this.open(run, frames) };

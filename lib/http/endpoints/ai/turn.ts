@@ -11,7 +11,7 @@ import { type AiVersion, type Answered, ChunkMapper, type UIMessageChunk } from 
 import { type AnswerPoint, lastHuman, replyId, turnsOf, type UIMessage } from "./messages.ts";
 
 /** The nouns of the caller. */
-export type ChatNouns = Pick<CallerNouns, "runs" | "threads">;
+export type ChatNouns = Pick<CallerNouns, "assistants" | "runs" | "threads">;
 
 /** A run that answers questions, in its metadata: what a replay cannot know from the state. */
 export interface StoredAnswer extends AnswerPoint {
