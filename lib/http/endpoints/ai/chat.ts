@@ -38,7 +38,8 @@ export interface ChatOrigin {
   readonly members?: Pick<RunCreate, "context" | "config" | "metadata">;
   /** How long after its end a run is replayed. */
   readonly replay_ms?: number;
-  now(): number;
+  /** Absent: only runs that are active are followed. */
+  readonly now?: () => number;
 }
 
 const REPLAY_MS = 300_000;
@@ -301,7 +302,7 @@ function answersByText(open: readonly Question[], text: string): Answered[] {
 }
 
 function canReplay(run: Run, { now, replay_ms = REPLAY_MS }: Pick<ChatOrigin, "now" | "replay_ms">): boolean {
-  return isActive(run) || now() - Date.parse(run.updated_at) < replay_ms;
+  return isActive(run) || (now !== undefined && now() - Date.parse(run.updated_at) < replay_ms);
 }
 
 /** What a page follows after a reload, or after its connection broke. */

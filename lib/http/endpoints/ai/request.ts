@@ -1,7 +1,10 @@
 /** Requests of the AI SDK's chat transport: what is used of them. The rest of the history that clients send is ignored. */
 import { invalidField, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { RunCreate } from "../../../runs/mod.ts";
 import { isStorable } from "../../../validation.ts";
+import { readFields } from "../../parse.ts";
+import { runCreate } from "../../run-request.ts";
 import type { AiVersion } from "./chunks.ts";
 import type { UIMessage } from "./messages.ts";
 
@@ -142,4 +145,11 @@ function fileBlock({ mediaType, url, filename }: JsonObject): JsonObject {
   if (inline) return { ...about, source_type: "base64", data: url.slice(inline[0].length) };
   if (/^https:\/\//i.test(url)) return { ...about, source_type: "url", url };
   throw invalidField(place, "the url of a file must start with data:…;base64, or https://");
+}
+
+/** Members of the body that go to the run, by its rules. Errors: invalid. */
+export function membersOf(assistant_id: string, { context, configurable, metadata }: ChatRequest): Partial<RunCreate> {
+  const config: JsonObject = configurable === undefined ? {} : { config: { configurable } };
+  const { assistant_id: _, ...members } = readFields({ assistant_id, context, metadata, ...config }, runCreate);
+  return members;
 }

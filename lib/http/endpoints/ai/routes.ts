@@ -1,7 +1,6 @@
 /** The routes of the AI SDK's chat transport. */
 import { nullIfNotFound } from "../../../errors.ts";
-import type { RunCreate } from "../../../runs/mod.ts";
-import { readFields, readJson } from "../../parse.ts";
+import { readJson } from "../../parse.ts";
 import { empty, json } from "../../respond.ts";
 import {
   assistantId,
@@ -12,12 +11,12 @@ import {
   segment,
   yieldAfter,
 } from "../../route.ts";
-import { originOfHeaders, runCreate } from "../../run-request.ts";
+import { originOfHeaders } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
 import { threadIdOf } from "../calls.ts";
 import { type ChatStream, resumeTurn, startTurn, stopTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
-import { type ChatRequest, readChat, readVersion } from "./request.ts";
+import { membersOf, readChat, readVersion } from "./request.ts";
 import { answersOf, messageIdOf } from "./turn.ts";
 
 const route = routesOf({ tag: "AI SDK", group: "ai", error_text: true });
@@ -100,13 +99,6 @@ const timesOf = ({ service: { options, environment } }: RequestContext) => ({
   now: environment.now,
   ...(options.http?.ai?.replay_ms === undefined ? {} : { replay_ms: options.http.ai.replay_ms }),
 });
-
-/** Members of the body that go to the run, by its rules. Errors: invalid. */
-function membersOf(assistant_id: string, { context, configurable, metadata }: ChatRequest): Partial<RunCreate> {
-  const config = configurable === undefined ? {} : { config: { configurable } };
-  const { assistant_id: _, ...members } = readFields({ assistant_id, context, metadata, ...config }, runCreate);
-  return members;
-}
 
 const HEADERS = { "x-vercel-ai-ui-message-stream": "v1" };
 
