@@ -1,13 +1,23 @@
 /** Turns of chats: which run a request of the AI SDK starts, or which one it finds. The state of the thread decides, not the client's history. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { ResumeRefused, type ThreadState } from "../../../executor/contract.ts";
-import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { callMetadata, threadIdOf } from "../calls.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../questions.ts";
 import { RUN_EVENT_MODES } from "../run-events.ts";
-import { type Answered, contentText, type Question } from "./chunks.ts";
-import { lastHuman, replyId, turnsOf } from "./messages.ts";
+import {
+  checkpointBefore,
+  checkpointToRegenerate,
+  hasContent,
+  hideForeign,
+  lastHuman,
+  placeOf,
+  sha256,
+  stateMessages,
+} from "../states.ts";
+import type { Answered, Question } from "./chunks.ts";
+import { replyId, turnsOf } from "./messages.ts";
 import type { ApprovalResponse, ChatRequest, UserMessage } from "./request.ts";
 import {
   answersOf,
@@ -18,7 +28,6 @@ import {
   preludeOf,
   type Seen,
   seenOf,
-  stateMessages,
   storedAnswer,
   storedTurn,
   wholeFrames,
@@ -43,18 +52,10 @@ export interface ChatOrigin {
 }
 
 const REPLAY_MS = 300_000;
-/** Most states that are looked at for the one before a message. */
-const MOST_STATES = 200;
-const STATES_AT_ONCE = 20;
 
 const conflict = (message: string): ServiceError => new ServiceError("conflict", message);
 
 const isActive = ({ status }: Run): boolean => status === "pending" || status === "running";
-
-async function sha256(text: string): Promise<string> {
-  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
-  return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 /** The head of a thread as far as turns need it. */
 interface Head {
@@ -92,13 +93,13 @@ class TurnStart {
 
   async submit(user: UserMessage): Promise<ChatStream> {
     const { messages, open } = this.head;
-    const place = messages.findLastIndex((one) => isObject(one) && one.type === "human" && one.id === user.id);
+    const place = placeOf(messages, user.id);
     const key = `submit ${user.id} ${await sha256(JSON.stringify(user.content))}`;
     const about: JsonObject = user.metadata === undefined ? {} : { additional_kwargs: { metadata: user.metadata } };
     const input: JsonObject = { messages: [{ type: "human", id: user.id, content: user.content, ...about }] };
     if (place >= 0) {
-      if (isSame((messages[place] as JsonObject).content ?? "", user)) return await this.attach(replyId(user.id));
-      const from = await this.stateBefore(place);
+      if (hasContent(messages[place] as JsonObject, user.content)) return await this.attach(replyId(user.id));
+      const from = await checkpointBefore(this.nouns, this.thread_id, messages, place);
       return await this.run({ input, checkpoint_id: from }, `${key} ${this.checkpoint}`);
     }
     if (open.length === 0) return await this.run({ input }, key);
@@ -107,17 +108,8 @@ class TurnStart {
   }
 
   async regenerate(user_id: string): Promise<ChatStream> {
-    const isBefore = ({ next, values }: ThreadState): boolean => {
-      const last = stateMessages({ values }).at(-1);
-      return (
-        next.length > 0 &&
-        isObject(last ?? null) &&
-        (last as JsonObject).id === user_id &&
-        lastHuman([last as Json]) !== null
-      );
-    };
-    const from = await this.findState(isBefore);
-    if (from === null) throw conflict("There is nothing to regenerate: no state of the chat ends with this message");
+    if (!this.head.state) throw conflict("There is nothing to regenerate: the chat is empty");
+    const from = await checkpointToRegenerate(this.nouns, this.thread_id, user_id);
     const request = { checkpoint_id: from, metadata: storedTurn(replyId(user_id)) };
     return await this.run(request, `regenerate ${user_id} ${this.checkpoint}`);
   }
@@ -210,13 +202,7 @@ class TurnStart {
     const idempotency = { route: `/ai/${this.thread_id}`, key: await sha256(key), body_hash: "" };
     const { run, frames } = await this.nouns.runs
       .stream(this.thread_id, create, { ...origin, idempotency })
-      .catch((error: unknown) => {
-        // A thread of another caller.
-        if (error instanceof ServiceError && error.reason === "already_exists") {
-          throw new ServiceError("thread_not_found", "Not found", { cause: error });
-        }
-        throw error;
-      });
+      .catch(hideForeign);
     const prelude = await this.open(run, frames, request.command ? this.head.messages : undefined);
     return { run, frames: prelude };
   }
@@ -249,44 +235,9 @@ class TurnStart {
     if (!turn) throw conflict("The message has no answer");
     return { run: run ?? null, frames: wholeFrames(run ?? null, { ...turn, thread_id }) };
   }
-
-  /** The id of the newest checkpoint before a message. Errors: conflict. */
-  private async stateBefore(place: number): Promise<string> {
-    const last = place === 0 ? undefined : (this.head.messages[place - 1] as JsonObject).id;
-    const from = await this.findState(({ values }) => {
-      const messages = stateMessages({ values });
-      if (messages.length !== place) return false;
-      const end = messages.at(-1);
-      return place === 0 || (isObject(end ?? null) && (end as JsonObject).id === last);
-    });
-    if (from === null) throw conflict("The message cannot be edited: no state before it is kept");
-    return from;
-  }
-
-  /** The id of the newest checkpoint that fits; null if none does. */
-  private async findState(fits: (state: ThreadState) => boolean): Promise<string | null> {
-    let before: string | undefined;
-    for (let seen = 0; this.head.state && seen < MOST_STATES; seen += STATES_AT_ONCE) {
-      const page = { limit: STATES_AT_ONCE, ...(before === undefined ? {} : { before }) };
-      const states = await this.nouns.threads.history(this.thread_id, page);
-      const found = states.find(fits);
-      if (found?.checkpoint) return found.checkpoint.checkpoint_id;
-      before = states.at(-1)?.checkpoint?.checkpoint_id;
-      if (states.length < STATES_AT_ONCE || before === undefined) return null;
-    }
-    return null;
-  }
 }
 
 const withoutTurn = ({ ai: _, ...metadata }: JsonObject): JsonObject => metadata;
-
-/** The content of the state may be in another form. */
-function isSame(content: Json, { content: sent, text }: UserMessage): boolean {
-  if (sameJson(content, sent)) return true;
-  const files = (value: Json): number =>
-    Array.isArray(value) ? value.filter((block) => isObject(block) && block.type !== "text").length : 0;
-  return contentText(content) === text && files(content) === files(sent);
-}
 
 /** A text as the answer: of one plain question, or the reason why all approvals are rejected. Errors: conflict. */
 function answersByText(open: readonly Question[], text: string): Answered[] {

@@ -3,6 +3,7 @@ import { sum } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import { type Action, approvalOf } from "../questions.ts";
 import type { RunEvent } from "../run-events.ts";
+import { contentText } from "../states.ts";
 
 /** One chunk, as the AI SDK reads it after `data: `. */
 export interface UIMessageChunk {
@@ -348,15 +349,6 @@ function parsed(content: Json): Json {
   } catch {
     return content;
   }
-}
-
-/** The text of a message's content. */
-export function contentText(content: Json): string {
-  if (typeof content === "string") return content;
-  const texts = (Array.isArray(content) ? content : []).flatMap((block) =>
-    isObject(block) && typeof block.text === "string" ? [block.text] : [],
-  );
-  return texts.length > 0 ? texts.join("") : JSON.stringify(content);
 }
 
 /** A content block with data or an address as a part `file`. */

@@ -2,15 +2,8 @@
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
-import {
-  type AiVersion,
-  type Answered,
-  ChunkMapper,
-  contentText,
-  filePart,
-  type Question,
-  type UIMessageChunk,
-} from "./chunks.ts";
+import { contentText } from "../states.ts";
+import { type AiVersion, type Answered, ChunkMapper, filePart, type Question, type UIMessageChunk } from "./chunks.ts";
 
 /** A message as the AI SDK keeps it. */
 export interface UIMessage {
@@ -55,12 +48,6 @@ export interface Turn {
 export const replyId = (user_id: string): string => `reply-${user_id}`;
 
 const isHuman = (message: JsonObject): boolean => message.type === "human";
-
-/** The id of the last human message; null without one. */
-export function lastHuman(messages: readonly Json[]): string | null {
-  const last = messages.findLast((message) => isObject(message) && isHuman(message)) as JsonObject | undefined;
-  return typeof last?.id === "string" ? last.id : null;
-}
 
 /** The turns of a list of messages; `interrupts` are open after it. */
 export function turnsOf(

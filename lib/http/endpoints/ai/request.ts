@@ -5,6 +5,7 @@ import type { RunCreate } from "../../../runs/mod.ts";
 import { isStorable } from "../../../validation.ts";
 import { readFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
+import { fileBlock } from "../states.ts";
 import type { AiVersion } from "./chunks.ts";
 import type { UIMessage } from "./messages.ts";
 
@@ -115,7 +116,7 @@ function readUser({ id, parts, metadata }: JsonObject): UserMessage {
   const blocks = parts.map((part): JsonObject => {
     if (isObject(part) && part.type === "text" && typeof part.text === "string")
       return { type: "text", text: part.text };
-    if (isObject(part) && part.type === "file") return fileBlock(part);
+    if (isObject(part) && part.type === "file") return readFile(part);
     throw invalidField(place, "the last message has a part that is neither text nor file");
   });
   const texts = blocks.flatMap(({ type, text }) => (type === "text" ? [text as string] : []));
@@ -128,23 +129,14 @@ function readUser({ id, parts, metadata }: JsonObject): UserMessage {
   return { id, content, text, metadata: metadata ?? undefined, shown };
 }
 
-const KINDS: ReadonlySet<string> = new Set(["image", "audio", "video"]);
-
-/** A block as LangChain's providers read it. */
-function fileBlock({ mediaType, url, filename }: JsonObject): JsonObject {
-  const place = "messages";
-  if (typeof mediaType !== "string" || typeof url !== "string")
-    throw invalidField(place, "a file needs mediaType and url");
-  const [kind = ""] = mediaType.split("/");
-  const about: JsonObject = {
-    type: KINDS.has(kind) ? kind : "file",
-    mime_type: mediaType,
-    ...(typeof filename === "string" ? { metadata: { filename } } : {}),
-  };
-  const inline = /^data:([^;,]*);base64,/.exec(url);
-  if (inline) return { ...about, source_type: "base64", data: url.slice(inline[0].length) };
-  if (/^https:\/\//i.test(url)) return { ...about, source_type: "url", url };
-  throw invalidField(place, "the url of a file must start with data:…;base64, or https://");
+/** Errors: invalid. */
+function readFile({ mediaType, url, filename }: JsonObject): JsonObject {
+  if (typeof mediaType !== "string" || typeof url !== "string") {
+    throw invalidField("messages", "a file needs mediaType and url");
+  }
+  const block = fileBlock(mediaType, url, filename);
+  if (block) return block;
+  throw invalidField("messages", "the url of a file must start with data:…;base64, or https://");
 }
 
 /** Members of the body that go to the run, by its rules. Errors: invalid. */

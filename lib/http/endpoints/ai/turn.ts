@@ -1,14 +1,14 @@
 /** The turn that a run belongs to, and the stream of its message: from the frames of the run, after what earlier runs have left. */
 import { nullIfNotFound } from "../../../errors.ts";
-import type { ThreadState } from "../../../executor/contract.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
 import { RunEventMapper } from "../run-events.ts";
+import { lastHuman, stateMessages } from "../states.ts";
 import { type AiVersion, type Answered, ChunkMapper, type UIMessageChunk } from "./chunks.ts";
-import { type AnswerPoint, lastHuman, replyId, turnsOf, type UIMessage } from "./messages.ts";
+import { type AnswerPoint, replyId, turnsOf, type UIMessage } from "./messages.ts";
 
 /** The nouns of the caller. */
 export type ChatNouns = Pick<CallerNouns, "assistants" | "runs" | "threads">;
@@ -55,10 +55,6 @@ export function messageIdOf(run: Run): string | null {
   const stored = run.metadata[STORED] ?? null;
   return isObject(stored) && typeof stored.message_id === "string" ? stored.message_id : null;
 }
-
-/** The messages of a state. */
-export const stateMessages = ({ values }: Pick<ThreadState, "values">): Json[] =>
-  isObject(values) ? messagesOf(values) : [];
 
 /** Most runs of a thread that are looked at for answers. */
 const MOST_RUNS = 1_000;
