@@ -38,6 +38,11 @@ export const operationSchemas: JsonObject = {
     description:
       "What the chat transport of the AI SDK sends. More members: `messageId`, `resume`, `ai_sdk`, `context`, `config`, `metadata`",
   },
+  RunAgentInput: {
+    ...record({ threadId: string, runId: string, messages: list(object) }),
+    description:
+      "The input of AG-UI. More members: `state`, `tools`, `context`, `forwardedProps`, `resume`, `parentRunId`, `protocolVersion`",
+  },
   Chat: record({ id: string, messages: { ...list(object), description: "Messages of the AI SDK" } }),
   SchedulePreview: record({ next: list(time) }),
 };

@@ -186,6 +186,7 @@ export interface HandRead {
 
 /** By method and path of the route. */
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
+  "post /ag-ui/:assistant_id": { body: ref("RunAgentInput") },
   "post /ai/:assistant_id/chat": { body: ref("ChatRequest") },
   "get /ai/:assistant_id/chat/:chat_id/stream": {
     query: [

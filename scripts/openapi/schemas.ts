@@ -208,6 +208,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
   401: "No valid credential was sent",
   403: "The credential does not permit this request",
   404: "Not found",
+  406: "The client accepts no `text/event-stream`",
   408: "The body did not arrive in time (`http.body_timeout_ms`)",
   409: "Conflict: the id exists, the thread is busy, too many runs are pending, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",

@@ -153,6 +153,15 @@ const ROWS: Readonly<Record<string, Row>> = {
   "POST /threads/:thread_id/stream/events": empty({ body: () => ({ channels: ["values"] }) }),
   "GET /threads/:thread_id/stream/events": same(426),
   "POST /threads/:thread_id/commands": empty({ body: () => ({ id: 1, method: "state.get" }) }),
+  "POST /ag-ui/:assistant_id": {
+    own: 200,
+    absent: 404,
+    body: ({ thread_id: threadId }) => ({
+      ...{ threadId, runId: "r1" },
+      messages: [{ id: "u1", role: "user", content: "Hi" }],
+    }),
+    exception: [404, "an absent thread is created"],
+  },
   "POST /ai/:assistant_id/chat": {
     own: 200,
     absent: 404,

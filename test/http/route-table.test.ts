@@ -49,6 +49,14 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "get /greenroom/crons/preview": [{ query: "?schedule=@daily" }],
   "get /greenroom/feedback/scores": [{ query: "?start=2026-01-01&end=2026-01-02" }],
   "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],
+  "post /ag-ui/:assistant_id": [
+    {
+      body: {
+        ...{ threadId: THREAD, runId: "r", tools: [{ name: "t" }] },
+        messages: [{ id: "u", role: "user", content: "Hi" }],
+      },
+    },
+  ],
   "post /ai/:assistant_id/chat": [
     {
       body: {

@@ -3,4 +3,5 @@ import type { LazyRoutes } from "../route.ts";
 
 export const ENDPOINTS: readonly LazyRoutes[] = [
   { path: "/ai/", load: async () => (await import("./ai/routes.ts")).AI_ROUTES },
+  { path: "/ag-ui/", load: async () => (await import("./ag-ui/routes.ts")).AG_UI_ROUTES },
 ];

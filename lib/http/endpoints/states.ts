@@ -34,7 +34,8 @@ export function contentText(content: Json): string {
   const texts = (Array.isArray(content) ? content : []).flatMap((block) =>
     isObject(block) && typeof block.text === "string" ? [block.text] : [],
   );
-  return texts.length > 0 ? texts.join("") : JSON.stringify(content);
+  const isEmpty = Array.isArray(content) && content.length === 0;
+  return texts.length > 0 || isEmpty ? texts.join("") : JSON.stringify(content);
 }
 
 /** Whether a message of the state says the same. The graph may have given its content another form. */

@@ -11,7 +11,8 @@ const agents = {
   /** The second attempt gets to the end. */
   async *slow({ attempt, signal }: FunctionJob) {
     yield "Begun. ";
-    if (attempt === 1) await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    if (attempt === 1)
+      await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     yield "Ended.";
   },
 };

@@ -273,6 +273,17 @@ async function events(send: Send, read: (path: string, body: object, until: RegE
   await send("GET", `/threads/${V2}`);
 }
 
+/** A client of AG-UI. */
+async function aguiOf(send: Send): Promise<void> {
+  const messages = [{ id: "u1", role: "user", content: "Hi" }];
+  const run = (agent: string, more: object) =>
+    send("POST", `/ag-ui/${agent}`, { threadId: "t-1", runId: "r-1", ...more });
+  await run("chat", { messages });
+  await run("chat", { messages, runId: "r-2" });
+  await run("none", { messages, threadId: "t-2" });
+  await run("chat", {});
+}
+
 /** A chat of the AI SDK. */
 async function chatOf(send: Send): Promise<void> {
   const said = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
@@ -357,5 +368,6 @@ export async function converse(): Promise<Exchange[]> {
   for (const part of [assistantsOf, runsOf, interrupts, storeOf, cronsOf, platform]) await part(send);
   await events(send, read);
   await chatOf(send);
+  await aguiOf(send);
   return exchanges;
 }
