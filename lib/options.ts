@@ -94,6 +94,8 @@ export interface ServiceOptions {
     readonly tokens_ms?: number;
     /** Finished webhook deliveries, after they were created. Default 2,592,000,000. */
     readonly deliveries_ms?: number;
+    /** Threads of calls by MCP, after their last activity. Default 86,400,000: one day. */
+    readonly mcp_ms?: number;
   };
   readonly checkpointer?: {
     /** The time to live of threads after their last change. Threads with an active run are kept. */
@@ -126,6 +128,10 @@ export interface ServiceOptions {
   readonly environment?: Partial<Environment>;
 }
 
+/** The start of URLs that leave the process; undefined where it is not known. */
+export const baseUrl = ({ public_base_url }: Pick<ServiceOptions, "public_base_url">): string | undefined =>
+  typeof public_base_url === "function" ? public_base_url() : public_base_url;
+
 const MONTH_MS = 30 * 86_400_000;
 
 export const DEFAULTS: {
@@ -144,6 +150,7 @@ export const DEFAULTS: {
     idempotency_ms: 86_400_000,
     tokens_ms: MONTH_MS,
     deliveries_ms: MONTH_MS,
+    mcp_ms: 86_400_000,
   },
   feedback: { token_ttl_ms: 10_800_000, external_runs: false },
   usage: { enabled: true, unreadable_workspaces: "refuse", prices: {} },
@@ -245,7 +252,10 @@ const SETTINGS: Section = section(
       }),
     }),
     crons: section({ enabled: flag, misfire_grace_ms: age, max_failures: count }),
-    retention: section({ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age }),
+    retention: section({
+      ...{ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
+      mcp_ms: whole(1, LONGEST_TTL * 60_000),
+    }),
     http: httpSchema,
     onRunFinished: callable,
   },

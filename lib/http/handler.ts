@@ -8,6 +8,7 @@ import type { Principal } from "../auth/principal.ts";
 import { createBudget, type Environment, loopTick, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { disabledGroups } from "../options/http.ts";
+import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
@@ -15,7 +16,7 @@ import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
-import { errorResponse, failureResponse } from "./respond.ts";
+import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import {
   type HandlerHost,
   type HandlerState,
@@ -61,7 +62,9 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
-  const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
+  const isHidden = ({ group, ...route }: Route): boolean =>
+    (group !== undefined && disabled.has(group)) || route.isLeftOut?.(http) === true;
+  const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {
     base,
@@ -109,7 +112,9 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       return await handle(createContext(request, { request_id, host }, found, principal, auth));
     }
 
-    return await settle(environment, request, request_id, respond(), route);
+    const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
+    const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
+    return await settle(environment, request, request_id, respond(), route, challenge);
   }
 
   /** The host's own answer at a path without a route. */
@@ -168,14 +173,20 @@ async function settle(
   request_id: string,
   answer: Promise<Response>,
   route?: Route,
+  challenge?: (error: ServiceError) => string | undefined,
 ): Promise<Response> {
   const response = await answer.catch((error: unknown) => {
-    if (!(error instanceof ServiceError)) {
+    const isKnown = error instanceof ServiceError;
+    if (!isKnown) {
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
     }
+    const asks = isKnown ? challenge?.(error) : undefined;
+    const headers: HeaderValues = asks === undefined ? {} : { "www-authenticate": asks };
     // The host's own authentication chose the status, text and headers.
-    if (error instanceof AuthRefusal) return errorResponse(error, error.headers, route, error.status);
-    return failureResponse(error, request, route?.public_headers?.all ?? {}, route);
+    if (error instanceof AuthRefusal) {
+      return errorResponse(error, { ...headers, ...error.headers }, route, error.status);
+    }
+    return failureResponse(error, request, { ...headers, ...route?.public_headers?.all }, route);
   });
   if (request.method !== "HEAD" || response.status === 101) return response;
   await response.body?.cancel();
@@ -256,12 +267,11 @@ type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Matc
   readonly fetch: (request: Pick<Request, "method" | "url">) => Promise<Match | "hidden" | undefined>;
 };
 
-/** The table below the mount, without the rows of disabled groups. */
-function createTable(first: readonly Route[], base: string, disabled: ReadonlySet<string>): RouteTable {
+/** The table below the mount, without the hidden rows. */
+function createTable(first: readonly Route[], base: string, isHidden: (route: Route) => boolean): RouteTable {
   const itty = IttyRouter({ base }) as unknown as Itty;
   const routes: Route[] = [];
   const lazy = new Set(LAZY_ROUTES);
-  const isHidden = ({ group }: Route): boolean => group !== undefined && disabled.has(group);
 
   function add(rows: readonly Route[]): void {
     for (const route of rows) {

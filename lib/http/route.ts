@@ -4,7 +4,9 @@ import type { RequestBinding } from "../auth/binding.ts";
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Principal, Use } from "../auth/principal.ts";
 import type { Budget, Environment, TickLimit } from "../environment.ts";
-import type { RouteGroup } from "../options/http.ts";
+import type { ServiceError } from "../errors.ts";
+import type { HttpOptions, RouteGroup } from "../options/http.ts";
+import type { ServiceOptions } from "../options.ts";
 import type { RequestNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
@@ -37,6 +39,8 @@ export interface Route extends ErrorForm {
   readonly summary: string;
   /** The `http.disable_*` option that hides it. Absent: none. */
   readonly group?: RouteGroup;
+  /** True: these options leave it out, as a disabled group. */
+  isLeftOut?(options: HttpOptions): boolean;
   /** Default: `read` for GET, else `change`. */
   readonly access?: Access;
   /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
@@ -64,6 +68,8 @@ export interface Route extends ErrorForm {
   readonly answer_headers?: readonly string[];
   /** Statuses of errors, besides those that follow from access, body and query. */
   readonly errors?: readonly number[];
+  /** The `WWW-Authenticate` header of errors 401 and 403. `base_url`: the start of the server's URLs. */
+  challenge?(options: ServiceOptions, base_url: string, error: ServiceError): string | undefined;
   /** Absent: not built yet, answers 501. */
   handle?(context: RequestContext): Response | Promise<Response>;
 }

@@ -55,6 +55,21 @@ export interface CorsOptions {
   readonly max_age?: number;
 }
 
+/** The agents as tools of an MCP server, at `/mcp`. */
+export interface McpOptions {
+  /** How long a client that polls tasks waits for the result of a call before it gets a task. Default 500. */
+  readonly task_after_ms?: number;
+  /** False: tools do not show the arguments `thread_id` and `resume`, which are accepted all the same. Default true. */
+  readonly resume_arguments?: boolean;
+  /** Where clients get their tokens: the metadata of RFC 9728, served at `/.well-known/oauth-protected-resource`. Default: none. */
+  readonly protected_resource?: {
+    /** The URL of the endpoint. */
+    readonly resource: string;
+    readonly authorization_servers: readonly string[];
+    readonly scopes_supported?: readonly string[];
+  };
+}
+
 /** The HTTP options of a service. */
 export interface HttpOptions extends DisabledGroups {
   /** True: webhooks of runs are accepted unchecked and never sent. */
@@ -97,6 +112,7 @@ export interface HttpOptions extends DisabledGroups {
    * authentication (`auth_first`).
    */
   readonly middleware_order?: "middleware_first" | "auth_first";
+  readonly mcp?: McpOptions;
 }
 
 /** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
@@ -119,6 +135,8 @@ function isPattern(source: string): boolean {
   }
 }
 
+const isServers = (list: unknown): boolean =>
+  Array.isArray(list) && list.length > 0 && list.every((url) => typeof url === "string" && URL.canParse(url));
 const count = rule((value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER), "must be a whole number above 0");
 const methods = texts(isToken, "HTTP methods");
 const headers = texts(isToken, "header names");
@@ -150,4 +168,16 @@ export const httpSchema: Section = section({
     max_age: whole(0, 31_536_000),
   }),
   configurable_headers: section({ includes: patterns, excludes: patterns }),
+  mcp: section({
+    task_after_ms: whole(0, 2_147_483_647),
+    resume_arguments: flag,
+    protected_resource: section(
+      {
+        resource: text((url) => URL.canParse(url), "must be a URL"),
+        authorization_servers: rule(isServers, "must be a list of at least one URL"),
+        scopes_supported: texts((scope) => scope !== "", "scopes"),
+      },
+      ["resource", "authorization_servers"],
+    ),
+  }),
 });

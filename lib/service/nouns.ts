@@ -10,7 +10,7 @@ import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
-import { settingsOf } from "../options.ts";
+import { baseUrl, settingsOf } from "../options.ts";
 import { type BoundProtocol, bindProtocol } from "../protocol/bind.ts";
 import { createProtocol, type ProtocolDirectory, type ThreadProtocol } from "../protocol/mod.ts";
 import { type BoundRuns, bindRuns } from "../runs/bind.ts";
@@ -121,8 +121,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const shared = { storage, bus, scope, executor, environment, sights };
   const { workspace_id } = deployment;
   const settings = settingsOf(options);
-  const base_url = (): string | undefined =>
-    typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
+  const base_url = (): string | undefined => baseUrl(options);
   const { list, all: features, nouns } = await createFeatures({ ...given, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new Slots(settings.worker.concurrency);

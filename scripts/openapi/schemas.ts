@@ -128,6 +128,19 @@ export const schemas: JsonObject = {
     description:
       "The final values of the run, `{__interrupt__: […]}` or `{__error__: {error, message}}`; with the links of its `feedback_keys` in `__feedback__`. White space comes before it while the run goes on.",
   },
+  McpMessage: {
+    description:
+      "A JSON-RPC message of the Model Context Protocol, also where it is an error; a list for a batch. A call with a progress token gets server-sent events. White space comes before the answer of a call while it goes on.",
+  },
+  ProtectedResource: record(
+    {
+      resource: string,
+      authorization_servers: list(string),
+      scopes_supported: list(string),
+      bearer_methods_supported: list(string),
+    },
+    ["scopes_supported"],
+  ),
   CommandAnswer: {
     description: "What the command got wrong is an answer of type `error`, with status 200",
     anyOf: [

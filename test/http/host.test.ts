@@ -41,7 +41,8 @@ describe("http.disable_…", () => {
     ["GET", "/docs", "meta"],
     ["GET", "/openapi.json", "meta"],
     ["POST", "/ui/x", "ui"],
-    ["GET", "/mcp/x", "mcp"],
+    ["GET", "/mcp", "mcp"],
+    ["POST", "/mcp/", "mcp"],
     ["GET", "/a2a/x", "a2a"],
     ["GET", "/ok", "none"],
     ["GET", "/ready", "none"],
@@ -94,7 +95,8 @@ describe("http.disable_…", () => {
     const { send } = fake({ http: { disable_crons: true, disable_store: true } });
     const { paths: shown } = (await (await send("GET", "/openapi.json")).json()) as { paths: object };
     const gone = Object.keys(all).filter((path) => !(path in shown));
-    assert.ok(gone.every((path) => /^\/store\/|\/runs\/crons/.test(path)));
+    // Without `http.mcp.protected_resource` there is no such metadata.
+    assert.ok(gone.every((path) => /^\/store\/|\/runs\/crons|^\/\.well-known\//.test(path)));
     assert.ok(!Object.keys(shown).some((path) => /^\/store\/|\/runs\/crons/.test(path)));
     // The rest of the platform API and the health of the process belong to no group.
     for (const { path, group } of ROUTES) {

@@ -174,9 +174,14 @@ const ROWS: Readonly<Record<string, Row>> = {
   "GET /ai/:assistant_id/chat/:thread_id/stream": { own: 204, absent: 204 },
   "POST /ai/:assistant_id/chat/:thread_id/stop": found(204),
   "GET /ai/:assistant_id/chat/:thread_id": { own: 200, absent: 204 },
-  "ALL /mcp/*": notBuilt,
   "GET /docs": notBuilt,
   "POST /ui/:assistant_id": notBuilt,
+  // Its calls are walked in mcp.test.ts.
+  "POST /mcp": same(406),
+  "GET /mcp": same(405),
+  "DELETE /mcp": same(405),
+  "GET /.well-known/oauth-protected-resource": same(404),
+  "GET /.well-known/oauth-protected-resource/mcp": same(404),
   "ALL /a2a/*": notBuilt,
 };
 

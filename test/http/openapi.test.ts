@@ -78,6 +78,8 @@ describe("openapi.json", () => {
         .map(([method]) => `${method} ${path}`),
     );
     assert.deepEqual(open.sort(), [
+      "get /.well-known/oauth-protected-resource",
+      "get /.well-known/oauth-protected-resource/mcp",
       "get /api/v1/feedback/tokens/{token}",
       "get /api/v1/info",
       "get /docs",

@@ -80,6 +80,14 @@ describe("examples", () => {
     }
   });
 
+  it("an agent calls one of another server as its tool", async () => {
+    using folder = temporaryFolder();
+    await using program = example("mcp.ts", folder.path);
+    assert.equal(await program.ended, 0);
+    assert.match(program.output(), /^The other agent says: Three books about cooking$/m);
+    assert.match(program.output(), /librarian by mcp: success/);
+  });
+
   it(`the smallest service on ${runtime} keeps a conversation`, async () => {
     using folder = temporaryFolder();
     const name = { bun: "echo.ts", deno: "deno.ts", node: "node.ts" }[runtime];

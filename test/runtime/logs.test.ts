@@ -104,7 +104,7 @@ describe("the log of the stand-alone server", () => {
       const url = await urlOf(program);
       const post = { method: "POST", body: JSON.stringify({ assistant_id: "broken" }) };
       await (await fetch(`${url}/runs/wait`, post)).text();
-      for (const path of ["/mcp/x", "/mcp/x", "/ok", `/api/v1/feedback/tokens/${TOKEN}?score=1`]) {
+      for (const path of ["/a2a/x", "/a2a/x", "/ok", `/api/v1/feedback/tokens/${TOKEN}?score=1`]) {
         await (await fetch(url + path)).text();
       }
       assert.equal(await program.kill("SIGTERM"), 0);
@@ -128,8 +128,8 @@ describe("the log of the stand-alone server", () => {
       records.filter(({ message }) => message === "request").map(({ method, path, status }) => [method, path, status]),
       [
         ["POST", "/runs/wait", 200],
-        ["GET", "/mcp/x", 501],
-        ["GET", "/mcp/x", 501],
+        ["GET", "/a2a/x", 501],
+        ["GET", "/a2a/x", 501],
         ["GET", "/api/v1/feedback/tokens/***", 404],
       ],
     );

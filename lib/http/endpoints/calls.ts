@@ -2,9 +2,10 @@
 import { nameBasedId } from "../../assistants/mod.ts";
 import type { Interrupt } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { Run } from "../../runs/mod.ts";
+import type { Run, RunOrigin } from "../../runs/mod.ts";
 import type { RequestNouns } from "../../service/nouns.ts";
 import { UUID } from "../../storage/identity.ts";
+import type { Thread } from "../../threads/mod.ts";
 
 /** The protocol by which a run came: its `metadata.created_by`. */
 export type CallProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
@@ -32,6 +33,8 @@ export interface CallState {
   readonly open: readonly Interrupt[];
   /** The thread went on with another input. */
   readonly superseded: boolean;
+  /** With its time to live. */
+  readonly thread: Thread;
 }
 
 type Nouns = Pick<RequestNouns, "runs" | "threads">;
@@ -40,13 +43,10 @@ type Nouns = Pick<RequestNouns, "runs" | "threads">;
 const MOST_ANSWERS = 1000;
 const PAGE = 20;
 
-const isActive = ({ status }: Run): boolean => status === "pending" || status === "running";
+export const isActive = ({ status }: Pick<Run, "status">): boolean => status === "pending" || status === "running";
 
 /** A run answers questions if it resumes. The studio, and clients of the API, name no task in its metadata. */
-const answers = ({ kwargs }: Run): boolean => {
-  const { command } = kwargs;
-  return isObject(command) && command.resume !== undefined;
-};
+const answers = ({ kwargs }: Run): boolean => isObject(kwargs.command) && kwargs.command.resume !== undefined;
 
 /**
  * Reads how far the call that began with a run has come, by the run and its thread alone. Errors: not_found (the thread is
@@ -62,13 +62,36 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
     superseded = end >= 0;
     if (later.length < PAGE) break;
   }
-  const hasState = !superseded && !isActive(newest) && newest.status === "success";
-  const open = hasState ? (await threads.state(first.thread_id)).interrupts : [];
-  return { first, newest, open, superseded };
+  const thread = await threads.get(first.thread_id, { include: ["ttl"] });
+  const rests = !superseded && newest.status === "success" && thread.status !== "busy";
+  const open = rests ? questionsOf(Object.values(thread.interrupts).flat()) : [];
+  return { first, newest, open, superseded, thread };
 }
+
+/** The error of a call whose question nobody has answered. */
+export const LAPSED = "QuestionLapsed";
+
+/** The result of the newest run of a call, as `join` gives it, also after later runs of the thread. */
+export async function resultOfCall({ runs, threads }: Nouns, { newest, superseded }: CallState): Promise<Json> {
+  const checkpoint_id = superseded ? (await runs.inspect(newest.run_id)).checkpoint_id : null;
+  if (checkpoint_id === null || newest.status === "error") {
+    return await (await runs.join(newest.thread_id, newest.run_id)).result;
+  }
+  const { values, interrupts } = await threads.stateAt(newest.thread_id, { checkpoint_id });
+  if (interrupts.length === 0) return values;
+  return { __error__: { error: LAPSED, message: "The conversation went on without an answer" } };
+}
+
+const questionsOf = (list: readonly Json[]): readonly Interrupt[] =>
+  list.filter((one): one is Interrupt => isObject(one) && typeof one.id === "string");
+
+/** For the run that answers the questions of a call's newest run: a repeated answer gives the same run. */
+export const answerOrigin = (newest: Run): Pick<RunOrigin, "idempotency"> => ({
+  idempotency: { route: "answer", key: `answer:${newest.run_id}`, body_hash: "" },
+});
 
 /** The open questions of a result of `wait` or `join`. */
 export const questionsIn = (result: Json): readonly Interrupt[] => {
   const list = isObject(result) ? result.__interrupt__ : undefined;
-  return Array.isArray(list) ? list.filter((one): one is Interrupt => isObject(one) && typeof one.id === "string") : [];
+  return Array.isArray(list) ? questionsOf(list) : [];
 };

@@ -71,8 +71,7 @@ export function decisionsAnswer({ actions, edited }: Approval, decisions: readon
 export function questionText(value: Json): string {
   if (typeof value === "string") return value;
   if (!isObject(value)) return JSON.stringify(value);
-  const { message, question, prompt } = value;
-  const said = [message, question, prompt].find((one) => typeof one === "string" && one !== "");
+  const said = [value.message, value.question, value.prompt].find((one) => typeof one === "string" && one !== "");
   if (typeof said === "string") return said;
   const actions = approvalOf(value)?.actions ?? [];
   if (actions.length === 0) return JSON.stringify(value);

@@ -8,14 +8,14 @@ import type { Frame } from "../../streams/hub.ts";
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
 
 /** Where an event comes from. */
-interface Place {
+interface Source {
   /** `<node>:<task id>` of each level; empty for the root graph. */
   readonly namespace: readonly string[];
   readonly node?: string;
 }
 
 /** A part of a message. */
-interface Part extends Place {
+interface Part extends Source {
   readonly message_id: string;
   /** `<message id>:<index>`: the same in every replay. */
   readonly id: string;
@@ -28,8 +28,8 @@ interface Part extends Place {
 export type RunEvent =
   /** A worker has started it; `attempt` above 1 says that the parts so far come from an attempt that was lost. */
   | { readonly type: "start"; readonly run_id: string; readonly attempt: number }
-  | (Place & { readonly type: "message-open"; readonly message_id: string; readonly role: "ai" | "human" | "system" })
-  | (Place & {
+  | (Source & { readonly type: "message-open"; readonly message_id: string; readonly role: "ai" | "human" | "system" })
+  | (Source & {
       readonly type: "message-close";
       readonly message_id: string;
       /** Why the model has stopped: `stop`, `tool_use`, `length` or `content_filter`. */
@@ -51,7 +51,7 @@ export type RunEvent =
     })
   /** An image, audio, video or file of a message, whole. */
   | (Part & { readonly type: "file"; readonly block: JsonObject })
-  | (Place & {
+  | (Source & {
       readonly type: "tool-result";
       readonly message_id: string;
       readonly tool_call_id: string;
@@ -60,17 +60,17 @@ export type RunEvent =
       readonly is_error: boolean;
     })
   /** An interrupt that waits for an answer. */
-  | (Place & { readonly type: "question"; readonly id: string; readonly value: Json })
-  | (Place & { readonly type: "custom"; readonly data: Json })
+  | (Source & { readonly type: "question"; readonly id: string; readonly value: Json })
+  | (Source & { readonly type: "custom"; readonly data: Json })
   /** A node has ended. */
-  | (Place & { readonly type: "update"; readonly node: string; readonly values: Json })
+  | (Source & { readonly type: "update"; readonly node: string; readonly values: Json })
   /** The state of the root graph, if the run streams `values`. */
   | { readonly type: "values"; readonly values: Json }
   | { readonly type: "error"; readonly error: string; readonly message: string }
   /** The last event. `status` is that of the run, or `rollback`. */
   | { readonly type: "end"; readonly status: string }
   /** Any other frame, such as those of `tasks`. */
-  | (Place & { readonly type: "frame"; readonly event: string; readonly data: Json });
+  | (Source & { readonly type: "frame"; readonly event: string; readonly data: Json });
 
 type NewPart = Omit<Part, "message_id" | "id">;
 
@@ -205,18 +205,18 @@ export class RunEventMapper {
   }
 
   #block({ namespace, node, data, args = "" }: MessageEvent): RunEvent[] {
-    const place: NewPart = { namespace, ...(node === undefined ? {} : { node }) };
+    const source: NewPart = { namespace, ...(node === undefined ? {} : { node }) };
     const key = String(data.run_id);
     if (data.event === "message-start") {
       const message_id = String(data.id);
       this.#open.set(key, { message_id, parts: new Map() });
-      return [{ ...place, type: "message-open", message_id, role: data.role as "ai" }];
+      return [{ ...source, type: "message-open", message_id, role: data.role as "ai" }];
     }
     const open = this.#open.get(key);
     if (!open) return [];
     const { message_id } = open;
     const { index = 0 } = data;
-    const part: Part = { ...place, message_id, id: `${message_id}:${index}` };
+    const part: Part = { ...source, message_id, id: `${message_id}:${index}` };
     const content = isObject(data.content) ? data.content : {};
     switch (data.event) {
       case "content-block-start":
@@ -232,7 +232,10 @@ export class RunEventMapper {
           this.#closePart(open, at, { ...part, id: `${message_id}:${at}` }, {}, ""),
         );
         const usage = isObject(data.usage) ? data.usage : null;
-        return [...left, { ...place, type: "message-close", message_id, reason: textOf(data.reason) || "stop", usage }];
+        return [
+          ...left,
+          { ...source, type: "message-close", message_id, reason: textOf(data.reason) || "stop", usage },
+        ];
       }
     }
   }

@@ -11,7 +11,6 @@ import { THREAD_ROUTES } from "./threads.ts";
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
-  { method: "all", path: "/mcp/*", tag: "Server", group: "mcp", summary: "MCP" },
   { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
 ];
 

@@ -10,6 +10,7 @@ import { Json } from "../../parts/json.tsx";
 import { DetailHead } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
+import { protocolOf } from "../runs/table.tsx";
 import { Frames } from "./frames.tsx";
 import { TimeLine } from "./time-line.tsx";
 
@@ -106,6 +107,7 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
           "started by",
           by.cron_id ? <a href={hrefOf(["crons", by.cron_id])}>cron</a> : (by.user_id ?? by.api_key ?? "–"),
         ],
+        ...(protocolOf(run) ? ([["protocol", protocolOf(run)]] as const) : []),
         ["multitask strategy", run.multitask_strategy],
         ...(run.cancel_reason ? ([["cancelled", run.cancel_reason]] as const) : []),
       ]}

@@ -9,8 +9,17 @@ import { usePages } from "../../store/pages.ts";
 
 export type RunFilter = Readonly<Record<string, string | undefined>>;
 
-const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunSummary): string =>
-  cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key ?? "–");
+const PROTOCOLS: Readonly<Record<string, string>> = { mcp: "MCP", ai: "AI SDK", "ag-ui": "AG-UI", a2a: "A2A" };
+
+/** The protocol by which a run came; null for the API. */
+export const protocolOf = ({ metadata }: Pick<RunSummary, "metadata">): string | null =>
+  PROTOCOLS[String(metadata["created_by"])] ?? null;
+
+function startedBy(run: RunSummary): string {
+  const { user_id, api_key, cron_id } = run.started_by;
+  const who = cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key);
+  return [who, protocolOf(run)].filter(Boolean).join(", ") || "–";
+}
 
 interface RunTableProps {
   readonly filter: RunFilter;

@@ -1,0 +1,294 @@
+/** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
+import { ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { baseUrl, DEFAULTS } from "../../../options.ts";
+import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
+import { UUID } from "../../../storage/identity.ts";
+import type { RequestContext } from "../../route.ts";
+import { originOfHeaders } from "../../run-request.ts";
+import { answerOrigin, callMetadata, isActive, questionsIn, readCall, resultOfCall } from "../calls.ts";
+import { approvalOf } from "../questions.ts";
+import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
+import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
+import { canPoll, capabilityMissing, checkHeader, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
+import { endedResult, failure, handle } from "./results.ts";
+import { shownTask } from "./tasks.ts";
+import { argumentsOf, findTool, readArguments, type Tool, type ToolArguments } from "./tools.ts";
+
+/** A call whose result is not known yet. */
+export interface OpenCall {
+  readonly run: Run;
+  /** The answer to the request; never rejects for a failed run. */
+  readonly answer: Promise<JsonObject>;
+  /** The client has hung up. */
+  leave(): void;
+}
+
+/** A request for a tool, with what belongs to it. */
+interface Called {
+  readonly context: RequestContext;
+  readonly request: RpcRequest;
+  readonly tool: Tool;
+  readonly args: ToolArguments;
+  readonly digest: string;
+}
+
+export const graphsOf = ({ service }: RequestContext): string[] =>
+  service.options.executor.graphs().map(({ graph_id }) => graph_id);
+
+const MINUTE_MS = 60_000;
+
+/** Errors that the model can act on become the result of the call. */
+const SAID: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
+
+/** Begins a call, or goes on with an interrupted one. The answer where no run is needed. */
+export async function callTool(context: RequestContext, request: RpcRequest): Promise<JsonObject | OpenCall> {
+  const { name, arguments: given = {}, inputResponses, requestState } = request.params;
+  if (typeof name !== "string") throw new RpcError("params", "Invalid params: name must be a text");
+  const tool = await findTool(context.nouns, graphsOf(context), name);
+  if (!tool) throw new RpcError("params", `Unknown tool: ${name}`);
+  if (!isObject(given)) throw new RpcError("params", `Invalid arguments for tool ${name}: must be an object`);
+  if (tool.settings.task === "required" && !canPoll(request)) {
+    throw capabilityMissing({ extensions: { [TASKS]: {} } });
+  }
+  const { requires } = tool.settings;
+  if (request.isModern && !Object.keys(requires).every((one) => isObject(request.capabilities[one] ?? null))) {
+    throw capabilityMissing(requires);
+  }
+  const args = await argumentsOf(context.nouns, tool);
+  if (request.isModern) checkParamHeaders(context.request.headers, args, given);
+  const called = { context, request, tool, args, digest: await callDigest(context.principal, name, given) };
+  try {
+    const sent = request.isModern ? readResponses(inputResponses) : {};
+    // Answers without the state of their call belong to none: it begins anew.
+    if (request.isModern && requestState !== undefined) {
+      const { first, asked } = await callOfState(context.nouns, requestState, called.digest);
+      return await goOn(called, first, asked, sent);
+    }
+    return await begin(called, given);
+  } catch (error) {
+    if (!(error instanceof ServiceError && SAID.has(error.code))) throw error;
+    return resultOf(request, failure(error.message));
+  }
+}
+
+/** Arguments that the schema mirrors in headers, for proxies that route by them. Errors: a header that says something else. */
+function checkParamHeaders(headers: Headers, { inputSchema }: ToolArguments, given: JsonObject): void {
+  const properties = isObject(inputSchema.properties) ? inputSchema.properties : {};
+  for (const [name, member] of Object.entries(properties)) {
+    const suffix = isObject(member) ? member["x-mcp-header"] : undefined;
+    const value = Object.hasOwn(given, name) ? given[name] : null;
+    if (typeof suffix === "string" && /^[\w-]+$/.test(suffix) && value !== null && typeof value !== "object") {
+      checkHeader(headers, `Mcp-Param-${suffix}`, String(value));
+    }
+  }
+}
+
+/** The run's request without what it starts from. */
+const requestOfRun = ({ request, tool, digest }: Called, task_id?: string): RunCreate => ({
+  assistant_id: tool.assistant.assistant_id,
+  metadata: { ...callMetadata("mcp", task_id), mcp_tool: tool.name, mcp_call: digest },
+  multitask_strategy: "enqueue",
+  stream_mode: request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
+});
+
+/** How long a call may take before it becomes a task; null where it never does. */
+function taskAfter({ context, request, tool }: Called): number | null {
+  const { task } = tool.settings;
+  if (!canPoll(request) || task === "never") return null;
+  return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
+}
+
+/** A client that hangs up cancels its request, but no task. */
+const cancels = (called: Called): boolean => called.request.isModern && taskAfter(called) !== 0;
+
+async function begin(called: Called, given: JsonObject): Promise<JsonObject | OpenCall> {
+  const { context, tool, args } = called;
+  const { input, thread_id, resume } = readArguments(args, given);
+  const continued = await conversationOf(called, thread_id);
+  if (resume !== undefined) {
+    const command = answered(called, continued, resume);
+    if ("content" in command) return resultOf(called.request, command);
+    const run = { ...requestOfRun(called), command: { resume: command.resume as Json }, strict_resume: true };
+    return follow(called, null, await start(called, continued?.thread_id ?? "", run));
+  }
+  const { mcp_ms = DEFAULTS.retention.mcp_ms } = context.service.options.retention ?? {};
+  const thread =
+    continued ??
+    (await context.nouns.threads.create({
+      metadata: { ...callMetadata("mcp"), mcp_tool: tool.name },
+      ttl: { ttl: mcp_ms / MINUTE_MS },
+    }));
+  return follow(called, null, await start(called, thread.thread_id, { ...requestOfRun(called), input }));
+}
+
+const noConversation = (id: Json): ServiceError =>
+  new ServiceError("thread_not_found", `There is no conversation ${typeof id === "string" ? id : JSON.stringify(id)}`);
+
+/** The thread that the arguments continue: one of this agent. Errors: not_found, the same for a foreign one. */
+async function conversationOf({ context: { nouns }, tool }: Called, id: Json | undefined) {
+  if (id === undefined) return null;
+  if (typeof id !== "string" || !UUID.test(id)) throw noConversation(id);
+  const thread = await nouns.threads.get(id).catch(() => {
+    throw noConversation(id);
+  });
+  const { assistant_id = tool.assistant.assistant_id } = thread.metadata;
+  if (assistant_id !== tool.assistant.assistant_id) throw noConversation(id);
+  return thread;
+}
+
+/** The answer that a model gives to the open questions, or why it may not. */
+function answered(
+  { context, tool, args }: Called,
+  thread: Awaited<ReturnType<typeof conversationOf>>,
+  resume: Json,
+): JsonObject | { readonly resume: JsonObject } {
+  if (!thread) return failure(`${args.resume} needs ${args.thread_id}: the conversation whose question it answers`);
+  const open = questionsIn({ __interrupt__: Object.values(thread.interrupts).flat() });
+  if (open.length === 0) return failure("No question is open in this conversation");
+  const needsPerson =
+    tool.settings.resume === "none" ||
+    (tool.settings.resume === "questions" && open.some(({ value }) => approvalOf(value) !== null));
+  if (needsPerson) return refused(context, thread.thread_id);
+  if (open.length === 1) {
+    const [{ id } = { id: "" }] = open;
+    const isMap = isObject(resume) && Object.keys(resume).length === 1 && Object.hasOwn(resume, id);
+    return { resume: isMap ? resume : { [id]: resume } };
+  }
+  const ids = open.map(({ id }) => id);
+  const isMap = isObject(resume) && ids.every((id) => Object.hasOwn(resume, id));
+  if (!isMap)
+    return failure(`${ids.length} questions are open: ${args.resume} must give an answer to each of ${ids.join(", ")}`);
+  return { resume: Object.fromEntries(ids.map((id) => [id, resume[id] as Json])) };
+}
+
+/** A model must not approve what it wants to do itself. */
+function refused({ service }: RequestContext, thread_id: string): JsonObject {
+  const base = baseUrl(service.options);
+  const where = base === undefined ? "" : `, at ${base}/studio/threads/${thread_id}`;
+  return failure(`A person has to approve this in the conversation ${thread_id}${where}`);
+}
+
+async function start(called: Called, thread_id: string, run: RunCreate, origin: RunOrigin = {}): Promise<RunWait> {
+  const { context } = called;
+  const disconnect = cancels(called) ? ({ on_disconnect: "cancel" } as const) : {};
+  return await context.nouns.runs.wait(
+    thread_id,
+    { ...run, ...disconnect },
+    { ...originOfHeaders(context), ...origin },
+  );
+}
+
+/** Goes on with a call that was interrupted: answers what is open, follows what runs, or repeats the result. */
+async function goOn(
+  called: Called,
+  first: Run,
+  asked_by: string,
+  sent: JsonObject,
+  again = true,
+): Promise<JsonObject | OpenCall> {
+  const { context, request, tool, args } = called;
+  const { nouns } = context;
+  const call = await readCall(nouns, first);
+  const { newest, open, thread } = call;
+  if (isActive(newest)) {
+    const options = cancels(called) ? { cancel_on_disconnect: true } : {};
+    return follow(called, first, await nouns.runs.join(newest.thread_id, newest.run_id, options));
+  }
+  if (open.length === 0) return await outcome(called, first, newest, await resultOfCall(nouns, call));
+  // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
+  if (asked_by !== newest.run_id) return asks(called, first, newest, open);
+  const asked = askedOf(request, open);
+  const replies = asked.map(({ key, interrupt }) => (isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null));
+  if (replies.some((reply) => reply?.kind === "cancel")) {
+    return resultOf(request, handle(tool.name, open, args, thread.thread_id), idsOf(newest));
+  }
+  const values = replies.flatMap((reply, at): [string, Json][] =>
+    reply?.kind === "resume" ? [[open[at]?.id ?? "", reply.value]] : [],
+  );
+  if (values.length < open.length) return asks(called, first, newest, open);
+  const resume = Object.fromEntries(values);
+  const run = { ...requestOfRun(called, first.run_id), command: { resume }, strict_resume: true };
+  try {
+    return follow(called, first, await start(called, thread.thread_id, run, answerOrigin(newest)));
+  } catch (error) {
+    // Somebody else has answered meanwhile.
+    if (again && error instanceof ServiceError && error.code === "invalid")
+      return await goOn(called, first, asked_by, sent, false);
+    throw error;
+  }
+}
+
+/** The questions for the client, or the handle where it cannot be asked. */
+function asks(called: Called, first: Run, newest: Run, open: ReturnType<typeof questionsIn>): JsonObject {
+  const { request, tool, args } = called;
+  const requests = request.isModern ? inputRequests(askedOf(request, open)) : null;
+  if (!requests) return resultOf(request, handle(tool.name, open, args, newest.thread_id), idsOf(newest));
+  const requestState = stateOfCall(first, newest);
+  return resultOf(request, { resultType: "input_required", requestState, inputRequests: requests }, idsOf(newest));
+}
+
+const idsOf = ({ thread_id, run_id }: Run): JsonObject => ({
+  "greenroom/thread_id": thread_id,
+  "greenroom/run_id": run_id,
+});
+
+/** The answer once the newest run of a call has ended. */
+async function outcome(called: Called, first: Run, newest: Run, result: Json): Promise<JsonObject> {
+  const { request, args } = called;
+  const open = questionsIn(result);
+  if (open.length > 0) return asks(called, first, newest, open);
+  return resultOf(request, endedResult(result, newest, args.output), idsOf(newest));
+}
+
+/** The hub ends all logs at shutdown, though the run goes on. */
+const isStopping = (result: Json): boolean =>
+  isObject(result) && isObject(result.__error__ ?? null) && (result.__error__ as JsonObject).error === "ServerStopping";
+
+/** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
+function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
+  const { context, request } = called;
+  const { environment } = context.service;
+  const { run } = wait;
+  const begun = first ?? run;
+  const after_ms = taskAfter(called);
+  let isTask = false;
+
+  const asTask = async (): Promise<JsonObject> => {
+    isTask = true;
+    return await shownTask(context, request, begun);
+  };
+
+  async function answer(): Promise<JsonObject> {
+    if (after_ms === 0) {
+      wait.leave();
+      return await asTask();
+    }
+    const slow = Promise.withResolvers<"slow">();
+    const stop = after_ms === null ? () => {} : environment.timer(after_ms, () => slow.resolve("slow"));
+    const result = await Promise.race([wait.result.then((value) => [value] as const), slow.promise]);
+    stop();
+    if (result === "slow") return await asTask();
+    const [value] = result;
+    if (isStopping(value)) {
+      if (after_ms !== null) return await asTask();
+      const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
+      return resultOf(request, failure(text), idsOf(run));
+    }
+    return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
+  }
+
+  const answered = answer().catch((error: unknown): JsonObject => {
+    const log = { level: "error", message: "A call of a tool failed", run_id: run.run_id, error } as const;
+    if (!(error instanceof ServiceError)) environment.log({ ...log, request_id: context.request_id });
+    const message = error instanceof ServiceError ? error.message : "Internal error";
+    return { jsonrpc: "2.0", error: { code: -32603, message }, id: request.id };
+  });
+  return {
+    run,
+    answer: answered,
+    leave() {
+      if (!isTask) wait.leave();
+    },
+  };
+}

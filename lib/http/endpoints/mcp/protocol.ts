@@ -1,0 +1,236 @@
+/** The messages of MCP: what a request must have in both eras of the protocol, and how results and errors are answered. */
+import { ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { VERSION } from "../../../service.ts";
+import { isFiniteJson, readJson } from "../../parse.ts";
+import { json } from "../../respond.ts";
+
+/** The version whose requests carry what they need. */
+export const MODERN = "2026-07-28";
+/** The versions with `initialize`, newest first. */
+export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+/** What a client without the header speaks. */
+const UNNAMED = "2025-03-26";
+
+export const TASKS = "io.modelcontextprotocol/tasks";
+const META = "io.modelcontextprotocol/";
+export const SERVER_INFO: JsonObject = { name: "greenroom", version: VERSION };
+
+export const CODES = {
+  parse: -32700,
+  request: -32600,
+  method: -32601,
+  params: -32602,
+  internal: -32603,
+  refused: -32000,
+  header: -32020,
+  capability: -32021,
+  version: -32022,
+} as const;
+
+/** An error answer. `id` null where the request is not known; undefined: that of the request. */
+export class RpcError extends Error {
+  readonly code: number;
+  readonly status: number;
+  readonly data: Json | undefined;
+  readonly id: null | undefined;
+
+  constructor(
+    code: keyof typeof CODES,
+    message: string,
+    { status = 200, data, id }: { status?: number; data?: Json; id?: null } = {},
+  ) {
+    super(message);
+    this.code = CODES[code];
+    this.status = status;
+    this.data = data;
+    this.id = id;
+  }
+}
+
+/** A request that passed the checks of its era. */
+export interface RpcRequest {
+  readonly id: string | number;
+  readonly method: string;
+  readonly params: JsonObject;
+  readonly isModern: boolean;
+  /** What the client can do; empty for legacy clients, whose `initialize` is not remembered. */
+  readonly capabilities: JsonObject;
+  readonly progressToken: string | number | undefined;
+}
+
+/** The methods of each era. */
+const METHODS = {
+  modern: ["server/discover", "tools/list", "tools/call", "tasks/get", "tasks/update", "tasks/cancel"],
+  legacy: ["initialize", "ping", "tools/list", "tools/call"],
+};
+
+/** Errors: those of the transport, in the order in which the reference servers find them. */
+export function checkTransport(headers: Headers): void {
+  const accept = headers.get("accept") ?? "";
+  const accepts = (type: string): boolean =>
+    accept.split(",").some((one) => {
+      const name = one.split(";")[0]?.trim().toLowerCase() ?? "";
+      return name === type || name === "*/*" || name === `${type.split("/")[0]}/*`;
+    });
+  if (!accepts("application/json") || !accepts("text/event-stream")) {
+    const message = "Not Acceptable: Client must accept both application/json and text/event-stream";
+    throw new RpcError("refused", message, { status: 406, id: null });
+  }
+  const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") {
+    const message = "Unsupported Media Type: Content-Type must be application/json";
+    throw new RpcError("refused", message, { status: 415, id: null });
+  }
+}
+
+/** The body. Errors: no JSON. */
+export function parseBody(bytes: Uint8Array): unknown {
+  try {
+    return readJson(bytes);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new RpcError("parse", "Parse error: Invalid JSON", { status: 400, id: null });
+  }
+}
+
+const invalidRequest = (message: string): RpcError => new RpcError("request", message, { status: 400, id: null });
+
+/** The most requests of a batch. */
+const MOST_BATCHED = 50;
+
+/** The requests of a batch; null for a single message. Errors: an era without batches, or a list that is too long or empty. */
+export function batchOf(body: unknown, headers: Headers): readonly unknown[] | null {
+  if (!Array.isArray(body)) return null;
+  const version = headers.get("mcp-protocol-version") ?? UNNAMED;
+  if (version > UNNAMED) throw invalidRequest("Invalid Request: no batches in this version of the protocol");
+  if (body.length === 0 || body.length > MOST_BATCHED) {
+    throw invalidRequest(`Invalid Request: a batch must have 1 to ${MOST_BATCHED} messages`);
+  }
+  return body;
+}
+
+/** A checked request; null for a notification or a response, which have no answer. */
+export function readRequest(message: unknown, headers: Headers): RpcRequest | null {
+  if (!isObject(message) || message.jsonrpc !== "2.0" || !isFiniteJson(message)) {
+    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
+  }
+  const { id, method, params: sent = {} } = message;
+  if (method === undefined) {
+    if ("result" in message || "error" in message) return null;
+    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
+  }
+  const hasId = typeof id === "string" || (typeof id === "number" && Number.isSafeInteger(id));
+  if (typeof method !== "string" || !isObject(sent) || (id !== undefined && !hasId)) {
+    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
+  }
+  if (!hasId) return null;
+  const meta = isObject(sent._meta) ? sent._meta : {};
+  const isModern = `${META}protocolVersion` in meta || headers.get("mcp-protocol-version") === MODERN;
+  const { progressToken: token } = meta;
+  const request: RpcRequest = {
+    ...{ id, method, isModern, params: sent },
+    capabilities: {},
+    progressToken: typeof token === "string" || typeof token === "number" ? token : undefined,
+  };
+  return isModern ? checkModern(request, meta, headers) : checkLegacy(request, headers);
+}
+
+function checkLegacy(request: RpcRequest, headers: Headers): RpcRequest {
+  const { method } = request;
+  const version = headers.get("mcp-protocol-version");
+  if (method !== "initialize" && version !== null && !LEGACY.includes(version)) {
+    const known = `(supported versions: ${LEGACY.join(", ")})`;
+    const message = `Bad Request: Unsupported protocol version: ${version} ${known}`;
+    throw new RpcError("refused", message, { status: 400, id: null });
+  }
+  if (!METHODS.legacy.includes(method)) throw new RpcError("method", "Method not found");
+  return request;
+}
+
+function checkModern(request: RpcRequest, meta: JsonObject, headers: Headers): RpcRequest {
+  const { method, params } = request;
+  const version = meta[`${META}protocolVersion`];
+  const capabilities = meta[`${META}clientCapabilities`] ?? null;
+  if (typeof version !== "string") throw incomplete("protocolVersion");
+  checkHeader(headers, "MCP-Protocol-Version", version);
+  if (version !== MODERN) {
+    const data = { supported: [MODERN], requested: version };
+    throw new RpcError("version", `Unsupported protocol version: ${version}`, { status: 400, data });
+  }
+  checkHeader(headers, "Mcp-Method", method);
+  if (!METHODS.modern.includes(method)) throw new RpcError("method", "Method not found", { status: 404 });
+  if (!isObject(capabilities)) throw incomplete("clientCapabilities");
+  const named = method === "tools/call" ? params.name : method.startsWith("tasks/") ? params.taskId : undefined;
+  if (typeof named === "string") checkHeader(headers, "Mcp-Name", named);
+  return { ...request, capabilities };
+}
+
+const incomplete = (name: string): RpcError =>
+  new RpcError("params", `Invalid params: _meta["${META}${name}"] is required`, { status: 400 });
+
+/** The value of a header, which may be sent as `=?base64?…?=`; null for one that is not valid. */
+function decoded(value: string): string | null {
+  const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value) ?? [];
+  if (base64 === undefined) return value;
+  if (base64.length % 4 > 0) return null;
+  try {
+    const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** Errors: a header that says something else than the body. Proxies route by it. */
+export function checkHeader(headers: Headers, name: string, body: string): void {
+  const sent = headers.get(name);
+  if (sent !== null && decoded(sent.trim()) === body) return;
+  const says = sent === null ? "is missing" : `says ${sent}`;
+  throw new RpcError("header", `Header mismatch: ${name} ${says}, the body says ${body}`, { status: 400 });
+}
+
+/** A result in the form of the request's era. `more`: members of `_meta`. */
+export function resultOf(request: RpcRequest, result: JsonObject, more: JsonObject = {}): JsonObject {
+  const { id, isModern } = request;
+  const meta = { ...(isModern ? { [`${META}serverInfo`]: SERVER_INFO } : {}), ...more };
+  const shown = {
+    ...result,
+    ...(isModern && result.resultType === undefined ? { resultType: "complete" } : {}),
+    ...(Object.keys(meta).length > 0 ? { _meta: meta } : {}),
+  };
+  return { result: shown, jsonrpc: "2.0", id };
+}
+
+/** The message of an error. `id`: that of its request. */
+export function errorMessage({ code, message, data, id }: RpcError, of: Json = null): JsonObject {
+  return {
+    jsonrpc: "2.0",
+    error: { code, message, ...(data === undefined ? {} : { data }) },
+    id: id === null ? null : of,
+  };
+}
+
+export const errorAnswer = (error: RpcError, of: Json = null): Response =>
+  json(errorMessage(error, of), {}, error.status);
+
+/** A client that lacks a capability. */
+export const capabilityMissing = (required: JsonObject): RpcError =>
+  new RpcError("capability", "Missing required client capability", {
+    status: 400,
+    data: { requiredCapabilities: required },
+  });
+
+/** The client can show a form to its user. */
+export function canElicit(
+  { capabilities: { elicitation = null } }: RpcRequest,
+  mode: "form" | "url" = "form",
+): boolean {
+  if (!isObject(elicitation)) return false;
+  // A client that names no mode has forms.
+  return mode in elicitation || (mode === "form" && !("url" in elicitation));
+}
+
+/** The client polls tasks. */
+export const canPoll = ({ capabilities: { extensions = null } }: RpcRequest): boolean =>
+  isObject(extensions) && isObject(extensions[TASKS] ?? null);

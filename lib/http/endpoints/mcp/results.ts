@@ -1,0 +1,81 @@
+/** What an agent has said, as the result of a tool. */
+
+import { ContentBlocks } from "../../../executor/content-blocks.ts";
+import type { Interrupt } from "../../../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Run } from "../../../runs/mod.ts";
+import { questionText } from "../questions.ts";
+
+/** Blocks of MCP, which agents may send as they are. */
+const OWN: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
+
+const isText = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
+
+/** A block of a message as content of a result; null for reasoning, calls of tools and other blocks. */
+function contentOf(block: JsonObject): JsonObject | null {
+  const { type, mime_type, data, url, text } = block;
+  if (OWN.has(type)) return block;
+  if (type === "text") return isText(text) ? { type: "text", text } : null;
+  if (!["image", "audio", "video", "file"].includes(String(type))) return null;
+  const mimeType = isText(mime_type) ? mime_type : "application/octet-stream";
+  if (isText(data)) {
+    if (type === "image" || type === "audio") return { type, data, mimeType };
+    return { type: "resource", resource: { uri: `file:///${type}`, mimeType, blob: data } };
+  }
+  if (!isText(url)) return null;
+  return { type: "resource_link", uri: url, name: url.split("/").at(-1) || url, mimeType };
+}
+
+/** The last reply in a list of messages: an AI message with content after the last message of a person. */
+function replyIn(messages: Json | undefined): JsonObject[] {
+  const list = Array.isArray(messages) ? messages.filter(isObject) : [];
+  const turn = list.slice(list.findLastIndex(({ type }) => type === "human") + 1);
+  for (const message of turn.filter(({ type }) => type === "ai").reverse()) {
+    const events = new ContentBlocks().chunk({ id: "reply", ...message }, {});
+    const blocks = events.filter(({ data }) => data.event === "content-block-finish").map(({ data }) => data.content);
+    const content = blocks.map((block) => (isObject(block ?? null) ? contentOf(block as JsonObject) : null));
+    const known = content.filter((one) => one !== null);
+    if (known.length > 0) return known;
+  }
+  return [];
+}
+
+/** The final values as a result. `members`: those of the output; null for all. */
+export function toolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
+  const { __interrupt__: _, ...state } = isObject(values) ? values : {};
+  const output = Object.fromEntries(Object.entries(state).filter(([name]) => members?.has(name) ?? true));
+  const { messages, ...rest } = output;
+  const content = replyIn(messages ?? state.messages);
+  const text = JSON.stringify(isObject(values) ? output : values);
+  return {
+    content: content.length > 0 ? content : [{ type: "text", text }],
+    ...(Object.keys(rest).length > 0 ? { structuredContent: rest } : {}),
+  };
+}
+
+export const failure = (text: string): JsonObject => ({ content: [{ type: "text", text }], isError: true });
+
+/** The result of a call that has ended without a question. */
+export function endedResult(
+  result: Json,
+  { status }: Pick<Run, "status">,
+  members: ReadonlySet<string> | null,
+): JsonObject {
+  const error = isObject(result) && isObject(result.__error__ ?? null) ? (result.__error__ as JsonObject) : null;
+  if (error) return failure(String(error.message ?? "The agent failed"));
+  if (status === "interrupted") return failure("The call was cancelled");
+  return toolResult(result, members);
+}
+
+/** The handle of an interrupted call: the model, or a person in the studio, can answer later. */
+export function handle(
+  tool: string,
+  open: readonly Interrupt[],
+  names: { readonly thread_id: string; readonly resume: string },
+  thread_id: string,
+): JsonObject {
+  const asks = open.map(({ id, value }) => (open.length > 1 ? `${id}: ${questionText(value)}` : questionText(value)));
+  const resume = open.length > 1 ? `{${open.map(({ id }) => `"${id}": …`).join(", ")}}` : "…";
+  const call = `{"${names.thread_id}": "${thread_id}", "${names.resume}": ${resume}}`;
+  return failure(`The agent asks: ${asks.join("\n")} To answer, call ${tool} again with ${call}.`);
+}

@@ -1,0 +1,203 @@
+/** MCP: the agents as tools, for both eras of the protocol. */
+import { ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { ServiceOptions } from "../../../options.ts";
+import { accepted, json } from "../../respond.ts";
+import { type RequestContext, type Route, routesOf } from "../../route.ts";
+import { eventStream, waitResponse } from "../../sse.ts";
+import { callTool, graphsOf, type OpenCall } from "./call.ts";
+import { createProgress } from "./progress.ts";
+import {
+  batchOf,
+  checkTransport,
+  errorAnswer,
+  errorMessage,
+  LEGACY,
+  MODERN,
+  parseBody,
+  RpcError,
+  type RpcRequest,
+  readRequest,
+  resultOf,
+  SERVER_INFO,
+  TASKS,
+} from "./protocol.ts";
+import { cancelTask, getTask, updateTask } from "./tasks.ts";
+import { argumentsOf, listTools, shownTool } from "./tools.ts";
+
+const PAGE = 100;
+const LIST_TTL_MS = 60_000;
+
+const cached = ({ isModern }: RpcRequest, ttlMs: number, isPublic = false): JsonObject =>
+  isModern ? { ttlMs, cacheScope: isPublic ? "public" : "private" } : {};
+
+/** Nothing depends on the caller. */
+const isPublic = ({ service: { options } }: RequestContext): boolean =>
+  (options.auth?.mode ?? "none") === "none" && options.auth?.custom === undefined;
+
+async function list(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
+  const { cursor } = request.params;
+  const tools = await listTools(context.nouns, graphsOf(context));
+  const from = cursor === undefined ? 0 : Number(/^\d{1,6}$/.exec(String(cursor))?.[0] ?? Number.NaN);
+  if (Number.isNaN(from)) throw new RpcError("params", "Invalid params: unknown cursor");
+  const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
+  const shown: JsonObject[] = [];
+  for (const tool of tools.slice(from, from + PAGE)) {
+    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), resume_arguments));
+  }
+  const result: JsonObject = { tools: shown, ...cached(request, LIST_TTL_MS, isPublic(context)) };
+  if (from + PAGE < tools.length) result.nextCursor = String(from + PAGE);
+  return resultOf(request, result);
+}
+
+function initialize(request: RpcRequest): JsonObject {
+  const { protocolVersion: asked } = request.params;
+  const protocolVersion = LEGACY.find((one) => one === asked) ?? (LEGACY[0] as string);
+  return resultOf(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
+}
+
+const discovered = (request: RpcRequest): JsonObject =>
+  resultOf(request, {
+    supportedVersions: [MODERN],
+    capabilities: { tools: {}, extensions: { [TASKS]: {} } },
+    ...cached(request, 0),
+  });
+
+/** Answers one request. Errors: RpcError, and those of the nouns. */
+async function dispatch(context: RequestContext, request: RpcRequest): Promise<JsonObject | OpenCall> {
+  switch (request.method) {
+    case "initialize":
+      return initialize(request);
+    case "ping":
+      return resultOf(request, {});
+    case "server/discover":
+      return discovered(request);
+    case "tools/list":
+      return await list(context, request);
+    case "tasks/get":
+      return await getTask(context, request);
+    case "tasks/update":
+      return await updateTask(context, request);
+    case "tasks/cancel":
+      return await cancelTask(context, request);
+    default:
+      return await callTool(context, request);
+  }
+}
+
+const isOpen = (answer: JsonObject | OpenCall): answer is OpenCall =>
+  "leave" in answer && typeof answer.leave === "function";
+
+/** The answer to a failed request. Errors that concern the HTTP request stay what they are on all routes. */
+function failed(context: RequestContext, error: unknown, id: Json): Response {
+  if (error instanceof RpcError) return errorAnswer(error, id);
+  if (error instanceof ServiceError) throw error;
+  const { request_id, service } = context;
+  service.environment.log({ level: "error", message: "A request of MCP failed", request_id, error });
+  return errorAnswer(new RpcError("internal", "Internal error"), id);
+}
+
+/** The answer of a call that is not known yet: events if it reports its progress, else one JSON text. */
+function answerOf(context: RequestContext, request: RpcRequest, call: OpenCall): Response {
+  const { run, answer, leave } = call;
+  if (request.progressToken === undefined) return waitResponse(context, { run, result: answer, leave }, {});
+  const frames = createProgress(context, request.progressToken, call);
+  const { run_id, thread_id } = run;
+  return eventStream(context, frames, { run_id, thread_id }, { "cache-control": "no-cache, no-transform" });
+}
+
+/** The id for the answer to a message, which may be malformed. */
+const idOf = (message: unknown): Json => {
+  const { id = null } = isObject(message) ? message : {};
+  return typeof id === "string" || typeof id === "number" ? id : null;
+};
+
+async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
+  const { headers } = context.request;
+  const open: OpenCall[] = [];
+  const answers: Promise<JsonObject>[] = [];
+  for (const message of batch) {
+    const id = idOf(message);
+    try {
+      const request = readRequest(message, headers);
+      if (!request) continue;
+      const answer = await dispatch(context, request);
+      if (isOpen(answer)) open.push(answer);
+      answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
+    } catch (error) {
+      if (error instanceof ServiceError) for (const { leave } of open) leave();
+      const refused = await failed(context, error, id).json();
+      answers.push(Promise.resolve(refused as JsonObject));
+    }
+  }
+  const [first] = open;
+  if (answers.length === 0) return accepted();
+  const result = Promise.all(answers);
+  if (!first) return json(await result);
+  const leave = (): void => {
+    for (const one of open) one.leave();
+  };
+  return waitResponse(context, { run: first.run, result, leave }, {});
+}
+
+async function post(context: RequestContext): Promise<Response> {
+  const { headers } = context.request;
+  let id: Json = null;
+  try {
+    checkTransport(headers);
+    const body = parseBody(await context.bytes());
+    const batch = batchOf(body, headers);
+    if (batch) return await answerBatch(context, batch);
+    id = idOf(body);
+    const request = readRequest(body, headers);
+    if (!request) return accepted();
+    const answer = await dispatch(context, request);
+    return isOpen(answer) ? answerOf(context, request, answer) : json(answer);
+  } catch (error) {
+    return failed(context, error, id);
+  }
+}
+
+const refused = (): Response =>
+  json(errorMessage(new RpcError("refused", "Method not allowed.", { id: null })), { allow: "POST" }, 405);
+
+const RESOURCE = "/.well-known/oauth-protected-resource";
+
+/** Tells clients where to get a token, and which scopes it needs. */
+function challenge({ http }: ServiceOptions, base_url: string, error: ServiceError): string | undefined {
+  const { scopes_supported: scopes = [] } = http?.mcp?.protected_resource ?? {};
+  if (!http?.mcp?.protected_resource) return undefined;
+  const metadata = `resource_metadata="${base_url}${RESOURCE}/mcp"`;
+  if (error.code === "unauthenticated") return `Bearer ${metadata}`;
+  if (error.code !== "forbidden" || scopes.length === 0) return undefined;
+  return `Bearer error="insufficient_scope", scope="${scopes.join(" ")}", ${metadata}`;
+}
+
+const route = routesOf({ tag: "MCP", group: "mcp" });
+const own = { access: "run", challenge } as const;
+
+export const MCP_ROUTES: readonly Route[] = [
+  route("post", "/mcp", {
+    ...own,
+    summary: "Call agents as tools, by the Model Context Protocol",
+    answer: "McpMessage",
+    accepted: "A notification or a response: it has no answer",
+    errors: [406, 415],
+    handle: post,
+  }),
+  ...(["get", "delete"] as const).map((method) =>
+    route(method, "/mcp", { ...own, summary: "Not allowed: there are no sessions", errors: [405], handle: refused }),
+  ),
+];
+
+/** Paths as clients of both forms ask for them. */
+export const MCP_RESOURCE_ROUTES: readonly Route[] = ([RESOURCE, `${RESOURCE}/mcp`] as const).map((path) =>
+  route("get", path, {
+    access: "open",
+    summary: "Where clients of `/mcp` get their tokens (RFC 9728)",
+    answer: "ProtectedResource",
+    isLeftOut: ({ mcp }) => mcp?.protected_resource === undefined,
+    handle: ({ service: { options } }) =>
+      json({ ...options.http?.mcp?.protected_resource, bearer_methods_supported: ["header"] }),
+  }),
+);
