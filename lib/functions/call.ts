@@ -11,6 +11,7 @@ import type {
 } from "../executor/contract.ts";
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { MessagePiece, streamOf } from "./streams.ts";
 
 /** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
 export interface FunctionJob extends Job {
@@ -36,7 +37,8 @@ export interface FunctionJob extends Job {
 
 /**
  * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`, such as the result of `streamText` in the AI SDK. Errors of its model fail the run.
+ * or an object with a `textStream`. Of the result of `streamText` in the AI SDK, text, calls of tools and their results become
+ * messages, tokens count as usage, and errors of the model fail the run.
  *
  * Yielded, or items of the iterable:
  * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
@@ -62,6 +64,14 @@ export class RaisedInterrupt {
   }
 }
 
+/** A message that is being written. */
+interface Reply {
+  readonly id: string;
+  text: string;
+  /** What it has beside its text. */
+  readonly more: JsonObject;
+}
+
 /** One call of the function. It holds the state while the function runs. */
 export class Call {
   private readonly job: Job;
@@ -71,7 +81,7 @@ export class Call {
   private values: JsonObject;
   private step: number;
   private metadata: JsonObject = {};
-  private reply: { readonly id: string; text: string } | null = null;
+  private reply: Reply | null = null;
   private readonly updates: JsonObject[] = [];
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
   private stepWaits = false;
@@ -99,6 +109,7 @@ export class Call {
   /** Takes a yielded value. */
   take(value: unknown): ExecutorEvent[] {
     if (typeof value === "string") return this.token(value);
+    if (value instanceof MessagePiece) return this.piece(value);
     if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
       `The function ${this.name} yielded or returned ${describe(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
@@ -158,13 +169,23 @@ export class Call {
   }
 
   private token(text: string): ExecutorEvent[] {
-    this.reply ??= { id: this.uuid(), text: "" };
+    this.reply ??= { id: this.uuid(), text: "", more: {} };
     this.reply.text += text;
-    const chunk: JsonObject = { type: "AIMessageChunk", content: text, id: this.reply.id };
+    return this.chunk({ type: "AIMessageChunk", content: text, id: this.reply.id });
+  }
+
+  /** A call of a tool, or the end of a message. */
+  private piece({ chunk, more }: MessagePiece): ExecutorEvent[] {
+    this.reply ??= { id: this.uuid(), text: "", more: {} };
+    Object.assign(this.reply.more, more);
+    return chunk ? this.chunk({ type: "AIMessageChunk", content: "", id: this.reply.id, ...chunk }) : [];
+  }
+
+  private chunk(chunk: JsonObject): ExecutorEvent[] {
     return [
       ...this.commitStep(),
       ...this.show("messages-tuple", [chunk, this.metadata]),
-      ...this.chain("on_chat_model_stream", { chunk }, this.reply.id),
+      ...this.chain("on_chat_model_stream", { chunk }, chunk.id as string),
     ];
   }
 
@@ -177,7 +198,7 @@ export class Call {
     this.reply = null;
     let complete = change;
     if (reply) {
-      const message: JsonObject = { type: "ai", content: reply.text, id: reply.id };
+      const message: JsonObject = { type: "ai", content: reply.text, id: reply.id, ...reply.more };
       const added = Object.hasOwn(change, "messages") ? (change.messages as Json) : [];
       complete = { ...change, messages: Array.isArray(added) ? [message, ...added] : [message, added] };
     }
@@ -344,6 +365,11 @@ export async function* drive(
     return (outcome as () => unknown)();
   }
 
+  const spend = (usage: Spending): void => {
+    emitted.push({ kind: "usage", usage: { ...usage } });
+    wake();
+  };
+
   try {
     const result = yield* wait(() =>
       agent({
@@ -352,14 +378,11 @@ export async function* drive(
           emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
           wake();
         },
-        spend(usage) {
-          emitted.push({ kind: "usage", usage: { ...usage } });
-          wake();
-        },
+        spend,
         interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
       }),
     );
-    const stream = streamOf(result);
+    const stream = streamOf(result, spend);
     if (!stream) {
       yield { kind: "returned", value: result };
       return;
@@ -384,32 +407,6 @@ export async function* drive(
     // Its cleanup belongs to the run.
     if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
   }
-}
-
-function streamOf(result: unknown): AsyncIterable<unknown> | null {
-  if (isAsyncIterable(result)) return result;
-  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
-  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
-  const parts = streams.fullStream;
-  if (isAsyncIterable(parts)) return textOf(parts);
-  const text = streams.textStream;
-  return isAsyncIterable(text) ? text : null;
-}
-
-/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
-async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
-  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
-    if (type === "error") throw error;
-    if (type === "text-delta") yield text ?? textDelta;
-  }
-}
-
-function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    typeof (value as Partial<AsyncIterable<unknown>>)[Symbol.asyncIterator] === "function"
-  );
 }
 
 /**
