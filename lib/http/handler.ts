@@ -62,8 +62,8 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
-  const isHidden = ({ group, ...route }: Route): boolean =>
-    (group !== undefined && disabled.has(group)) || route.isLeftOut?.(http) === true;
+  const isHidden = (route: Route): boolean =>
+    (route.group !== undefined && disabled.has(route.group)) || route.isLeftOut?.(http) === true;
   const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {

@@ -2,8 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { fromFunctions } from "../../lib/mod.ts";
+import { processes } from "../core/shared-database.ts";
 import { until } from "../support/until.ts";
 import { customWorld, owning } from "./custom-world.ts";
 import { AGENTS, type Ask, asker, call, FORMS, mcpWorld, TASKS, textOf } from "./mcp-asker.ts";
@@ -177,5 +179,18 @@ describe("a task of MCP", () => {
     const foreign = await as("bob")("tools/call", { name: "refund", arguments: { thread_id, resume: "yes" } });
     assert.equal(textOf(foreign.result), `There is no conversation ${thread_id}`);
     assert.equal((await polled(as("ann"), taskId as string, "input_required")).status, "input_required");
+  });
+
+  it("that one process has created is there in every other", async () => {
+    const world = await processes({ concurrency: [1, 0] });
+    const [one, other] = world.services.map((service) => asker(createHandler(service))) as [Ask, Ask];
+    await world.services[0]?.assistants.update("count", { metadata: { mcp: { task: "always" } } });
+    const taskId = (await created(one, "count")).taskId as string;
+    const seen = async (): Promise<unknown> => (await other("tasks/get", { taskId }, BOTH)).result.status;
+    assert.equal(await seen(), "working");
+    world.say("end");
+    while ((await seen()) === "working") await world.pass(100);
+    assert.equal(await seen(), "completed");
+    await world.stop();
   });
 });

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/mod.ts";
-import { customWorld } from "./custom-world.ts";
-import { AGENTS, type Answer, call, mcpWorld, requestOf, TASKS, textOf, threadOf } from "./mcp-asker.ts";
+import { customWorld, owning } from "./custom-world.ts";
+import { AGENTS, type Answer, asker, call, mcpWorld, requestOf, TASKS, textOf, threadOf } from "./mcp-asker.ts";
 
 const MODERN = { capabilities: {} };
 const LIVE = { capabilities: TASKS };
@@ -156,6 +156,64 @@ describe("the transport of MCP", () => {
     }
   });
 
+  it("answers nonsense, and fails for none of it", async () => {
+    await using it = await mcpWorld();
+    const values: JsonObject[string][] = [
+      null,
+      3,
+      "x",
+      [],
+      [[]],
+      {},
+      { __proto__: null, a: [null] },
+      "\u0000",
+      "é".repeat(9),
+    ];
+    const methods = [
+      "initialize",
+      "tools/list",
+      "tools/call",
+      "tasks/get",
+      "tasks/update",
+      "tasks/cancel",
+      "server/discover",
+    ];
+    const members = [
+      "name",
+      "arguments",
+      "inputResponses",
+      "requestState",
+      "cursor",
+      "taskId",
+      "protocolVersion",
+      "_meta",
+    ];
+    for (const method of methods) {
+      for (const member of members) {
+        for (const value of values) {
+          for (const options of [{}, LIVE] as { capabilities?: JsonObject }[]) {
+            const params = { name: "echo", arguments: { message: "Hi" }, [member]: value };
+            const headers = { "mcp-name": typeof params.name === "string" ? encodeURIComponent(params.name) : null };
+            const answer = await it.ask(method, params, options.capabilities ? { ...options, headers } : {});
+            const at = `${method} ${member} ${JSON.stringify(value)}: ${answer.text}`;
+            assert.ok(answer.status < 500 && answer.error.code !== -32603, at);
+          }
+        }
+      }
+    }
+    const deep = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":${"[".repeat(100)}`;
+    const headers = { "content-type": "application/json", accept: "*/*" };
+    for (const body of [deep, "\u{feff}{}", '{"jsonrpc":"2.0","id":1e999,"method":"ping"}', "[".repeat(60_000)]) {
+      const { status } = await it.test.fetch(new Request("http://h/mcp", { method: "POST", headers, body }));
+      assert.equal(status, 400);
+    }
+    const large = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping", params: { x: Array(30_000).fill(0) } });
+    assert.equal(
+      (await it.test.fetch(new Request("http://h/mcp", { method: "POST", headers, body: large }))).status,
+      413,
+    );
+  });
+
   it("says where tokens come from, if the host does", async () => {
     const protected_resource = {
       resource: "https://agents.example/mcp",
@@ -223,6 +281,23 @@ describe("the tools of MCP", () => {
       [60_000, "public", "complete"],
     );
     assert.deepEqual((await ask("tools/list", { cursor: "x" })).error.code, -32602);
+  });
+
+  it("are not those of others, which are as none", async () => {
+    await using it = await customWorld({ agents: AGENTS, on: { "*": owning, "assistants:search": owning } });
+    const as = (name: string) => ({ headers: { authorization: `Bearer ${name}` } });
+    const ask = asker(it.it.fetch);
+    const metadata = { owner: "ann", mcp: { tool: true } };
+    await it.it.service.assistants.create({ graph_id: "echo", name: "mine", metadata });
+    const names = async (name: string) =>
+      ((await ask("tools/list", {}, as(name))).result.tools as { name: string }[]).map((tool) => tool.name);
+    assert.deepEqual([await names("ann"), await names("bob")], [["mine"], []]);
+    assert.equal(textOf((await ask("tools/call", call("mine"), as("ann"))).result), "You said Hi");
+    const [foreign, absent] = [
+      await ask("tools/call", call("mine"), as("bob")),
+      await ask("tools/call", call("none"), as("bob")),
+    ];
+    assert.equal(foreign.text.replace("mine", "none"), absent.text);
   });
 
   it("show their two arguments, unless the options leave them out", async () => {

@@ -1,5 +1,5 @@
 /** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
-import { ServiceError } from "../../../errors.ts";
+import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { baseUrl, DEFAULTS } from "../../../options.ts";
 import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
@@ -129,9 +129,8 @@ const noConversation = (id: Json): ServiceError =>
 async function conversationOf({ context: { nouns }, tool }: Called, id: Json | undefined) {
   if (id === undefined) return null;
   if (typeof id !== "string" || !UUID.test(id)) throw noConversation(id);
-  const thread = await nouns.threads.get(id).catch(() => {
-    throw noConversation(id);
-  });
+  const thread = await nouns.threads.get(id).catch(nullIfNotFound);
+  if (!thread) throw noConversation(id);
   const { assistant_id = tool.assistant.assistant_id } = thread.metadata;
   if (assistant_id !== tool.assistant.assistant_id) throw noConversation(id);
   return thread;
