@@ -15,10 +15,12 @@ export async function* messagesIn(
   piece: MakePiece,
 ): AsyncGenerator<unknown> {
   let calls: JsonObject[] = [];
-  let results: unknown[] = [];
+  let results: JsonObject[] = [];
+  let isOpen = false;
   for await (const part of parts) {
     const { type, toolCallId, toolName, preliminary } = part;
-    const about = { tool_call_id: toolCallId, name: toolName };
+    const about = { tool_call_id: String(toolCallId), name: String(toolName) };
+    if (type === "text-delta" || type === "tool-call") isOpen = true;
     if (type === "error") throw part.error;
     if (type === "text-delta") yield part.text ?? part.textDelta;
     else if (type === "tool-call") {
@@ -36,11 +38,16 @@ export async function* messagesIn(
       const content = error instanceof Error ? error.message : String(error);
       results.push({ type: "tool", content, status: "error", ...about });
     } else if (type === "finish-step") {
-      yield piece(null, spent(part, spend));
-      // Results come before the end of the step, and calls may follow them.
-      yield { messages: results };
+      const more = spent(part, spend);
+      if (isOpen) yield piece(null, more);
+      // The message first, and the results in the order of its calls, whichever tool was faster.
+      if (isOpen) yield {};
+      const ids = calls.map(({ id }) => id);
+      results.sort((one, other) => ids.indexOf(one.tool_call_id) - ids.indexOf(other.tool_call_id));
+      if (results.length > 0) yield { messages: results };
       calls = [];
       results = [];
+      isOpen = false;
     }
   }
 }

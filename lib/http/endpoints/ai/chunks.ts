@@ -218,8 +218,8 @@ export class ChunkMapper {
     const { tool_call_id: toolCallId, content, is_error, namespace } = event;
     const call = this.#calls.get(toolCallId);
     if (!call) {
-      // Its call may be in a message that waits for the one that is open.
-      if (this.#waiting.length > 0) this.#waiting.push(event);
+      // Its call may not be complete, or in a message that waits for the one that is open.
+      if (this.#current !== null) this.#waiting.push(event);
       return [];
     }
     // The last part is the node of the tools itself.

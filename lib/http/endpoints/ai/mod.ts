@@ -14,6 +14,7 @@ import type { ChatNouns } from "./turn.ts";
 
 export type { AiVersion, Question, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
+export { type ModelMessage, toModelMessages } from "./model-messages.ts";
 export type { ChatNouns } from "./turn.ts";
 
 /** The members of a run whose frames `toUIMessageStream` reads. */
