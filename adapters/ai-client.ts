@@ -22,21 +22,23 @@ const TRIES = 60;
  * import { resumingFetch } from "greenroom/ai-client";
  *
  * const transport = new DefaultChatTransport({ api: "/ai/agent/chat", fetch: resumingFetch() });
- * const chat = useChat({ id, transport });
+ * const chat = useChat({ id: "chat-1", transport });
  * ```
  */
-export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): Fetch {
-  return async (input, init = {}) => {
+export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): typeof globalThis.fetch {
+  const resuming: Fetch = async (input, init = {}) => {
     const response = await fetch(input, init);
     const place = placeOf(input, init);
     const isChat = response.headers.has("x-vercel-ai-ui-message-stream");
     if (!isChat || !response.body || place === null) return response;
     const { status, headers } = response;
-    const body = resuming(response.body, init.signal ?? undefined, (last) =>
+    const body = goingOn(response.body, init.signal ?? undefined, (last) =>
       fetch(place, { ...init, method: "GET", body: null, headers: withLast(init.headers, last) }),
     );
     return new Response(body, { status, headers });
   };
+  // Some runtimes add members to their `fetch`, which transports do not use.
+  return resuming as typeof globalThis.fetch;
 }
 
 /** Where the stream of a chat continues; null if the request names no chat. */
@@ -68,7 +70,7 @@ const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   });
 
 /** Whole events of a body, and then of the bodies that follow it, up to `[DONE]`. */
-function resuming(
+function goingOn(
   first: ReadableStream<Uint8Array>,
   signal: AbortSignal | undefined,
   next: (last: string) => Promise<Response>,

@@ -30,6 +30,9 @@ const stopped = (): Error => new Error("The frames stopped before the end of the
  *
  * @example
  * ```ts
+ * import { AGUI_RUN, toAguiEvents } from "greenroom/ag-ui";
+ *
+ * const input = { messages: [{ role: "user", content: "Hi" }] };
  * const { frames } = await service.runs.stream(thread_id, { assistant_id: "agent", input, ...AGUI_RUN });
  * for await (const event of toAguiEvents(frames, { threadId: thread_id, runId: "r1" })) console.log(event.type);
  * ```
@@ -58,7 +61,10 @@ export interface AguiTurn {
  *
  * @example
  * ```ts
- * const { events } = await aguiRequest(service, "agent", await request.json());
+ * import { aguiRequest } from "greenroom/ag-ui";
+ *
+ * const body = { threadId: "t1", runId: "r1", messages: [{ id: "u1", role: "user", content: "Hi" }] };
+ * const { events } = await aguiRequest(service, "agent", body);
  * for await (const event of events) console.log(`data: ${JSON.stringify(event)}\n`);
  * ```
  */

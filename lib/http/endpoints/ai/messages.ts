@@ -113,6 +113,8 @@ export function turnsOf(
  *
  * @example
  * ```ts
+ * import { toUIMessages } from "greenroom/ai";
+ *
  * const state = await service.threads.state(thread_id);
  * const messages = toUIMessages(state, state.interrupts);
  * ```

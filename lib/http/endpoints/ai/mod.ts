@@ -45,6 +45,9 @@ export interface UIMessageStreamOptions {
  *
  * @example
  * ```ts
+ * import { CHAT_RUN, toUIMessageStream } from "greenroom/ai";
+ *
+ * const input = { messages: [{ role: "user", content: "Hi" }] };
  * const { frames } = await service.runs.stream(thread_id, { assistant_id: "agent", input, ...CHAT_RUN });
  * for await (const chunk of toUIMessageStream(frames, { messageId: "reply-1" })) console.log(chunk.type);
  * ```
@@ -88,8 +91,12 @@ export const CHAT_HEADERS: Readonly<Record<string, string>> = {
  *
  * @example
  * ```ts
- * const { stream } = await chatRequest(service, "agent", await request.json());
- * const response = new Response(stream, { headers: CHAT_HEADERS });
+ * import { CHAT_HEADERS, chatRequest } from "greenroom/ai";
+ *
+ * async function answer(request: Request): Promise<Response> {
+ *   const { stream } = await chatRequest(service, "agent", await request.json());
+ *   return new Response(stream, { headers: CHAT_HEADERS });
+ * }
  * ```
  */
 export async function chatRequest(nouns: ChatNouns, assistant_id: string, body: unknown): Promise<ChatTurn> {

@@ -39,6 +39,7 @@ export type ModelMessage =
  * @example
  * ```ts
  * import { streamText } from "ai";
+ * import type { FunctionJob } from "greenroom";
  * import { toModelMessages } from "greenroom/ai";
  *
  * const agent = ({ messages, signal }: FunctionJob) =>
