@@ -182,13 +182,16 @@ export function chunkFrames(
   let place = 0;
   let begun = false;
 
-  function shown(list: readonly Opening[]): Frame[] {
-    return list.flatMap(({ chunk, known }, index): Frame[] => {
-      const at = index + 1;
-      const isSeen = seen !== null && (place < seen.frame || (place === seen.frame && at <= seen.chunk));
-      if (isSeen || (known && knows)) return [];
-      const id = at === list.length ? `${mark}-${place}` : `${mark}-${place}-${at}`;
-      return [{ id, event: "", data: JSON.stringify(chunk) }];
+  /** The frame of a chunk; undefined if the client has it. There is one call per token. */
+  function frameOf(chunk: UIMessageChunk, at: number, last: boolean): Frame | undefined {
+    if (seen !== null && (place < seen.frame || (place === seen.frame && at <= seen.chunk))) return undefined;
+    return { id: last ? `${mark}-${place}` : `${mark}-${place}-${at}`, event: "", data: JSON.stringify(chunk) };
+  }
+
+  function opening(): Frame[] {
+    return chunks.flatMap(({ chunk, known }, index) => {
+      const frame = known && knows ? undefined : frameOf(chunk, index + 1, index + 1 === chunks.length);
+      return frame ? [frame] : [];
     });
   }
 
@@ -196,7 +199,7 @@ export function chunkFrames(
     for (;;) {
       if (!begun) {
         begun = true;
-        const first = shown(chunks);
+        const first = opening();
         if (first.length > 0) return first;
       }
       const next = await frames.next();
@@ -205,8 +208,12 @@ export function chunkFrames(
       for (const frame of next) {
         if (frame.id === null) continue;
         place = Number(frame.id);
-        const mapped = events.take(frame).flatMap((event) => mapper.take(event));
-        for (const one of shown(mapped.map((chunk) => ({ chunk, known: false })))) ready.push(one);
+        const mapped: UIMessageChunk[] = [];
+        for (const event of events.take(frame)) mapped.push(...mapper.take(event));
+        for (const [index, chunk] of mapped.entries()) {
+          const one = frameOf(chunk, index + 1, index + 1 === mapped.length);
+          if (one) ready.push(one);
+        }
         if (frame.event === "end") ready.push({ id: null, event: "", data: DONE, last: true });
       }
       if (ready.length > 0) return ready;
