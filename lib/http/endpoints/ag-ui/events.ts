@@ -25,7 +25,7 @@ export interface AguiOptions {
   readonly legacy_interrupts?: boolean;
 }
 
-interface Call {
+interface ToolCall {
   readonly message_id: string;
   readonly name: string;
   readonly args: Json;
@@ -55,7 +55,7 @@ export class AguiMapper {
   /** Messages whose text is open. */
   readonly #texts = new Set<string>();
   readonly #ignored = new Set<string>();
-  readonly #calls = new Map<string, Call>();
+  readonly #calls = new Map<string, ToolCall>();
   readonly #subagents = new Map<string, Subagent>();
   /** Node names by task id, and how many tasks of a node are open. */
   readonly #tasks = new Map<Json, string>();
@@ -111,12 +111,12 @@ export class AguiMapper {
       case "update":
         return [];
       default:
-        return this.#ignored.has(event.message_id) ? [] : this.#within(event);
+        return this.#ignored.has(event.message_id) ? [] : this.#ofSubagent(event);
     }
   }
 
   /** An event of a message, with the subagent that it comes from. */
-  #within(event: OfMessage): AguiEvent[] {
+  #ofSubagent(event: OfMessage): AguiEvent[] {
     const { namespace } = event;
     // The last part is the node of the tools itself.
     const part = subagentOf(event.type === "tool-result" ? namespace.slice(0, -1) : namespace);
@@ -236,7 +236,7 @@ export class AguiMapper {
       id,
       reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
       message: text,
-      ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, Call])[0] } : {}),
+      ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
       ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
       ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
       metadata: { langgraph: { raw: value } },

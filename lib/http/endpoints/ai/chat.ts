@@ -16,7 +16,7 @@ import {
   sha256,
   stateMessages,
 } from "../states.ts";
-import type { Answered, Question } from "./chunks.ts";
+import type { Answered, OpenInterrupt } from "./chunks.ts";
 import { replyId, turnsOf } from "./messages.ts";
 import type { ApprovalResponse, ChatRequest, UserMessage } from "./request.ts";
 import {
@@ -61,7 +61,7 @@ const isActive = ({ status }: Run): boolean => status === "pending" || status ==
 interface Head {
   readonly state: ThreadState | null;
   readonly messages: readonly Json[];
-  readonly open: readonly Question[];
+  readonly open: readonly OpenInterrupt[];
 }
 
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
@@ -125,7 +125,7 @@ class TurnStart {
         if (one.approved) return { type: "approve" };
         return { type: "reject", ...(one.reason === undefined ? {} : { message: one.reason }) };
       });
-      return [{ id, value, answer: decisionsAnswer(approval, decisions), told: true }];
+      return [{ id, value, answer: decisionsAnswer(approval, decisions), answered_there: true }];
     });
     if (questions.length === 0) throw conflict("None of the answers is for a question that is open");
     const user_id = await this.messageOfTurn();
@@ -240,7 +240,7 @@ class TurnStart {
 const withoutTurn = ({ ai: _, ...metadata }: JsonObject): JsonObject => metadata;
 
 /** A text as the answer: of one plain question, or the reason why all approvals are rejected. Errors: conflict. */
-function answersByText(open: readonly Question[], text: string): Answered[] {
+function answersByText(open: readonly OpenInterrupt[], text: string): Answered[] {
   const approvals = open.map(({ value }) => approvalOf(value));
   const [only] = open;
   if (open.length === 1 && only && !approvals[0]) return [{ id: only.id, value: only.value, answer: text }];

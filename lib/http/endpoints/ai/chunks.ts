@@ -15,19 +15,19 @@ export interface UIMessageChunk {
 export type AiVersion = 5 | 6 | 7;
 
 /** An interrupt. */
-export interface Question {
+export interface OpenInterrupt {
   readonly id: string;
   readonly value: Json;
 }
 
 /** A question that was open, and its answer as the graph got it; absent if the question stays open. */
-export interface Answered extends Question {
+export interface Answered extends OpenInterrupt {
   readonly answer?: Json;
   /** The client that has answered has the answer in its message. */
-  readonly told?: boolean;
+  readonly answered_there?: boolean;
 }
 
-interface Call {
+interface ToolCall {
   readonly message_id: string;
   readonly name: string;
   readonly args: Json;
@@ -51,7 +51,7 @@ const EXECUTED = { providerExecuted: true };
  */
 export class ChunkMapper {
   readonly #version: AiVersion;
-  readonly #calls = new Map<string, Call>();
+  readonly #calls = new Map<string, ToolCall>();
   /** Call ids by approval id. */
   readonly #approvals = new Map<string, string>();
   readonly #denied = new Set<string>();
@@ -133,7 +133,7 @@ export class ChunkMapper {
   #other(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
     switch (event.type) {
       case "question":
-        return this.#question(event);
+        return this.#interrupt(event);
       case "custom":
         return [customPart(event.data)];
       case "error": {
@@ -230,7 +230,7 @@ export class ChunkMapper {
     return [output(toolCallId, call, parsed(content))];
   }
 
-  #question({ id, value }: Question): UIMessageChunk[] {
+  #interrupt({ id, value }: OpenInterrupt): UIMessageChunk[] {
     if (!this.#asked.includes(id)) this.#asked.push(id);
     const actions = this.#version === 5 ? null : approvalOf(value)?.actions;
     if (!actions) return [interruptPart({ id, value, open: true })];
@@ -276,7 +276,7 @@ export class ChunkMapper {
   }
 
   /** Calls of the last AI message without an output. */
-  #open_calls(): [string, Call][] {
+  #open_calls(): [string, ToolCall][] {
     return [...this.#calls].filter(([, { message_id, done }]) => message_id === this.#last && !done);
   }
 
@@ -311,15 +311,15 @@ const named = (toolCallId: string, toolName: string): JsonObject => ({
 });
 
 /** Version 5 finds a dynamic call only by this member. */
-const ofCall = ({ name, made = false }: Call): JsonObject =>
+const ofCall = ({ name, made = false }: ToolCall): JsonObject =>
   made || !isIdentifier(name) ? { dynamic: true, ...EXECUTED } : EXECUTED;
 
-const output = (toolCallId: string, call: Call, value: Json): UIMessageChunk => ({
+const output = (toolCallId: string, call: ToolCall, value: Json): UIMessageChunk => ({
   ...{ type: "tool-output-available", toolCallId, output: value },
   ...ofCall(call),
 });
 
-const failed = (toolCallId: string, call: Call, errorText: string): UIMessageChunk => ({
+const failed = (toolCallId: string, call: ToolCall, errorText: string): UIMessageChunk => ({
   ...{ type: "tool-output-error", toolCallId, errorText },
   ...ofCall(call),
 });

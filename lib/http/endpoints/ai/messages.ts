@@ -3,7 +3,14 @@ import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
 import { contentText } from "../states.ts";
-import { type AiVersion, type Answered, ChunkMapper, filePart, type Question, type UIMessageChunk } from "./chunks.ts";
+import {
+  type AiVersion,
+  type Answered,
+  ChunkMapper,
+  filePart,
+  type OpenInterrupt,
+  type UIMessageChunk,
+} from "./chunks.ts";
 
 /** A message as the AI SDK keeps it. */
 export interface UIMessage {
@@ -52,7 +59,7 @@ const isHuman = (message: JsonObject): boolean => message.type === "human";
 /** The turns of a list of messages; `interrupts` are open after it. */
 export function turnsOf(
   messages: readonly Json[],
-  interrupts: readonly Question[],
+  interrupts: readonly OpenInterrupt[],
   { answers = [], active = false, version = 7 }: MessageOptions & { readonly version?: AiVersion },
 ): Turn[] {
   const turns: Turn[] = [];
@@ -67,7 +74,7 @@ export function turnsOf(
     return turn;
   }
 
-  function ask(turn: Turn, asked: readonly Question[]): void {
+  function ask(turn: Turn, asked: readonly OpenInterrupt[]): void {
     for (const { id, value } of asked) {
       turn.chunks.push(...turn.mapper.take({ type: "question", namespace: [], id, value }));
     }
@@ -121,7 +128,7 @@ export function turnsOf(
  */
 export function toUIMessages(
   state: { readonly values: Json },
-  interrupts: readonly Question[] = [],
+  interrupts: readonly OpenInterrupt[] = [],
   options: MessageOptions = {},
 ): UIMessage[] {
   const messages = isObject(state.values) ? messagesOf(state.values) : [];

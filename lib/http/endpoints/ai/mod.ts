@@ -7,12 +7,12 @@ import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import { startTurn } from "./chat.ts";
-import { type AiVersion, ChunkMapper, type Question, type UIMessageChunk } from "./chunks.ts";
+import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
 import { turnsOf } from "./messages.ts";
 import { membersOf, readChat } from "./request.ts";
 import type { ChatNouns } from "./turn.ts";
 
-export type { AiVersion, Question, UIMessageChunk } from "./chunks.ts";
+export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
 export { type ModelMessage, toModelMessages } from "./model-messages.ts";
 export type { ChatNouns } from "./turn.ts";
@@ -36,7 +36,7 @@ export interface UIMessageStreamOptions {
   /** The same, for a page that has them already: only the results of their calls are shown. */
   readonly calls?: readonly Json[];
   /** The questions that were open after them. */
-  readonly questions?: readonly Question[];
+  readonly questions?: readonly OpenInterrupt[];
 }
 
 /**

@@ -70,7 +70,7 @@ export async function answersOf(
 }
 
 /** A chunk before the frames of the run. `known`: the client that sent the answer has it already. */
-interface Opening {
+interface PreludeChunk {
   readonly chunk: UIMessageChunk;
   readonly known: boolean;
 }
@@ -79,10 +79,10 @@ interface Opening {
 export interface Prelude {
   readonly message_id: string;
   readonly mapper: ChunkMapper;
-  readonly chunks: readonly Opening[];
+  readonly chunks: readonly PreludeChunk[];
 }
 
-const startOf = ({ run_id, thread_id }: Run, messageId: string): Opening => ({
+const startOf = ({ run_id, thread_id }: Run, messageId: string): PreludeChunk => ({
   chunk: { type: "start", messageId, messageMetadata: { run_id, thread_id } },
   known: false,
 });
@@ -91,7 +91,7 @@ const startOf = ({ run_id, thread_id }: Run, messageId: string): Opening => ({
 const MOST_ANSWERS = 100;
 
 /**
- * The beginning of a run's message. `messages`: the state that the run answers, if it was read. `told`: the client has the parts
+ * The beginning of a run's message. `messages`: the state that the run answers, if it was read. `answered_there`: the client has the parts
  * so far, and these answers in it.
  */
 export async function preludeOf(
@@ -114,13 +114,13 @@ export async function preludeOf(
   const known = [...turn.chunks, ...turn.mapper.close()].map((chunk) => ({ chunk, known: true }));
   const answered = turn.mapper.answer(answer.questions).map((chunk) => ({
     chunk,
-    known: chunk.type === "tool-approval-response" && isTold(answer, String(chunk.approvalId)),
+    known: chunk.type === "tool-approval-response" && isAnsweredThere(answer, String(chunk.approvalId)),
   }));
   return { message_id, mapper: turn.mapper, chunks: [start, ...known, ...answered] };
 }
 
-const isTold = ({ questions }: StoredAnswer, approvalId: string): boolean =>
-  questions.some(({ id, told }) => told === true && approvalId.startsWith(`${id}:`));
+const isAnsweredThere = ({ questions }: StoredAnswer, approvalId: string): boolean =>
+  questions.some(({ id, answered_there }) => answered_there === true && approvalId.startsWith(`${id}:`));
 
 /** The turn that an answer continues, or that it begins by a text of the user. */
 function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
