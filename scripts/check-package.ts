@@ -77,7 +77,7 @@ async function serves(project: string, [command = "", ...args]: readonly string[
 
 /** For a release: each template, which installs packages twice, and each project on each runtime. */
 const ALL = process.env.GREENROOM_TEST_ALL === "1";
-const TEMPLATES = ALL ? ["function", "langgraph", "ai-sdk", "react"] : ["function"];
+const TEMPLATES = ALL ? ["function", "langgraph", "ai-sdk", "ai-chat", "react"] : ["function"];
 
 /** Writes a project from a template, installs it, and runs its test, its checks and `dev`: by npm on Node, and by Bun. */
 async function develops(template: string, tarball: string): Promise<void> {
@@ -90,7 +90,7 @@ async function develops(template: string, tarball: string): Promise<void> {
   run("npm", ["test"], cwd);
   run("npm", ["run", "check"], cwd);
   run("bun", ["test"], cwd);
-  if (template === "react") run("npm", ["run", "build"], cwd);
+  if (template === "react" || template === "ai-chat") run("npm", ["run", "build"], cwd);
   const agent = join(cwd, "src/agent.ts");
   const before = readFileSync(agent, "utf8");
   for (const way of [

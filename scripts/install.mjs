@@ -95,6 +95,7 @@ const NOT_FOR_TESTS = [
   "publint",
   "@langchain/react",
   "react",
+  "@ai-sdk/react",
 ];
 
 function testingPackages() {

@@ -12,6 +12,7 @@ const TEMPLATES: Readonly<Record<string, string>> = {
   function: "a plain function",
   langgraph: "a LangGraph.js graph",
   "ai-sdk": "a stream of the AI SDK",
+  "ai-chat": "a stream of the AI SDK and a chat page with useChat",
   react: "a plain function and a chat page with @langchain/react",
 };
 

@@ -7,7 +7,7 @@ export type StepKind = "step" | "sleep" | "wait" | "ask";
 /** How far the function was: values yielded, and the reply that was being written. */
 export interface CallPosition {
   readonly yielded: number;
-  readonly reply: { readonly id: string; readonly text: string } | null;
+  readonly reply: { readonly id: string; readonly text: string; readonly more?: JsonObject } | null;
 }
 
 /** One entry of a journal. Its place in the list is its number. */

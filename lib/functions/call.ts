@@ -13,6 +13,7 @@ import type {
 import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { copyJson, describe, isPlainObject } from "./plain.ts";
+import { MessagePiece } from "./streams.ts";
 import type { Verbs } from "./verbs.ts";
 
 /** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
@@ -40,7 +41,8 @@ export interface FunctionJob extends Omit<Job, "journal">, Verbs {
 
 /**
  * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`, such as the result of `streamText` in the AI SDK. Errors of its model fail the run.
+ * or an object with a `textStream`. Of the result of `streamText` in the AI SDK, text, calls of tools and their results become
+ * messages, tokens count as usage, and errors of the model fail the run.
  *
  * Yielded, or items of the iterable:
  * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
@@ -68,6 +70,14 @@ export class RaisedInterrupt {
   }
 }
 
+/** A message that is being written. */
+interface Reply {
+  readonly id: string;
+  text: string;
+  /** What it has beside its text. */
+  more?: JsonObject;
+}
+
 /** One call of the function. It holds the state while the function runs. */
 export class Call {
   private readonly job: Job;
@@ -80,7 +90,7 @@ export class Call {
   /** The state with which the function was called. */
   readonly initial: JsonObject;
   /** The message that is being written. */
-  reply: { readonly id: string; text: string } | null = null;
+  reply: Reply | null = null;
   /** How many values the function has yielded. */
   yielded = 0;
   /** A state of this call was put. */
@@ -118,6 +128,7 @@ export class Call {
   take(value: unknown): ExecutorEvent[] {
     this.yielded++;
     if (typeof value === "string") return this.token(value);
+    if (value instanceof MessagePiece) return this.piece(value);
     if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
       `The function ${this.name} yielded or returned ${describe(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
@@ -166,7 +177,7 @@ export class Call {
 
   /** A token of a message that a step writes. */
   spoken(id: string, text: string): ExecutorEvent[] {
-    return [...this.commitStep(), ...this.chunk(id, text)];
+    return [...this.commitStep(), ...this.chunk(id, { content: text })];
   }
 
   /** The message that a step has written becomes part of the state. */
@@ -191,14 +202,25 @@ export class Call {
   private token(text: string): ExecutorEvent[] {
     this.reply ??= { id: this.uuid(), text: "" };
     this.reply.text += text;
-    const shown = this.chunk(this.reply.id, text);
+    return this.part(this.reply, { content: text });
+  }
+
+  /** A call of a tool, or the end of a message. */
+  private piece({ chunk, more }: MessagePiece): ExecutorEvent[] {
+    this.reply ??= { id: this.uuid(), text: "" };
+    this.reply.more = { ...this.reply.more, ...more };
+    return chunk ? this.part(this.reply, { content: "", ...chunk }) : [];
+  }
+
+  private part({ id }: Reply, content: JsonObject): ExecutorEvent[] {
+    const shown = this.chunk(id, content);
     const last = this.durable ? shown.pop() : undefined;
-    if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: { ...this.reply } } });
+    if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: this.reply && { ...this.reply } } });
     return [...this.commitStep(), ...shown];
   }
 
-  private chunk(id: string, text: string): StreamEvent[] {
-    const chunk: JsonObject = { type: "AIMessageChunk", content: text, id };
+  private chunk(id: string, content: JsonObject): StreamEvent[] {
+    const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
     return [
       ...this.show("messages-tuple", [chunk, this.metadata]),
       ...this.chain("on_chat_model_stream", { chunk }, id),
@@ -215,7 +237,7 @@ export class Call {
     this.reply = null;
     let complete = change;
     if (reply) {
-      const message: JsonObject = { type: "ai", content: reply.text, id: reply.id };
+      const message: JsonObject = { type: "ai", content: reply.text, id: reply.id, ...reply.more };
       const added = Object.hasOwn(change, "messages") ? (change.messages as Json) : [];
       complete = { ...change, messages: Array.isArray(added) ? [message, ...added] : [message, added] };
     }

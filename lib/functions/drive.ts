@@ -3,6 +3,7 @@ import type { ExecutorEvent, Spending } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import { type AgentFunction, type FunctionJob, RaisedInterrupt } from "./call.ts";
 import { copyJson } from "./plain.ts";
+import { streamOf } from "./streams.ts";
 
 export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
@@ -17,6 +18,8 @@ export class Emitted {
   wake = (): void => {};
   /** The function is left alone: nobody waits for it any more. */
   left = false;
+
+  readonly spend = (usage: Spending): void => this.push({ kind: "usage", usage: { ...usage } });
 
   push(event: FunctionEvent): void {
     this.list.push(event);
@@ -88,15 +91,13 @@ export async function* drive(
         emit(data) {
           emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
         },
-        spend(usage) {
-          emitted.push({ kind: "usage", usage: { ...usage } });
-        },
+        spend: emitted.spend,
         interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
       }),
     );
     for (let event = await step.next(); event; event = await step.next()) yield event;
     const result = step.result();
-    const stream = streamOf(result);
+    const stream = streamOf(result, emitted.spend);
     if (!stream) {
       yield { kind: "returned", value: result };
       return;
@@ -133,30 +134,4 @@ function answerOf(call: () => unknown): Promise<unknown> {
   } catch (error) {
     return Promise.reject(error);
   }
-}
-
-export function streamOf(result: unknown): AsyncIterable<unknown> | null {
-  if (isAsyncIterable(result)) return result;
-  const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
-  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
-  const parts = streams.fullStream;
-  if (isAsyncIterable(parts)) return textOf(parts);
-  const text = streams.textStream;
-  return isAsyncIterable(text) ? text : null;
-}
-
-/** The text of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
-async function* textOf(parts: AsyncIterable<unknown>): AsyncGenerator<unknown> {
-  for await (const { type, text, textDelta, error } of parts as AsyncIterable<Record<string, unknown>>) {
-    if (type === "error") throw error;
-    if (type === "text-delta") yield text ?? textDelta;
-  }
-}
-
-function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    typeof (value as Partial<AsyncIterable<unknown>>)[Symbol.asyncIterator] === "function"
-  );
 }

@@ -164,12 +164,13 @@ export class Steps {
     timeout_ms: number | null,
     work: (signal: AbortSignal) => unknown,
   ): Promise<Worked | { readonly error: unknown }> {
-    const { signal, environment, call } = this.#options;
+    const { signal, environment, call, emitted } = this.#options;
+    const { spend } = emitted;
     const speak = (id: string, token: string): Promise<void> =>
       this.#entries.effect(async function* () {
         if (!signal.aborted) yield* call.spoken(id, token);
       });
-    const options = { label: labelOf(name), signal, timeout_ms, inside: this.#inside, environment, speak };
+    const options = { label: labelOf(name), signal, timeout_ms, inside: this.#inside, environment, speak, spend };
     return tryWork(options, work);
   }
 
@@ -272,6 +273,7 @@ export class Steps {
     while (this.#waits.isBusy() && !signal.aborted) {
       const next = emitted.list.shift();
       if (next?.kind === "effect") yield* next.run();
+      else if (next?.kind === "usage") yield { type: "usage", ...next.usage };
       else if (!next) {
         await new Promise<void>((resolve) => {
           emitted.wake = resolve;

@@ -1,8 +1,9 @@
 /** One try of the work of a step. */
 import type { Environment } from "../environment.ts";
+import type { Spending } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { streamOf } from "./drive.ts";
 import { copyJson } from "./plain.ts";
+import { textsOf } from "./streams.ts";
 
 /** Where asynchronous code runs: in a step or not. Absent where the runtime cannot tell. */
 export interface Inside {
@@ -33,6 +34,8 @@ interface WorkOptions {
   readonly environment: Pick<Environment, "timer" | "uuid">;
   /** Shows a token of a message. */
   speak(id: string, token: string): Promise<void>;
+  /** Counts tokens of a model. */
+  spend(usage: Spending): void;
 }
 
 /** The result of a step, with the message that it has written. */
@@ -45,7 +48,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A stop of the run rejects once the work has ended; a timeout does not wait for it. */
 export async function tryWork(
-  { label, signal, timeout_ms, inside, environment, speak }: WorkOptions,
+  { label, signal, timeout_ms, inside, environment, speak, spend }: WorkOptions,
   work: (signal: AbortSignal) => unknown,
 ): Promise<Worked | { readonly error: unknown }> {
   const own = new AbortController();
@@ -63,7 +66,7 @@ export async function tryWork(
   late.promise.catch(() => {});
   const run = async (): Promise<unknown> => work(own.signal);
   const started = (inside ? inside.run(label, run) : run()).then(async (value) => {
-    const stream = streamOf(value);
+    const stream = textsOf(value, spend);
     return stream ? await speakAll(stream, own.signal, environment.uuid(), speak) : { value };
   });
   started.catch(() => {});

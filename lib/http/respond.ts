@@ -60,6 +60,8 @@ export interface ErrorForm {
   readonly issues?: "found" | "query";
   /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
   readonly error_message?: boolean;
+  /** True: errors are their text alone, as pages of the AI SDK show it. */
+  readonly error_text?: boolean;
 }
 
 /** The answer to an error. Clients see only the text, issues and reason of a ServiceError. Default: the status of its code. */
@@ -71,9 +73,15 @@ export function errorResponse(
 ): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   const { message, reason: code } = known;
+  if (form.error_text) {
+    const text = known.code === "not_found" ? "Not found" : message;
+    return new Response(text, { status: status ?? STATUS[known.code], headers: { "content-type": TEXT, ...headers } });
+  }
   const detail = known instanceof InputError && form.issues ? known.issues.map(PLACED[form.issues]) : message;
   return json({ detail, ...(form.error_message ? { message } : {}), code }, headers, status ?? STATUS[known.code]);
 }
+
+const TEXT = "text/plain; charset=utf-8";
 
 const PLACED: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIssue>> = {
   found: (issue) => issue,

@@ -16,7 +16,8 @@ const encoder = new TextEncoder();
 
 /** The lines before a frame's data. The data itself is one line. */
 function headOf({ id, event }: Frame): string {
-  return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
+  const name = event === "" ? "" : `event: ${event.replace(/[\r\n\0]/g, "")}\n`;
+  return `${id === null ? "" : `id: ${id}\n`}${name}data: `;
 }
 
 interface StreamOptions {

@@ -75,6 +75,20 @@ export interface HttpOptions extends DisabledGroups {
   /** True: webhooks of runs are accepted unchecked and never sent. */
   readonly disable_webhooks?: boolean;
   readonly cors?: CorsOptions;
+  /** The endpoint for the AI SDK. */
+  readonly ai?: {
+    /** How long after its end a run is streamed again to a page that comes back. Default 300000. */
+    readonly replay_ms?: number;
+  };
+  /** The endpoint for AG-UI. */
+  readonly ag_ui?: {
+    /** What becomes of a run when its client hangs up. Default `cancel`: clients stop a run in no other way. */
+    readonly on_disconnect?: "cancel" | "continue";
+    /** `read`: the state that clients send is ignored. Default `write`. */
+    readonly state?: "read" | "write";
+    /** True: clients before 1.0 get interrupts as `CUSTOM` `on_interrupt`, too. Default false. */
+    readonly legacy_interrupts?: boolean;
+  };
   /** Request headers that runs see in `config.configurable`. Credentials are never included. Default: `x-*` and `user-agent`. */
   readonly configurable_headers?: HeaderChoice;
   /**
@@ -138,6 +152,12 @@ export const httpSchema: Section = section({
   max_body_bytes: count,
   max_body_values: count,
   middleware_order: oneOf(["middleware_first", "auth_first"]),
+  ag_ui: section({
+    on_disconnect: oneOf(["cancel", "continue"]),
+    state: oneOf(["read", "write"]),
+    legacy_interrupts: flag,
+  }),
+  ai: section({ replay_ms: whole(0, 2_147_483_647) }),
   cors: section({
     allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: text(isPattern, "is not a valid regular expression"),

@@ -141,7 +141,8 @@ function responses(route: Route): JsonObject {
   if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
   const failures = errorsOf(route).map((status) => {
     const schema = ref(route.issues && status === 422 ? "InputError" : "Error");
-    return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
+    const content = route.error_text ? { "text/plain": { schema: string } } : { "application/json": { schema } };
+    return [String(status), { description: ERRORS[status] as string, content }];
   });
   return { ...success, ...Object.fromEntries(failures) };
 }

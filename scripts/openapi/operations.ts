@@ -1,6 +1,6 @@
 /** Schemas of the routes under `/greenroom`: those of the types that their calls return. */
 import type { JsonObject } from "../../lib/json.ts";
-import { count, list, nullable, record, ref, string, time } from "./schemas.ts";
+import { count, list, nullable, object, record, ref, string, time } from "./schemas.ts";
 import { schemasOf } from "./types.ts";
 
 /** A page may be short, or empty, while `next` is not null. */
@@ -31,5 +31,20 @@ export const operationSchemas: JsonObject = {
   DeliveryListing: listing("DeliverySummary"),
   FeedbackLinks: listing("FeedbackLink"),
   Received: record({ received: { type: "boolean", enum: [true] } }),
+  ChatRequest: {
+    ...record({
+      id: { ...string, description: "The id of the chat: a UUID, or any text" },
+      messages: { ...list(object), description: "Only the last message of the user, and approvals in it, are used" },
+      trigger: { type: "string", enum: ["submit-message", "regenerate-message"] },
+    }),
+    description:
+      "What the chat transport of the AI SDK sends. More members: `messageId`, `resume`, `ai_sdk`, `context`, `config`, `metadata`",
+  },
+  RunAgentInput: {
+    ...record({ threadId: string, runId: string, messages: list(object) }),
+    description:
+      "The input of AG-UI. More members: `state`, `tools`, `context`, `forwardedProps`, `resume`, `parentRunId`, `protocolVersion`",
+  },
+  Chat: record({ id: string, messages: { ...list(object), description: "Messages of the AI SDK" } }),
   SchedulePreview: record({ next: list(time) }),
 };

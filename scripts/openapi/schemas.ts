@@ -228,6 +228,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
   401: "No valid credential was sent",
   403: "The credential does not permit this request",
   404: "Not found",
+  406: "The client accepts no `text/event-stream`",
   408: "The body did not arrive in time (`http.body_timeout_ms`)",
   409: "Conflict: the id exists, the thread is busy, too many runs are pending, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",
@@ -243,6 +244,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
 export const HEADERS: Readonly<Record<string, JsonObject>> = {
   "Content-Location": { description: "The path of the run, relative to the mount", schema: string },
   Location: { description: "The path to continue reading from, relative to the mount", schema: string },
+  "x-vercel-ai-ui-message-stream": { description: "`v1`: the chunks are those of the AI SDK", schema: string },
   "X-Pagination-Total": { description: "The number of all matches", schema: count },
   "X-Pagination-Next": { description: "The next offset; absent on the last page", schema: count },
 };

@@ -92,6 +92,7 @@ export async function bundleWithSdk(page: string, sdk?: string): Promise<string>
     write: false,
     format: "esm",
     jsx: "automatic",
+    alias: { "greenroom/ai-client": fileURLToPath(new URL("../../adapters/ai-client.ts", import.meta.url)) },
     define: { "process.env.NODE_ENV": '"production"' },
     plugins: sdk === undefined ? [] : [otherSdk(sdk)],
     logLevel: "error",

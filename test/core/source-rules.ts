@@ -149,6 +149,8 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
   { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net|stream)$|^ws$/ },
+  // For browsers: it stands alone.
+  { files: /^adapters\/ai-client\.ts$/, may: /^(?!)/ },
   { files: /^adapters\/docs-page\.ts$/, may: /^lib\/http\/handler\.ts$/ },
   {
     files: /^adapters\/agents\.ts$/,

@@ -4,7 +4,7 @@ import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
-import type { Json } from "../../lib/json.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
 import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
 import {
@@ -121,6 +121,8 @@ export interface FakeOptions extends HandlerOptions {
   readonly principal?: Principal;
   /** Other verbs of `service.access`. */
   readonly access?: Partial<ServiceInternals["access"]>;
+  /** The `kwargs` of its runs. */
+  readonly run?: JsonObject;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -134,7 +136,10 @@ export function fake(options: FakeOptions = {}): Fake {
   let leaves = 0;
   let ids = 0;
   const run = (thread_id: unknown): Run =>
-    ({ run_id: RUN, thread_id: thread_id ?? THREAD, assistant_id: ASSISTANT, status: "pending" }) as Run;
+    ({
+      ...{ run_id: RUN, thread_id: thread_id ?? THREAD, assistant_id: ASSISTANT, status: "pending" },
+      ...(options.run ? { metadata: {}, kwargs: options.run } : {}),
+    }) as Run;
   const wait = (thread_id: unknown): RunWait => ({
     run: run(thread_id),
     result: result.promise,

@@ -156,6 +156,27 @@ const ROWS: Readonly<Record<string, Row>> = {
   "POST /threads/:thread_id/stream/events": empty({ body: () => ({ channels: ["values"] }) }),
   "GET /threads/:thread_id/stream/events": same(426),
   "POST /threads/:thread_id/commands": empty({ body: () => ({ id: 1, method: "state.get" }) }),
+  "POST /ag-ui/:assistant_id": {
+    own: 200,
+    absent: 404,
+    body: ({ thread_id: threadId }) => ({
+      ...{ threadId, runId: "r1" },
+      messages: [{ id: "u1", role: "user", content: "Hi" }],
+    }),
+    exception: [404, "an absent thread is created"],
+  },
+  "POST /ai/:assistant_id/chat": {
+    own: 200,
+    absent: 404,
+    body: ({ thread_id: id }) => ({
+      ...{ id, trigger: "submit-message" },
+      messages: [{ id: "u1", role: "user", parts: [{ type: "text", text: "Hi" }] }],
+    }),
+    exception: [404, "an absent chat is begun"],
+  },
+  "GET /ai/:assistant_id/chat/:thread_id/stream": { own: 204, absent: 204 },
+  "POST /ai/:assistant_id/chat/:thread_id/stop": found(204),
+  "GET /ai/:assistant_id/chat/:thread_id": { own: 200, absent: 204 },
   "GET /docs": notBuilt,
   "POST /ui/:assistant_id": notBuilt,
   // Its calls are walked in mcp.test.ts.
@@ -176,6 +197,7 @@ function usageOf({ workspace_id }: Things): string {
 const routes = (): string[] =>
   ROUTES.filter(({ public_headers }) => !public_headers).map(({ method, path }) => {
     const named = path
+      .replace(":chat_id", ":thread_id")
       .replace(/^\/runs\/:run_id\/stream$/, "/runs/:stateless_run_id/stream")
       .replace(/^\/greenroom\/feedback\/links\/:id$/, "/greenroom/feedback/links/:token_id");
     return `${method.toUpperCase()} ${named}`;

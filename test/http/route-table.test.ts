@@ -49,6 +49,22 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "get /greenroom/crons/preview": [{ query: "?schedule=@daily" }],
   "get /greenroom/feedback/scores": [{ query: "?start=2026-01-01&end=2026-01-02" }],
   "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],
+  "post /ag-ui/:assistant_id": [
+    {
+      body: {
+        ...{ threadId: THREAD, runId: "r", tools: [{ name: "t" }] },
+        messages: [{ id: "u", role: "user", content: "Hi" }],
+      },
+    },
+  ],
+  "post /ai/:assistant_id/chat": [
+    {
+      body: {
+        ...{ id: THREAD, trigger: "submit-message" },
+        messages: [{ id: "u", role: "user", parts: [{ type: "text", text: "Hi" }] }],
+      },
+    },
+  ],
 };
 const CRON = { assistant_id: "g", schedule: "0 0 * * *" };
 function bodyOf({ path, method }: Route): unknown {
@@ -123,6 +139,10 @@ describe("the route table", () => {
     for (const route of ROUTES.filter(({ access }) => access !== "open")) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
       const response = await send(method, sampleOf(route), method === "GET" ? undefined : {});
+      if (route.error_text) {
+        assert.deepEqual([response.status, await response.text()], [403, "Not you"], keyOf(route));
+        continue;
+      }
       const { code } = (await response.json()) as { readonly code: unknown };
       assert.deepEqual([response.status, code], [403, "permission_missing"], keyOf(route));
     }
@@ -150,12 +170,15 @@ describe("the route table", () => {
         },
         "runs.rerun": (_id: unknown, _origin: unknown, permit: unknown) =>
           (permit as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
+        "threads.state": () => ({ values: {}, interrupts: [], checkpoint: null }),
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };
       const { send, handler, calls, runEvents, result } = fake({
         access,
         answers,
+        // The run of a chat.
+        run: { stream_mode: ["messages-tuple"], input: { messages: [{ type: "human", id: "u" }] } },
         principal: { ...unauthenticated, user },
       });
       if (!route.upgrades) runEvents.stop();

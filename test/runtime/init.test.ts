@@ -19,6 +19,10 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
   function: [],
   langgraph: [],
   "ai-sdk": ["src/model.ts"],
+  "ai-chat": [
+    ...["src/model.ts", "vite.config.ts"],
+    ...["web/chat.tsx", "web/index.html", "web/main.tsx", "web/style.css"],
+  ],
   react: ["vite.config.ts", "web/chat.tsx", "web/index.html", "web/main.tsx", "web/style.css"],
 };
 
@@ -86,7 +90,7 @@ describe("greenroom init", () => {
     assert.match(full.output(), /full is not empty: it has README\.md, own\.json\. .*--force/);
     assert.match(
       full.output(),
-      /--template: there is no reakt; choose one:\n +function .*\n +langgraph .*\n +ai-sdk .*\n +react /,
+      /--template: there is no reakt; choose one:\n +function .*\n +langgraph .*\n +ai-sdk .*\n +ai-chat .*\n +react /,
     );
     assert.match(full.output(), /--fource: unknown option; did you mean --force\?/);
     assert.deepEqual(filesIn(join(folder.path, "full")), ["README.md", "own.json"]);

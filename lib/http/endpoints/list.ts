@@ -2,6 +2,8 @@
 import type { LazyRoutes } from "../route.ts";
 
 export const ENDPOINTS: readonly LazyRoutes[] = [
+  { path: "/ai/", load: async () => (await import("./ai/routes.ts")).AI_ROUTES },
+  { path: "/ag-ui/", load: async () => (await import("./ag-ui/routes.ts")).AG_UI_ROUTES },
   { path: "/mcp", load: async () => (await import("./mcp/routes.ts")).MCP_ROUTES },
   {
     path: "/.well-known/oauth-protected-resource",

@@ -131,6 +131,11 @@ export class RunEventMapper {
     }
   }
 
+  /** The events of a message of the state, as if the run showed it whole. */
+  whole(message: Json): RunEvent[] {
+    return this.#message([message]);
+  }
+
   #started({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
     // A gap of the stream and a waiting note are `metadata` too.
     if (typeof run_id !== "string" || typeof attempt !== "number") return [];

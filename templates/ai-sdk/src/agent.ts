@@ -1,18 +1,27 @@
-import { type ModelMessage, streamText } from "ai";
+import { isStepCount, streamText, tool } from "ai";
 import type { FunctionJob } from "greenroom";
+import { toModelMessages } from "greenroom/ai";
+import { z } from "zod";
 import { model } from "./model.ts";
 
-const ROLES: Readonly<Record<string, string>> = { human: "user", ai: "assistant" };
+const tools = {
+  time: tool({
+    description: "The time in a time zone",
+    inputSchema: z.object({ zone: z.string() }),
+    execute: ({ zone }) => new Date().toLocaleTimeString("en", { timeZone: zone }),
+  }),
+};
 
-/** Streams the model's reply. `messages` has the whole thread, which is the model's memory. */
-export async function* agent({ messages, signal, spend }: FunctionJob): AsyncGenerator<string> {
-  const prompt = messages.map(({ type, content }) => ({ role: ROLES[String(type)], content }) as ModelMessage);
-  const reply = streamText({ model, messages: prompt, abortSignal: signal, onError() {} });
-  for await (const part of reply.fullStream) {
-    if (part.type === "text-delta") yield part.text;
-    if (part.type === "error") throw part.error;
-    if (part.type !== "finish") continue;
-    const { inputTokens = 0, outputTokens = 0 } = part.totalUsage;
-    spend({ tokens_in: inputTokens, tokens_out: outputTokens });
-  }
-}
+/**
+ * Streams the model's reply. `messages` has the whole thread, which is the model's memory. Text, calls of tools and their results become
+ * messages of the thread, tokens count as usage, and an error of the model fails the run.
+ */
+export const agent = ({ messages, signal }: FunctionJob) =>
+  streamText({
+    model,
+    tools,
+    stopWhen: isStepCount(5),
+    messages: toModelMessages(messages),
+    abortSignal: signal,
+    onError() {},
+  });

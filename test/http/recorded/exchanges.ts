@@ -295,6 +295,35 @@ async function events(send: Send, read: (path: string, body: object, until: RegE
   await durable(send);
 }
 
+/** A client of AG-UI. */
+async function aguiOf(send: Send): Promise<void> {
+  const messages = [{ id: "u1", role: "user", content: "Hi" }];
+  const run = (agent: string, more: object) =>
+    send("POST", `/ag-ui/${agent}`, { threadId: "t-1", runId: "r-1", ...more });
+  await run("chat", { messages });
+  await run("chat", { messages, runId: "r-2" });
+  await run("none", { messages, threadId: "t-2" });
+  await run("chat", {});
+}
+
+/** A chat of the AI SDK. */
+async function chatOf(send: Send): Promise<void> {
+  const said = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
+  const chat = (agent: string, more: object) =>
+    send("POST", `/ai/${agent}/chat`, { id: "chat-1", trigger: "submit-message", ...more });
+  await chat("chat", { messages: [said("u1", "Hi")] });
+  await chat("none", { messages: [said("u1", "Hi")] });
+  await chat("none", { messages: [said("u2", "Hi")] });
+  await chat("chat", { messages: [] });
+  await chat("chat", { messages: [said("u1", "Hi")], trigger: "other" });
+  await chat("chat", { messages: [{ id: "a1", role: "assistant", parts: [] }] });
+  for (const id of ["chat-1", "none"]) {
+    await send("GET", `/ai/chat/chat/${id}/stream`);
+    await send("POST", `/ai/chat/chat/${id}/stop`);
+    await send("GET", `/ai/chat/chat/${id}`);
+  }
+}
+
 /** Has the whole conversation and returns it. */
 export async function converse(): Promise<Exchange[]> {
   const clock = testClock();
@@ -360,5 +389,7 @@ export async function converse(): Promise<Exchange[]> {
     });
   for (const part of [assistantsOf, runsOf, interrupts, storeOf, cronsOf, platform]) await part(send);
   await events(send, read);
+  await chatOf(send);
+  await aguiOf(send);
   return exchanges;
 }

@@ -1,0 +1,131 @@
+/**
+ * For pages with the AI SDK: `resumingFetch` goes on with a chat when its connection breaks, as at a deploy.
+ * @module
+ */
+
+/** A `fetch`. */
+export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
+
+/** How long it waits before each try, in milliseconds. The last one repeats. */
+const WAITS_MS = [1_000, 2_000, 4_000, 5_000];
+/** Then the page sees that the connection broke. */
+const TRIES = 60;
+
+/**
+ * A `fetch` for `DefaultChatTransport`. When the body of a chat breaks, it asks for what follows the last event, and goes on in the same
+ * body: the page sees a pause.
+ *
+ * @example
+ * ```ts
+ * import { useChat } from "@ai-sdk/react";
+ * import { DefaultChatTransport } from "ai";
+ * import { resumingFetch } from "greenroom/ai-client";
+ *
+ * const transport = new DefaultChatTransport({ api: "/ai/agent/chat", fetch: resumingFetch() });
+ * const chat = useChat({ id: "chat-1", transport });
+ * ```
+ */
+export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): typeof globalThis.fetch {
+  const resuming: Fetch = async (input, init = {}) => {
+    const response = await fetch(input, init);
+    const place = placeOf(input, init);
+    const isChat = response.headers.has("x-vercel-ai-ui-message-stream");
+    if (!isChat || !response.body || place === null) return response;
+    const { status, headers } = response;
+    const body = goingOn(response.body, init.signal ?? undefined, (last) =>
+      fetch(place, { ...init, method: "GET", body: null, headers: withLast(init.headers, last) }),
+    );
+    return new Response(body, { status, headers });
+  };
+  // Some runtimes add members to their `fetch`, which transports do not use.
+  return resuming as typeof globalThis.fetch;
+}
+
+/** Where the stream of a chat continues; null if the request names no chat. */
+function placeOf(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
+  const url = input instanceof Request ? input.url : String(input);
+  if (method === "GET") return url;
+  try {
+    const { id } = JSON.parse(String(body)) as { readonly id?: unknown };
+    return typeof id === "string" ? `${url.replace(/[?#].*$/, "")}/${encodeURIComponent(id)}/stream` : null;
+  } catch {
+    return null;
+  }
+}
+
+function withLast(given: HeadersInit | undefined, last: string): Headers {
+  const headers = new Headers(given);
+  headers.delete("content-type");
+  headers.set("last-event-id", last);
+  return headers;
+}
+
+const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+
+/** Whole events of a body, and then of the bodies that follow it, up to `[DONE]`. */
+function goingOn(
+  first: ReadableStream<Uint8Array>,
+  signal: AbortSignal | undefined,
+  next: (last: string) => Promise<Response>,
+): ReadableStream<Uint8Array> {
+  const decoder = new TextDecoder();
+  const encoder = new TextEncoder();
+  let reader = first.getReader();
+  let unfinished = "";
+  let last = "";
+
+  /** The next text of the body that is read; null when it broke. */
+  async function read(): Promise<string | null> {
+    const { value, done } = await reader.read().catch((): { value?: Uint8Array; done: boolean } => ({ done: true }));
+    return done || !value ? null : decoder.decode(value, { stream: true });
+  }
+
+  async function resume(): Promise<void> {
+    unfinished = "";
+    for (let tries = 0; tries < TRIES; tries++) {
+      await wait(WAITS_MS[tries] ?? (WAITS_MS.at(-1) as number), signal);
+      const response = await next(last).catch(() => null);
+      signal?.throwIfAborted();
+      if (response?.status === 200 && response.body) {
+        reader = response.body.getReader();
+        return;
+      }
+      await response?.body?.cancel();
+      if (response && response.status < 500) break;
+    }
+    throw new TypeError("network error: the chat could not be continued");
+  }
+
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      for (;;) {
+        const text = await read();
+        signal?.throwIfAborted();
+        if (text === null) {
+          await resume();
+          continue;
+        }
+        const end = (unfinished + text).lastIndexOf("\n\n") + 2;
+        if (end < 2) {
+          unfinished += text;
+          continue;
+        }
+        const events = (unfinished + text).slice(0, end);
+        unfinished = (unfinished + text).slice(end);
+        last = [...events.matchAll(/^id: (.*)$/gm)].at(-1)?.[1] ?? last;
+        controller.enqueue(encoder.encode(events));
+        if (!events.endsWith("data: [DONE]\n\n")) return;
+        controller.close();
+        return;
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}

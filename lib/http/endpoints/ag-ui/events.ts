@@ -1,0 +1,329 @@
+/** Events of AG-UI, made from the events of a run. */
+import { sum } from "../../../executor/messages.ts";
+import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
+import { approvalOf, questionText } from "../questions.ts";
+import type { RunEvent } from "../run-events.ts";
+import { contentText } from "../states.ts";
+import { shownMessages } from "./messages.ts";
+
+/** One event, as AG-UI's clients read it after `data: `. */
+export interface AguiEvent {
+  readonly type: string;
+  readonly [member: string]: Json;
+}
+
+/** What the client has sent, and how it reads. */
+export interface AguiOptions {
+  readonly threadId: string;
+  readonly runId: string;
+  readonly parentRunId?: string;
+  /** Absent: a client before 1.0, which rejects what it does not know. */
+  readonly protocolVersion?: string;
+  /** The run of the service: `metadata.run_id` of `RUN_STARTED`. */
+  readonly run_id?: string;
+  /** True: clients before 1.0 get interrupts as `CUSTOM` `on_interrupt`, too. */
+  readonly legacy_interrupts?: boolean;
+}
+
+interface ToolCall {
+  readonly message_id: string;
+  readonly name: string;
+  readonly args: Json;
+  done: boolean;
+}
+
+/** An event of an open message, or the result of a call. */
+type OfMessage = Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" }>;
+
+interface Subagent {
+  readonly name: string;
+  readonly tool_call_id: string | null;
+  open: boolean;
+}
+
+/** States with more characters are sent as changes of their members. */
+const LARGE_STATE = 16 * 1024;
+
+/** The part of a namespace that is a subagent: a tool's own model or graph. */
+const subagentOf = (namespace: readonly string[]): string | undefined =>
+  namespace.find((part) => /^(?:tools|task):/.test(part));
+
+/** Maps the events of one run, in their order from its first one. */
+export class AguiMapper {
+  readonly #options: AguiOptions;
+  readonly #isOld: boolean;
+  /** Messages whose text is open. */
+  readonly #texts = new Set<string>();
+  readonly #ignored = new Set<string>();
+  readonly #calls = new Map<string, ToolCall>();
+  readonly #subagents = new Map<string, Subagent>();
+  /** Node names by task id, and how many tasks of a node are open. */
+  readonly #tasks = new Map<Json, string>();
+  readonly #steps = new Map<string, number>();
+  readonly #interrupts: JsonObject[] = [];
+  #last = "";
+  #values: JsonObject | null = null;
+  #state: JsonObject = {};
+  #failure: string | null = null;
+  #usage: Json = null;
+
+  constructor(options: AguiOptions) {
+    this.#options = options;
+    this.#isOld = options.protocolVersion === undefined;
+  }
+
+  /** The run has shown no state, so its end needs the thread's: `end`. */
+  get needsState(): boolean {
+    return this.#values === null;
+  }
+
+  start(): AguiEvent {
+    const { threadId, runId, parentRunId, run_id } = this.#options;
+    return {
+      ...{ type: "RUN_STARTED", threadId, runId },
+      ...(parentRunId === undefined ? {} : { parentRunId }),
+      ...(run_id === undefined ? {} : { metadata: { run_id } }),
+    };
+  }
+
+  /** `values`: the thread's state, for the end of a run that has shown none. */
+  take(event: RunEvent, values?: Json): AguiEvent[] {
+    switch (event.type) {
+      case "message-open":
+        if (event.role !== "ai") this.#ignored.add(event.message_id);
+        else if (subagentOf(event.namespace) === undefined) this.#last = event.message_id;
+        return [];
+      case "custom":
+        return [custom(event.data)];
+      case "question":
+        this.#ask(event.id, event.value);
+        return [];
+      case "values":
+        return isObject(event.values) ? this.#show(event.values) : [];
+      case "frame":
+        return event.event === "tasks" && event.namespace.length === 0 ? this.#task(event.data) : [];
+      case "error":
+        this.#failure = event.message || event.error;
+        return [];
+      case "end":
+        return this.#end(event.status, values);
+      case "start":
+      case "update":
+        return [];
+      default:
+        return this.#ignored.has(event.message_id) ? [] : this.#ofSubagent(event);
+    }
+  }
+
+  /** An event of a message, with the subagent that it comes from. */
+  #ofSubagent(event: OfMessage): AguiEvent[] {
+    const { namespace } = event;
+    // The last part is the node of the tools itself.
+    const part = subagentOf(event.type === "tool-result" ? namespace.slice(0, -1) : namespace);
+    const events = this.#message(event);
+    if (part === undefined || events.length === 0) return events;
+    const subagentRunId = part.slice(part.indexOf(":") + 1);
+    const known = this.#subagents.get(subagentRunId) ?? { name: part.split(":")[0] as string, tool_call_id: null };
+    const started: AguiEvent[] = [];
+    if (!("open" in known && known.open)) {
+      this.#subagents.set(subagentRunId, { ...known, open: true });
+      const { name, tool_call_id } = known;
+      const parent = tool_call_id === null ? {} : { parentToolCallId: tool_call_id };
+      started.push({ type: "SUBAGENT_STARTED", subagentRunId, name, ...parent } as AguiEvent);
+    }
+    return [...started, ...events.map((one) => ({ ...one, subagentRunId }))];
+  }
+
+  #message(event: OfMessage): AguiEvent[] {
+    const { message_id: messageId } = event;
+    switch (event.type) {
+      case "text-delta": {
+        if (event.delta === "") return [];
+        const content = { type: "TEXT_MESSAGE_CONTENT", messageId, delta: event.delta };
+        if (this.#texts.has(messageId)) return [content];
+        this.#texts.add(messageId);
+        return [{ type: "TEXT_MESSAGE_START", messageId, role: "assistant" }, content];
+      }
+      case "reasoning-open": {
+        const id = reasoningId(event.id);
+        return [
+          { type: "REASONING_START", messageId: id },
+          { type: "REASONING_MESSAGE_START", messageId: id, role: "reasoning" },
+        ];
+      }
+      case "reasoning-delta":
+        if (event.delta === "") return [];
+        return [{ type: "REASONING_MESSAGE_CONTENT", messageId: reasoningId(event.id), delta: event.delta }];
+      case "reasoning-close": {
+        const id = reasoningId(event.id);
+        return [
+          { type: "REASONING_MESSAGE_END", messageId: id },
+          { type: "REASONING_END", messageId: id },
+        ];
+      }
+      case "tool-call-open": {
+        const { tool_call_id: toolCallId, name: toolCallName } = event;
+        return [{ type: "TOOL_CALL_START", toolCallId, toolCallName, parentMessageId: messageId }];
+      }
+      case "tool-call-delta":
+        return [{ type: "TOOL_CALL_ARGS", toolCallId: event.tool_call_id, delta: event.delta }];
+      case "tool-call-close": {
+        const { tool_call_id: toolCallId, name, args, error } = event;
+        this.#calls.set(toolCallId, { message_id: messageId, name, args, done: error !== null });
+        return [{ type: "TOOL_CALL_END", toolCallId }];
+      }
+      case "tool-result": {
+        const { tool_call_id: toolCallId, content } = event;
+        const call = this.#calls.get(toolCallId);
+        if (call) call.done = true;
+        return [{ type: "TOOL_CALL_RESULT", messageId, toolCallId, content: contentText(content), role: "tool" }];
+      }
+      case "message-close":
+        if (event.usage) this.#usage = sum(this.#usage, event.usage);
+        return this.#texts.delete(messageId) ? [{ type: "TEXT_MESSAGE_END", messageId }] : [];
+      default:
+        return [];
+    }
+  }
+
+  /** A task of the root graph begins or ends. Parallel tasks of one node are one step. */
+  #task(data: Json): AguiEvent[] {
+    if (!isObject(data) || typeof data.name !== "string") return [];
+    const { id = null, name: stepName } = data;
+    const count = this.#steps.get(stepName) ?? 0;
+    if ("input" in data) {
+      if (this.#tasks.has(id)) return [];
+      this.#tasks.set(id, stepName);
+      this.#steps.set(stepName, count + 1);
+      this.#noteCall(String(id), stepName, data.input ?? null);
+      return count === 0 ? [{ type: "STEP_STARTED", stepName }] : [];
+    }
+    if (!this.#tasks.delete(id)) return [];
+    this.#steps.set(stepName, count - 1);
+    const ended = this.#endSubagent(String(id), typeof data.error === "string" ? data.error : null);
+    return count === 1 ? [...ended, { type: "STEP_FINISHED", stepName }] : ended;
+  }
+
+  /** The call that a task of the tools executes, if its subagents must be named. */
+  #noteCall(id: string, node: string, input: Json): void {
+    const call = isObject(input) ? (input.lg_tool_call ?? input.toolCall ?? input) : null;
+    if (!isObject(call ?? null) || typeof (call as JsonObject).name !== "string") return;
+    const { name, id: tool_call_id } = call as JsonObject;
+    if (typeof tool_call_id !== "string") return;
+    this.#subagents.set(id, { name: typeof name === "string" ? name : node, tool_call_id, open: false });
+  }
+
+  #endSubagent(subagentRunId: string, error: string | null): AguiEvent[] {
+    const subagent = this.#subagents.get(subagentRunId);
+    if (!subagent?.open) return [];
+    subagent.open = false;
+    if (error !== null) return [{ type: "SUBAGENT_ERROR", subagentRunId, message: error }];
+    return [{ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } }];
+  }
+
+  #ask(id: string, value: Json): void {
+    const actions = approvalOf(value)?.actions;
+    const given = isObject(value) ? value : {};
+    const [action] = actions ?? [];
+    const meant =
+      actions?.length === 1 && action
+        ? [...this.#calls].filter(
+            ([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args),
+          )
+        : [];
+    const text = questionText(value);
+    this.#interrupts.push({
+      id,
+      reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
+      message: text,
+      ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
+      ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
+      ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
+      metadata: { langgraph: { raw: value } },
+    });
+  }
+
+  #show(values: JsonObject): AguiEvent[] {
+    this.#values = values;
+    const { messages: _, ...state } = values;
+    const before = this.#state;
+    if (sameJson(state, before)) return [];
+    this.#state = state;
+    if (JSON.stringify(state).length <= LARGE_STATE || Object.keys(before).length === 0) {
+      return [{ type: "STATE_SNAPSHOT", snapshot: state }];
+    }
+    return [{ type: "STATE_DELTA", delta: patchOf(before, state) }];
+  }
+
+  #closeAll(): AguiEvent[] {
+    const texts = [...this.#texts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
+    this.#texts.clear();
+    const subagents = [...this.#subagents.keys()].flatMap((id) => this.#endSubagent(id, null));
+    const open = [...this.#steps].filter(([, count]) => count > 0);
+    this.#steps.clear();
+    return [...texts, ...subagents, ...open.map(([stepName]): AguiEvent => ({ type: "STEP_FINISHED", stepName }))];
+  }
+
+  #end(status: string, values: Json | undefined): AguiEvent[] {
+    const { threadId, runId } = this.#options;
+    const closed = this.#closeAll();
+    if (this.#failure !== null) {
+      const code = status === "timeout" ? "timeout" : "error";
+      return [...closed, { type: "RUN_ERROR", message: this.#failure, code }];
+    }
+    const finished = { type: "RUN_FINISHED", threadId, runId };
+    const usage = usageOf(this.#usage);
+    if (status === "interrupted" || status === "rollback") {
+      return [...closed, { ...finished, ...(this.#isOld ? {} : { outcome: { type: "cancelled" } }), ...usage }];
+    }
+    const shown = values !== undefined && isObject(values) ? this.#show(values) : [];
+    const messages = shownMessages(this.#values ?? {});
+    const snapshot: AguiEvent = { type: "MESSAGES_SNAPSHOT", messages };
+    return [...closed, ...shown, snapshot, ...this.#legacy(), { ...finished, outcome: this.#outcome(), ...usage }];
+  }
+
+  #outcome(): JsonObject {
+    if (this.#interrupts.length > 0) return { type: "interrupt", interrupts: this.#interrupts };
+    const pending = [...this.#calls].filter(([, { done, message_id }]) => !done && message_id === this.#last);
+    if (pending.length === 0 || this.#isOld) return { type: "success" };
+    return { type: "success", pendingToolCallIds: pending.map(([id]) => id) };
+  }
+
+  #legacy(): AguiEvent[] {
+    if (!this.#isOld || !this.#options.legacy_interrupts) return [];
+    return this.#interrupts.map(({ metadata }): AguiEvent => {
+      const value = ((metadata as JsonObject).langgraph as JsonObject).raw ?? null;
+      return { type: "CUSTOM", name: "on_interrupt", value: typeof value === "string" ? value : JSON.stringify(value) };
+    });
+  }
+}
+
+/** `<message id>:<index>` → `<message id>:r<index>`. */
+const reasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
+
+function custom(data: Json): AguiEvent {
+  const { name, payload } = isObject(data) ? data : {};
+  const value = payload === undefined ? data : payload;
+  return typeof name === "string" ? { type: "CUSTOM", name, value } : { type: "CUSTOM", name: "custom", value: data };
+}
+
+/** A JSON Patch (RFC 6902) of whole members. */
+function patchOf(before: JsonObject, after: JsonObject): JsonObject[] {
+  const path = (key: string): string => `/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+  const removed = Object.keys(before).filter((key) => !Object.hasOwn(after, key));
+  return [
+    ...removed.map((key) => ({ op: "remove", path: path(key) })),
+    ...Object.entries(after).flatMap(([key, value]): JsonObject[] => {
+      if (!Object.hasOwn(before, key)) return [{ op: "add", path: path(key), value }];
+      return sameJson(before[key] as Json, value) ? [] : [{ op: "replace", path: path(key), value }];
+    }),
+  ];
+}
+
+function usageOf(usage: Json): JsonObject {
+  if (!isObject(usage)) return {};
+  const { input_tokens, output_tokens, total_tokens } = usage;
+  const counts = { inputTokens: input_tokens, outputTokens: output_tokens, totalTokens: total_tokens };
+  const known = Object.entries(counts).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+  return known.length > 0 ? { usage: [Object.fromEntries(known)] } : {};
+}

@@ -1,0 +1,87 @@
+/**
+ * AG-UI for hosts with routes of their own: its events from the frames of a run, and the run of a request. The handler of
+ * `greenroom/server` has it at `/ag-ui/{assistant_id}`.
+ * @module
+ */
+import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
+import { readFields } from "../../parse.ts";
+import { runCreate } from "../../run-request.ts";
+import { RunEventMapper } from "../run-events.ts";
+import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
+import { readAgui } from "./request.ts";
+import { AGUI_MODES, type AguiNouns, type AguiSettings, isLast, startRun } from "./run.ts";
+
+export type { AguiEvent, AguiOptions } from "./events.ts";
+export type { AguiNouns, AguiSettings } from "./run.ts";
+
+/** The members of a run whose frames `toAguiEvents` reads. */
+export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = {
+  stream_mode: AGUI_MODES,
+  stream_subgraphs: true,
+  stream_resumable: true,
+};
+
+/** The frames stopped before the end of the run, as when the service stops. Break the connection: an end would look complete. */
+const stopped = (): Error => new Error("The frames stopped before the end of the run");
+
+/**
+ * The events of a run for AG-UI's clients. `frames` are all frames of a run with the members of `AGUI_RUN`. Throws if they stop before the
+ * end of the run: break the connection then, because an end would look complete.
+ *
+ * @example
+ * ```ts
+ * import { AGUI_RUN, toAguiEvents } from "greenroom/ag-ui";
+ *
+ * const input = { messages: [{ role: "user", content: "Hi" }] };
+ * const { frames } = await service.runs.stream(thread_id, { assistant_id: "agent", input, ...AGUI_RUN });
+ * for await (const event of toAguiEvents(frames, { threadId: thread_id, runId: "r1" })) console.log(event.type);
+ * ```
+ */
+export async function* toAguiEvents(frames: AsyncIterable<Frame>, options: AguiOptions): AsyncGenerator<AguiEvent> {
+  const mapper = new AguiMapper(options);
+  const events = new RunEventMapper();
+  yield mapper.start();
+  for await (const frame of frames) {
+    for (const event of events.take(frame)) yield* mapper.take(event);
+    if (frame.event === "end") return;
+  }
+  throw stopped();
+}
+
+/** A run of a request, and its events. */
+export interface AguiTurn {
+  readonly run: Run;
+  /** Throws if the service stops before the run has ended. */
+  readonly events: AsyncIterable<AguiEvent>;
+}
+
+/**
+ * The run that a request creates, or finds: as `POST /ag-ui/{assistant_id}`. `nouns`: the service, or `service.as` for one user.
+ * `input`: the parsed body. Errors: invalid, not_found, conflict, and those of a new run.
+ *
+ * @example
+ * ```ts
+ * import { aguiRequest } from "greenroom/ag-ui";
+ *
+ * const body = { threadId: "t1", runId: "r1", messages: [{ id: "u1", role: "user", content: "Hi" }] };
+ * const { events } = await aguiRequest(service, "agent", body);
+ * for await (const event of events) console.log(`data: ${JSON.stringify(event)}\n`);
+ * ```
+ */
+export async function aguiRequest(
+  nouns: AguiNouns,
+  assistant_id: string,
+  input: unknown,
+  settings: AguiSettings = {},
+): Promise<AguiTurn> {
+  const check = (request: RunCreate): RunCreate => readFields(request, runCreate);
+  const { run, events } = await startRun(nouns, readAgui(input), { ...settings, assistant_id, check });
+  async function* whole(): AsyncGenerator<AguiEvent> {
+    for await (const event of events) {
+      yield event;
+      if (isLast(event)) return;
+    }
+    throw stopped();
+  }
+  return { run, events: whole() };
+}

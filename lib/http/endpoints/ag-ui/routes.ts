@@ -1,0 +1,49 @@
+/** The route of AG-UI's clients. */
+import { ServiceError } from "../../../errors.ts";
+import type { Frame } from "../../../runs/mod.ts";
+import { createReader } from "../../../streams/log.ts";
+import { readFields, readJson } from "../../parse.ts";
+import { errorResponse } from "../../respond.ts";
+import { assistantId, type Route, routesOf, yieldAfter } from "../../route.ts";
+import { originOfHeaders, runCreate } from "../../run-request.ts";
+import { eventStream } from "../../sse.ts";
+import { readAgui } from "./request.ts";
+import { isLast, startRun } from "./run.ts";
+
+const route = routesOf({ tag: "AG-UI", group: "ag_ui", error_message: true });
+
+const acceptsEvents = (accept: string | null): boolean =>
+  accept === null || /\*\/\*|text\/(?:\*|event-stream)/i.test(accept);
+
+export const AG_UI_ROUTES: readonly Route[] = [
+  route("post", "/ag-ui/:assistant_id", {
+    summary: "Run an agent as AG-UI's clients do, and stream its events",
+    access: "run",
+    events: ["threads:create_run", "threads:read", "assistants:read"],
+    answer: "stream",
+    errors: [404, 406, 409, 503, 507],
+    async handle(context) {
+      if (!acceptsEvents(context.request.headers.get("accept"))) {
+        const message = "Only text/event-stream can be sent: accept it";
+        return errorResponse(new ServiceError("bad_request", message), {}, { error_message: true }, 406);
+      }
+      const bytes = await context.bytes();
+      const sent = readAgui(readJson(bytes));
+      await yieldAfter(context, bytes);
+      const { run, events } = await startRun(context.nouns, sent, {
+        ...context.service.options.http?.ag_ui,
+        assistant_id: assistantId(context),
+        origin: originOfHeaders(context),
+        check: (request) => readFields(request, runCreate),
+      });
+      const frames = createReader<Frame>(async () => {
+        const ready = await events.next();
+        return ready.map((event) => ({
+          ...{ id: null, event: "", data: JSON.stringify(event) },
+          ...(isLast(event) ? { last: true } : {}),
+        }));
+      }, events.leave);
+      return eventStream(context, frames, { run_id: run.run_id, thread_id: run.thread_id }, {});
+    },
+  }),
+];

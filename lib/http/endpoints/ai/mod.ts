@@ -1,0 +1,121 @@
+/**
+ * Chats of the AI SDK for hosts with routes of their own: chunks of `useChat` from a run, its messages from a thread, and the run of
+ * a request. The handler of `greenroom/server` has them at `/ai/{assistant_id}/chat`.
+ * @module
+ */
+import type { Json } from "../../../json.ts";
+import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
+import { RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
+import { startTurn } from "./chat.ts";
+import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
+import { turnsOf } from "./messages.ts";
+import { membersOf, readChat } from "./request.ts";
+import type { ChatNouns } from "./turn.ts";
+
+export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunks.ts";
+export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
+export { type ModelMessage, toModelMessages } from "./model-messages.ts";
+export type { ChatNouns } from "./turn.ts";
+
+/** The members of a run whose frames `toUIMessageStream` reads. */
+export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = {
+  stream_mode: RUN_EVENT_MODES,
+  stream_subgraphs: true,
+  stream_resumable: true,
+};
+
+/** What a stream of chunks begins with. */
+export interface UIMessageStreamOptions {
+  /** Of the message. The same in every replay, or pages show the message twice. */
+  readonly messageId: string;
+  readonly messageMetadata?: Json;
+  /** The version of `ai` of the page. Default 7. */
+  readonly version?: AiVersion;
+  /** Messages of the state that earlier runs of the turn have left: shown first. */
+  readonly before?: readonly Json[];
+  /** The same, for a page that has them already: only the results of their calls are shown. */
+  readonly calls?: readonly Json[];
+  /** The questions that were open after them. */
+  readonly questions?: readonly OpenInterrupt[];
+}
+
+/**
+ * The chunks of a run for `useChat`. `frames` are all frames of a run with the members of `CHAT_RUN`. Throws if they stop before the end of
+ * the run, as when the service stops: break the connection then, because an end would look complete.
+ *
+ * @example
+ * ```ts
+ * import { CHAT_RUN, toUIMessageStream } from "greenroom/ai";
+ *
+ * const input = { messages: [{ role: "user", content: "Hi" }] };
+ * const { frames } = await service.runs.stream(thread_id, { assistant_id: "agent", input, ...CHAT_RUN });
+ * for await (const chunk of toUIMessageStream(frames, { messageId: "reply-1" })) console.log(chunk.type);
+ * ```
+ */
+export async function* toUIMessageStream(
+  frames: AsyncIterable<Frame>,
+  { messageId, messageMetadata, version = 7, before, calls, questions = [] }: UIMessageStreamOptions,
+): AsyncGenerator<UIMessageChunk> {
+  yield { type: "start", messageId, ...(messageMetadata === undefined ? {} : { messageMetadata }) };
+  const turn = turnsOf(before ?? calls ?? [], questions, { active: true, version }).at(-1);
+  if (turn && before) yield* turn.chunks;
+  const mapper = turn?.mapper ?? new ChunkMapper(version);
+  const events = new RunEventMapper();
+  for await (const frame of frames) {
+    for (const event of events.take(frame)) yield* mapper.take(event);
+    if (frame.event === "end") return;
+  }
+  throw new Error("The frames stopped before the end of the run");
+}
+
+/** A turn of a chat. */
+export interface ChatTurn {
+  /** Null: the message was complete, and no run of the chat wrote it last. */
+  readonly run: Run | null;
+  /** The response of a route: `data: {chunk}` for each chunk. It fails if the service stops. */
+  readonly stream: ReadableStream<Uint8Array>;
+}
+
+/** The headers of a response with the stream of a turn. */
+export const CHAT_HEADERS: Readonly<Record<string, string>> = {
+  "content-type": "text/event-stream",
+  "cache-control": "no-cache",
+  "x-vercel-ai-ui-message-stream": "v1",
+  "x-accel-buffering": "no",
+};
+
+/**
+ * The turn that a request of the AI SDK's chat transport starts, or finds: as `POST /ai/{assistant_id}/chat`. `nouns`: the service, or
+ * `service.as` for one user. `body`: the parsed body. Errors: bad_request, invalid, not_found, conflict, and those of a new run;
+ * answer them with their text, because pages show the whole body of an error.
+ *
+ * @example
+ * ```ts
+ * import { CHAT_HEADERS, chatRequest } from "greenroom/ai";
+ *
+ * async function answer(request: Request): Promise<Response> {
+ *   const { stream } = await chatRequest(service, "agent", await request.json());
+ *   return new Response(stream, { headers: CHAT_HEADERS });
+ * }
+ * ```
+ */
+export async function chatRequest(nouns: ChatNouns, assistant_id: string, body: unknown): Promise<ChatTurn> {
+  const chat = readChat(body);
+  const members = membersOf(assistant_id, chat);
+  const { run, frames } = await startTurn(nouns, chat, { assistant_id, members });
+  const encoder = new TextEncoder();
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const ready = await frames.next();
+        if (ready.length === 0) throw new Error("The frames stopped before the end of the run");
+        const text = ready.map(({ id, data }) => `${id === null ? "" : `id: ${id}\n`}data: ${data}\n\n`);
+        controller.enqueue(encoder.encode(text.join("")));
+        if (ready.at(-1)?.last) controller.close();
+      },
+      cancel: frames.leave,
+    },
+    { highWaterMark: 0 },
+  );
+  return { run, stream };
+}

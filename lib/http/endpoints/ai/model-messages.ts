@@ -1,0 +1,90 @@
+/** Messages of a thread as the models of the AI SDK take them. */
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { contentText } from "../states.ts";
+import { filePart } from "./chunks.ts";
+
+interface TextPart {
+  type: "text";
+  text: string;
+}
+interface FilePart {
+  type: "file";
+  data: string;
+  mediaType: string;
+}
+interface ToolCallPart {
+  type: "tool-call";
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+}
+interface ToolResultPart {
+  type: "tool-result";
+  toolCallId: string;
+  toolName: string;
+  output: { type: "text"; value: string } | { type: "error-text"; value: string };
+}
+
+/** A `ModelMessage` of the AI SDK. */
+export type ModelMessage =
+  | { role: "system"; content: string }
+  | { role: "user"; content: string | (TextPart | FilePart)[] }
+  | { role: "assistant"; content: string | (TextPart | ToolCallPart)[] }
+  | { role: "tool"; content: ToolResultPart[] };
+
+/**
+ * The messages of a thread for `streamText` and `generateText`, with calls of tools and their results. Calls without a result are left
+ * out: models refuse them.
+ *
+ * @example
+ * ```ts
+ * import { streamText } from "ai";
+ * import type { FunctionJob } from "greenroom";
+ * import { toModelMessages } from "greenroom/ai";
+ *
+ * const agent = ({ messages, signal }: FunctionJob) =>
+ *   streamText({ model, messages: toModelMessages(messages), abortSignal: signal });
+ * ```
+ */
+export function toModelMessages(messages: readonly JsonObject[]): ModelMessage[] {
+  const names = new Map<Json, string>();
+  const answered = new Set(messages.map(({ tool_call_id = null }) => tool_call_id));
+  return messages.flatMap(({ type, content = "", tool_calls, tool_call_id, status }): ModelMessage[] => {
+    switch (type) {
+      case "system":
+        return [{ role: "system", content: contentText(content) }];
+      case "human":
+        return [{ role: "user", content: userContent(content) }];
+      case "ai": {
+        const calls = (Array.isArray(tool_calls) ? tool_calls : []).filter(isObject);
+        const parts = calls.flatMap(({ id = null, name, args = {} }): ToolCallPart[] => {
+          if (typeof id !== "string" || !answered.has(id)) return [];
+          names.set(id, String(name));
+          return [{ type: "tool-call", toolCallId: id, toolName: String(name), input: args }];
+        });
+        const text = contentText(content);
+        if (parts.length === 0) return text === "" ? [] : [{ role: "assistant", content: text }];
+        return [{ role: "assistant", content: text === "" ? parts : [{ type: "text", text }, ...parts] }];
+      }
+      case "tool": {
+        const toolName = names.get(tool_call_id ?? null);
+        if (typeof tool_call_id !== "string" || toolName === undefined) return [];
+        const kind = status === "error" ? "error-text" : "text";
+        const output = { type: kind, value: contentText(content) } as ToolResultPart["output"];
+        return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
+      }
+      default:
+        return [];
+    }
+  });
+}
+
+function userContent(content: Json): string | (TextPart | FilePart)[] {
+  const blocks = Array.isArray(content) ? content.filter(isObject) : [];
+  if (blocks.every(({ type }) => type === "text")) return contentText(content);
+  return blocks.flatMap((block): (TextPart | FilePart)[] => {
+    if (block.type === "text") return [{ type: "text", text: contentText([block]) }];
+    const file = filePart(block);
+    return file ? [{ type: "file", data: String(file.url), mediaType: String(file.mediaType) }] : [];
+  });
+}
