@@ -135,6 +135,27 @@ describe("a list reads only what it shows", () => {
     assert.deepEqual(await ids(50, 44), made.slice(44));
   });
 
+  it("of a history: what its states have in common once", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    const part = large.slice(0, 20_000);
+    for (let n = 0; n < 40; n += 1) {
+      await ended(it.kit, thread_id, { messages: [{ type: "human", content: `${n} ${part}` }] });
+    }
+    it.database.characters = 0;
+    const { threads } = it.kit.service;
+    const history = await threads.history(thread_id, { limit: 100 });
+    const [newest] = history;
+    const size = JSON.stringify(newest?.values).length;
+    assert.ok(size > 40 * part.length);
+    // The newest state, then the parts of the older ones since their last whole copy.
+    assert.ok(it.database.characters < 3 * size, `${it.database.characters} of ${size}`);
+    for (const state of history.filter((_, n) => n % 9 === 0)) {
+      const { checkpoint_id } = state.checkpoint ?? assert.fail();
+      assert.deepEqual(state, await threads.stateAt(thread_id, { checkpoint_id }));
+    }
+  });
+
   it("of a search for threads without values: no states", async () => {
     await using it = await world();
     await fill(it.kit, 3);
