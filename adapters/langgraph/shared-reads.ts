@@ -1,5 +1,5 @@
 /** Reads many states of one thread. What they have in common is read once, and shown once: a history repeats each message in each state. */
-import type { Payload } from "../../lib/executor/contract.ts";
+import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
 import { type Message, messageJson } from "./json.ts";
 import type { Values } from "./saver.ts";
@@ -33,12 +33,14 @@ export class SharedReads implements Values {
   /** The items of lists may be those of another answer; the list itself is not. */
   read(payload: Payload): unknown {
     const { type, data } = payload;
-    if (type !== "json" || typeof data !== "string" || data.length < LIST_FROM || data[0] !== "[")
-      return this.values.read(payload);
+    if (type !== "json" || typeof data !== "string" || data.length < LIST_FROM) return this.values.read(payload);
+    const { stem = data.slice(0, -1) } = payload as ChannelValue;
+    if (stem[0] !== "[") return this.values.read(payload);
     for (const list of this.lists) {
-      if (!list.text.startsWith(data.slice(0, -1))) continue;
+      // `startsWith` takes ten times as long.
+      if (list.text.slice(0, stem.length) !== stem) continue;
       list.ends ??= endsOf(list.text);
-      const count = list.ends.get(data.length - 1);
+      const count = list.ends.get(stem.length);
       if (count === undefined) continue;
       this.lists = [list, ...this.lists.filter((one) => one !== list)];
       return list.items.slice(0, count);
@@ -50,7 +52,9 @@ export class SharedReads implements Values {
 
   toWire(value: unknown): Json {
     return toWire(value, (message, inner) => {
-      const json = this.shown.get(message) ?? messageJson(message, inner);
+      const shown = this.shown.get(message);
+      if (shown !== undefined) return shown;
+      const json = messageJson(message, inner);
       this.shown.set(message, json);
       return json;
     });

@@ -40,11 +40,28 @@ const KNOWN_FROM = 1024;
 /** The limit of all known lists together, in characters. */
 const MOST_CHARACTERS = 2 * 1024 * 1024;
 
+/** Where a version of a list ends in the text of one that begins with it. */
+interface Start {
+  readonly end: number;
+  /** See `ChannelValue`. */
+  readonly tail_length: number;
+  readonly run_id: string | null;
+  /** Its run has not ended, or that of an older version. */
+  readonly open: boolean;
+}
+
+/** The newest known version of a list, with those that it begins with. Or another value, which begins with none. */
 interface KnownValue {
   readonly place: ValuePlace;
-  readonly run_id: string | null;
-  readonly value: ChannelValue & { readonly data: string };
+  readonly data: string;
+  /** By version; also its own. */
+  readonly starts: ReadonlyMap<string, Start>;
 }
+
+/** About what a start takes, in characters. */
+const START_SIZE = 64;
+
+const sizeOf = ({ data, starts }: KnownValue): number => data.length + START_SIZE * starts.size;
 
 /** The lists that were read last, one for each channel of a thread. Only those of ended runs: these never change. */
 export class KnownValues {
@@ -59,7 +76,7 @@ export class KnownValues {
     const key = keyOf(deployment, thread_id, known.place[0], known.place[1]);
     this.drop(key);
     this.values.set(key, known);
-    this.size += known.value.data.length;
+    this.size += sizeOf(known);
     for (const oldest of this.values.keys()) {
       if (this.size <= MOST_CHARACTERS) break;
       this.drop(oldest);
@@ -67,7 +84,8 @@ export class KnownValues {
   }
 
   private drop(key: string): void {
-    this.size -= this.values.get(key)?.value.data.length ?? 0;
+    const there = this.values.get(key);
+    if (there) this.size -= sizeOf(there);
     this.values.delete(key);
   }
 }
@@ -80,32 +98,51 @@ export async function readValues(
   known?: KnownValues,
 ): Promise<(place: ValuePlace) => ChannelValue | undefined> {
   if (wanted.length === 0) return () => undefined;
-  const kept = new Map(
-    wanted.flatMap((place) => {
-      const value = known?.of(key, place);
-      return value ? [[keyOf(...value.place), value] as const] : [];
-    }),
-  );
+  const kept = new Map<string, Kept>();
+  for (const place of wanted) {
+    const value = known?.of(key, place);
+    if (!value) continue;
+    for (const [ns, channel, version] of [value.place, place]) {
+      const start = value.starts.get(version);
+      if (start) kept.set(keyOf(ns, channel, version), { place: [ns, channel, version], value, start });
+    }
+  }
   const places = [...kept.values()].map(({ place }) => place);
   const rows = (await driver.read(
     valuesOf({ ...key, wanted: JSON.stringify(wanted), kept: JSON.stringify(places) }),
   )) as unknown as readonly ValueRow[];
   const parts = new Map(rows.map((row) => [keyOf(row.ns, row.channel, row.version), row]));
-  for (const [at, { run_id }] of kept) {
+  for (const [at, { start }] of kept) {
     const row = parts.get(at);
     // The thread was deleted and created again.
-    if (row && row.run_id !== run_id) return await readValues(driver, key, wanted);
+    if (row && row.run_id !== start.run_id) return await readValues(driver, key, wanted);
   }
+  const knownOf = joiner(parts, kept);
   return (place) => {
     const row = parts.get(keyOf(...place));
     if (!row) return undefined;
-    const { value, open } = whole(row, parts, kept);
-    const { data } = value;
-    if (known && !open && value.type === "json" && typeof data === "string" && data.length >= KNOWN_FROM) {
-      known.add(key, { place, run_id: row.run_id, value: { ...value, data } });
+    const value = knownOf(row);
+    if (!value) return { channel: row.channel, version: row.version, ...payloadOf(row) };
+    const start = value.starts.get(row.version) as Start;
+    if (known && !start.open && value.data.length >= KNOWN_FROM && !known.of(key, place)?.starts.has(row.version)) {
+      known.add(key, value);
     }
-    return value;
+    const { end, tail_length } = start;
+    return {
+      channel: row.channel,
+      version: row.version,
+      type: "json",
+      data: textAt(value, start),
+      ...(tail_length > 0 ? { tail_length } : {}),
+      ...(row.version === value.place[2] ? {} : { stem: value.data.slice(0, end) }),
+    };
   };
+}
+
+interface Kept {
+  readonly place: ValuePlace;
+  readonly value: KnownValue;
+  readonly start: Start;
 }
 
 export function keyOf(...names: readonly (string | number)[]): string {
@@ -116,33 +153,62 @@ export function payloadOf({ type, data, bytes }: PayloadColumns): Payload {
   return { type, data: data ?? (bytes as Uint8Array) };
 }
 
-/** A value, with the older values that it extends in front. `open`: a part may change. */
-function whole(
-  part: ValueRow,
+/** The text of a version. */
+const textAt = ({ data, starts, place }: KnownValue, { end }: Start): string =>
+  end === starts.get(place[2])?.end ? data : `${data.slice(0, end)}]`;
+
+/**
+ * Puts values together with the older ones that they extend: lists that begin alike, as those of a history do, once. Null for a value
+ * that is no JSON text.
+ */
+function joiner(
   parts: ReadonlyMap<string, ValueRow>,
-  kept: ReadonlyMap<string, KnownValue>,
-): { readonly value: ChannelValue; readonly open: boolean } {
-  const { ns, channel, version } = part;
-  const tails: string[] = [];
-  for (let at = part, open = false; ; ) {
-    open ||= at.open > 0;
-    const known = kept.get(keyOf(ns, channel, at.version))?.value;
-    if (tails.length === 0 && known) return { value: known, open };
-    if (tails.length === 0 && at.extends_version === null)
-      return { value: { channel, version, ...payloadOf(at) }, open };
-    tails.push(innerOf(known?.data ?? textOf(at)));
-    if (known || at.extends_version === null) {
-      // The oldest part is a full copy.
-      const copied = (tails.at(-1)?.length ?? 0) - (known?.tail_length ?? 0);
-      const data = `[${tails.reverse().filter(Boolean).join(",")}]`;
-      return { value: { channel, version, type: part.type, data, tail_length: data.length - copied }, open };
+  kept: ReadonlyMap<string, Kept>,
+): (part: ValueRow) => KnownValue | null {
+  const made: KnownValue[] = [];
+  const find = ({ ns, channel, version }: ValueRow): KnownValue | undefined =>
+    kept.get(keyOf(ns, channel, version))?.value ??
+    made.find(({ place, starts }) => place[0] === ns && place[1] === channel && starts.has(version));
+  return (part) => {
+    const { ns, channel, version } = part;
+    const tails: ValueRow[] = [];
+    let at = part;
+    let older = find(at);
+    while (!older && at.extends_version !== null) {
+      tails.push(at);
+      const next = parts.get(keyOf(ns, channel, at.extends_version));
+      if (!next)
+        throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
+      at = next;
+      older = find(at);
     }
-    const older = parts.get(keyOf(ns, channel, at.extends_version));
-    if (!older)
-      throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
-    at = older;
-  }
+    if (older && tails.length === 0) return older;
+    if (tails.length === 0) {
+      const { data } = at;
+      if (at.type !== "json" || data === null) return null;
+      return { place: [ns, channel, version], data, starts: new Map([[version, startOf(at, data.length - 1)]]) };
+    }
+    const known = older?.starts.get(at.version);
+    const inner = innerOf(older && known ? textAt(older, known) : textOf(at));
+    const items = inner === "" ? [] : [inner];
+    let start = known ?? startOf(at, inner.length + 1);
+    const starts = new Map([[at.version, start]]);
+    for (const tail of tails.reverse()) {
+      const added = innerOf(textOf(tail));
+      if (added !== "") items.push(added);
+      const longer = added.length + (added !== "" && items.length > 1 ? 1 : 0);
+      // The brackets count as stored in a tail.
+      const tail_length = longer + (start.tail_length || "[]".length);
+      start = { end: start.end + longer, tail_length, run_id: tail.run_id, open: start.open || tail.open > 0 };
+      starts.set(tail.version, start);
+    }
+    const list: KnownValue = { place: [ns, channel, version], data: `[${items.join(",")}]`, starts };
+    made.push(list);
+    return list;
+  };
 }
+
+const startOf = ({ run_id, open }: ValueRow, end: number): Start => ({ end, tail_length: 0, run_id, open: open > 0 });
 
 const innerOf = (list: string): string => list.trim().slice(1, -1).trim();
 

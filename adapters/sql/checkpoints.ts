@@ -305,7 +305,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
         return driver.read(statement(select));
       };
       let below = Number.MAX_SAFE_INTEGER;
-      if (isEmpty(metadata)) return complete(driver, key, await read(below, limit));
+      if (isEmpty(metadata)) return complete(driver, key, await read(below, limit), known);
 
       const found: SqlRow[] = [];
       while (found.length < limit) {
@@ -314,7 +314,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
         if (step.length < FILTER_STEP) break;
         below = step.at(-1)?.seq as number;
       }
-      return complete(driver, key, found.slice(0, limit));
+      return complete(driver, key, found.slice(0, limit), known);
     },
   };
 }
@@ -336,7 +336,7 @@ async function complete(
   driver: Database,
   key: ThreadKey,
   rows: readonly SqlRow[],
-  known?: KnownValues,
+  known: KnownValues,
 ): Promise<StoredCheckpoint[]> {
   if (rows.length === 0) return [];
   const checkpoints = (rows as unknown as readonly Tables["checkpoints"][]).map((row) => ({

@@ -214,6 +214,28 @@ export function holds(column: RawBuilder<unknown>, text: unknown): RawBuilder<bo
   return byDialect(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
 }
 
+/**
+ * Never false where the member, as a number, is at least (or `below`: at most) `bound`: other values than numbers pass. `null_passes`:
+ * null passes too. An absent member does not.
+ */
+export function mayReach(
+  object: RawBuilder<string>,
+  member: string,
+  { bound, below, null_passes }: { readonly bound: number; readonly below: boolean; readonly null_passes: boolean },
+): RawBuilder<boolean> {
+  const order = below ? sql`<=` : sql`>=`;
+  const path = `$.${JSON.stringify(member)}`;
+  const found = sql`json_extract(${object}, ${path})`;
+  // In SQLite a text, also that of a list, is above each number.
+  const other = below ? sql`or typeof(${found}) = 'text'` : sql``;
+  const nulls = null_passes ? sql`json_type(${object}, ${path}) = 'null'` : sql`false`;
+  return byDialect(
+    sql<boolean>`coalesce(${found} ${order} ${bound} ${other}, ${nulls})`,
+    sql`(select case json_typeof(m.it) when 'number' then (m.it #>> '{}')::double precision ${order} ${String(bound)}::double precision
+      else m.it is not null end from (select ${readable(object)} -> ${member} as it offset 0) m)`,
+  );
+}
+
 /** Like `holds`, but ignores the case of ASCII letters. */
 export function includes(column: RawBuilder<string>, text: string): RawBuilder<boolean> {
   return byDialect(

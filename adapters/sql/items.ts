@@ -16,7 +16,7 @@ import {
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
-import { db, holds } from "./dialect.ts";
+import { db, holds, mayReach } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema/tables.ts";
@@ -126,6 +126,20 @@ async function findPage(
     .orderBy("path")
     .orderBy("key");
   return readAll(driver, statement(select), toStored);
+}
+
+/** The same where this file decides. Null: the page may continue behind the newest rows. */
+async function findNewest(
+  driver: Database,
+  scope: Scope,
+  query: ItemQuery & Page,
+  now: number,
+): Promise<readonly Stored[] | null> {
+  const end = query.offset + query.limit;
+  if (end > STEP) return null;
+  const newest = await findPage(driver, scope, { ...query, limit: STEP, offset: 0 }, now);
+  const found = newest.filter((stored) => rankOf(stored, scope, query));
+  return newest.length < STEP || found.length >= end ? found.slice(query.offset, end) : null;
 }
 
 /** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
@@ -240,7 +254,8 @@ export function itemVerbs(driver: Database): ItemStorage {
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
       const decides = query.near !== undefined || scope.filter !== undefined || query.conditions.length > 0;
-      const found = await (decides ? findRanked : findPage)(driver, scope, query, now);
+      const sorted = query.near ? null : await (decides ? findNewest : findPage)(driver, scope, query, now);
+      const found = sorted ?? (await findRanked(driver, scope, query, now));
       if (query.refresh) await refresh(scope, found, now);
       return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },
@@ -258,17 +273,30 @@ function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candi
   const prefix = pathOf(query.namespace_prefix);
   if (prefix !== "") select = select.where("path", ">=", prefix).where("path", "<", past(prefix));
   if (query.near) select = select.where("vectors", "is not", null);
-  for (const text of query.conditions.flatMap(textIn).slice(0, NARROWING)) {
-    select = select.where(holds(sql`value`, text));
-  }
+  for (const meeting of query.conditions.flatMap(narrowing).slice(0, NARROWING)) select = select.where(meeting);
   return select;
 }
 
-/** Texts that the stored text of every matching value contains: values are stored as JSON.stringify writes them. */
-function textIn([member, operator, operand]: ItemCondition): readonly string[] {
-  if (operator !== "eq" || (typeof operand === "object" && operand !== null)) return [];
-  return [`${JSON.stringify(member)}:${JSON.stringify(operand)}`];
+/** Conditions that SQL evaluates alike on all databases: true for every value that meets the condition. */
+function narrowing([member, operator, operand]: ItemCondition): RawBuilder<boolean>[] {
+  const value = sql<string>`value`;
+  if (operator === "eq") {
+    if (typeof operand === "object" && operand !== null) return [];
+    // Values are stored as JSON.stringify writes them.
+    return [holds(value, `${JSON.stringify(member)}:${JSON.stringify(operand)}`)];
+  }
+  if (operator === "ne" || typeof operand !== "number" || !PLAIN.test(member)) return [];
+  const below = operator === "lt" || operator === "lte";
+  // Databases may round the last digit in another way.
+  const slack = Math.abs(operand) * 1e-9;
+  const bound = below ? operand + slack : operand - slack;
+  return Number.isFinite(bound)
+    ? [mayReach(value, member, { bound, below, null_passes: meets({ it: null }, [["it", operator, operand]]) })]
+    : [];
 }
+
+/** Names of members that need no escapes in paths. */
+const PLAIN = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 interface Stored {
   readonly path: string;

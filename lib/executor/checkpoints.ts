@@ -328,15 +328,16 @@ async function* listStored(
   while (left > 0) {
     const limit = Math.min(left, most);
     const query = { ...at, before, limit };
-    const page = await retry(() => storage.listCheckpoints(scope, thread_id, query));
-    yield* page;
-    left -= page.length;
-    const last = page.at(-1);
-    if (!last || page.length < limit) return;
+    const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
+    const { length, 0: last } = page;
+    // Large states make small pages, because a page is held in memory. What a stem is the beginning of is held anyway.
+    const held = page.flatMap(({ values }) => values).filter(({ stem }) => stem === undefined);
+    const size = held.reduce((sum, { data }) => sum + data.length, 1);
+    for (let next = page.pop(); next; next = page.pop()) yield next;
+    if (!last || length < limit) return;
+    left -= length;
     before = last.checkpoint_id;
-    // Large states make small pages, because a page is held in memory.
-    const size = page.reduce((sum, { values }) => values.reduce((all, { data }) => all + data.length, sum), 1);
-    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * page.length) / size)));
+    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * length) / size)));
   }
 }
 

@@ -229,6 +229,8 @@ export interface ChannelValue extends Payload {
   readonly version: string;
   /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
   readonly tail_length?: number;
+  /** Of a list that was read: `data` without its last character, where that is at hand. Reading `data` then copies it. */
+  readonly stem?: string;
 }
 
 /** A checkpoint to be stored. */

@@ -6,6 +6,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { firstItem } from "../../lib/json.ts";
 import type { RunCreate } from "../../lib/mod.ts";
+import type { ItemCondition } from "../../lib/storage/items.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
 
 /** A database in memory that counts the characters which its reads give. */
@@ -133,6 +134,56 @@ describe("a list reads only what it shows", () => {
     assert.deepEqual(await ids(30, 7), made.slice(7, 37));
     assert.deepEqual(await ids(20, 0), made.slice(0, 20));
     assert.deepEqual(await ids(50, 44), made.slice(44));
+  });
+
+  it("of a history: what its states have in common once", async () => {
+    await using it = await world();
+    const { thread_id } = await it.kit.service.threads.create({});
+    const part = large.slice(0, 20_000);
+    for (let n = 0; n < 40; n += 1) {
+      await ended(it.kit, thread_id, { messages: [{ type: "human", content: `${n} ${part}` }] });
+    }
+    it.database.characters = 0;
+    const { threads } = it.kit.service;
+    const history = await threads.history(thread_id, { limit: 100 });
+    const [newest] = history;
+    const size = JSON.stringify(newest?.values).length;
+    assert.ok(size > 40 * part.length);
+    // The newest state, then the parts of the older ones since their last whole copy.
+    assert.ok(it.database.characters < 3 * size, `${it.database.characters} of ${size}`);
+    for (const state of history.filter((_, n) => n % 9 === 0)) {
+      const { checkpoint_id } = state.checkpoint ?? assert.fail();
+      assert.deepEqual(state, await threads.stateAt(thread_id, { checkpoint_id }));
+    }
+  });
+
+  it("of store items: those that may meet the conditions, and the newest ones where many do", async () => {
+    const database = counting();
+    const storage = sqlStorage(database.driver);
+    await storage.migrate();
+    const scope = { deployment: "d" };
+    const items = Array.from({ length: 2_000 }, (_, n) => ({
+      namespace: ["a"],
+      key: `k${n}`,
+      value: { text: large.slice(0, 1_000), n, kind: `kind ${n % 2}` },
+      ttl_ms: null,
+      vectors: [],
+    }));
+    for (let n = 0; n < items.length; n += 1) await storage.putItems(scope, items.slice(n, n + 1), n);
+    const searches: [ItemCondition, string][] = [
+      [["n", "lt", 2], "k1 k0"],
+      [["n", "gte", 1_998], "k1999 k1998"],
+      [["kind", "eq", "kind 0"], "k1998 k1996"],
+      [["kind", "ne", "kind 0"], "k1999 k1997"],
+    ];
+    for (const [condition, keys] of searches) {
+      database.characters = 0;
+      const query = { namespace_prefix: [], conditions: [condition], refresh: false, limit: 2, offset: 0 };
+      const found = await storage.searchItems(scope, query, 5_000);
+      assert.equal(found.map(({ key }) => key).join(" "), keys);
+      assert.ok(database.characters < 250_000, `${condition}: ${database.characters} characters`);
+    }
+    await storage.close();
   });
 
   it("of a search for threads without values: no states", async () => {

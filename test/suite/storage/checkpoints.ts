@@ -279,7 +279,9 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       );
       for (const { checkpoint_id, values } of all) {
         const alone = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id });
-        assert.deepEqual(alone?.values, values);
+        const { stem, ...listed } = values[0] as ChannelValue;
+        assert.deepEqual(alone?.values, [listed]);
+        if (stem !== undefined) assert.equal(`${stem}]`, listed.data);
         assert.equal(alone?.values[0] && "extends_version" in alone.values[0], false);
         const { data, tail_length = 0 } = values[0] as ChannelValue;
         const alwaysWhole = checkpoint_id === "c1" || checkpoint_id === "c6";
