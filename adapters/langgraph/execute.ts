@@ -92,7 +92,10 @@ export async function* execute(
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
     pace.read(stream);
-    for (let next = await pace.next(); !next.done; next = await pace.next()) {
+    while (true) {
+      const following = pace.next();
+      const next = following instanceof Promise ? await following : following;
+      if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);
