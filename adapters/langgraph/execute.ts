@@ -44,8 +44,8 @@ export async function* execute(
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.stateless && job.durability === "exit" && !job.resumed;
-  const pace = new Pace(job.checkpoints, environment);
-  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle());
+  const pace = new Pace(inMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const threads = onlyThread(job.thread_id, pace.handle());
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, jobValues);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : jobValues, metadata: checkpointMetadata(job) },
