@@ -28,6 +28,16 @@ export interface CallbackManager {
   inheritableHandlers: readonly object[];
 }
 
+const nameOf = (handler: object): unknown => (handler as { readonly name?: unknown }).name;
+
+/** The methods of a handler, which `holder` has as its own. */
+function methodsOf(handler: object, holder: object): Callbacks {
+  const names = Object.getOwnPropertyNames(holder).filter((name) => name.startsWith("handle"));
+  const call = (name: string): unknown =>
+    (handler as Record<string, { bind(of: object): unknown }>)[name]?.bind(handler);
+  return Object.fromEntries(names.map((name) => [name, call(name)])) as Callbacks;
+}
+
 /** LangChain's class. */
 export type CallbackManagerClass = new (
   parent_run_id: string,
@@ -44,13 +54,13 @@ export function nodeCallbacks(
   run_id: string,
 ): (config: { callbacks?: unknown }) => void {
   const made = new Map<object, object>();
+  const joined = new Map<object, object>();
   const handler = oneHandler([added]);
 
   function withAdded(one: object): object {
     const known = made.get(one);
-    if (known || (one as { readonly name?: unknown }).name !== NAME) return known ?? one;
-    const methods = Object.entries(one).filter(([method]) => method.startsWith("handle"));
-    const larger = oneHandler([Object.fromEntries(methods) as Callbacks, added]);
+    if (known || nameOf(one) !== NAME) return known ?? one;
+    const larger = oneHandler([methodsOf(one, one), added]);
     made.set(one, larger);
     // A node that is tried again has the manager of its first try.
     made.set(larger, larger);
@@ -58,10 +68,26 @@ export function nodeCallbacks(
   }
   made.set(handler, handler);
 
+  /** LangGraph's handler of mode `messages` with this module's: LangChain queues each token for a handler that it does not await. */
+  function withMessages(messages: object, own: object): object {
+    const known = joined.get(messages);
+    if (known) return known;
+    const calls = [methodsOf(own, own), methodsOf(messages, Object.getPrototypeOf(messages) as object)];
+    const both = { ...oneHandler(calls), lc_prefer_streaming: true };
+    joined.set(messages, both);
+    // A node that is tried again has the manager of its first try.
+    made.set(both, both);
+    return both;
+  }
+
   const extended = (handlers: readonly object[]): readonly object[] => {
-    const list = handlers.map(withAdded);
+    const own = handlers.map(withAdded);
     // Tracers give a run callbacks without the handler of this module.
-    return list.some((one) => made.has(one)) ? list : [...list, handler];
+    const list = own.some((one) => made.has(one)) ? own : [...own, handler];
+    const messages = list.find((one) => nameOf(one) === "StreamMessagesHandler");
+    const ours = list.find((one) => nameOf(one) === NAME);
+    if (!messages || !ours) return list;
+    return list.flatMap((one) => (one === messages ? withMessages(messages, ours) : one === ours ? [] : one));
   };
 
   return (config) => {

@@ -44,8 +44,8 @@ export async function* execute(
   const stop = new AbortController();
   // No client reads these checkpoints after the run, so they stay in memory.
   const inMemory = job.stateless && job.durability === "exit" && !job.resumed;
-  const pace = new Pace(job.checkpoints, environment);
-  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : pace.handle());
+  const pace = new Pace(inMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const threads = onlyThread(job.thread_id, pace.handle());
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, jobValues);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : jobValues, metadata: checkpointMetadata(job) },
@@ -92,7 +92,10 @@ export async function* execute(
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
     pace.read(stream);
-    for (let next = await pace.next(); !next.done; next = await pace.next()) {
+    while (true) {
+      const following = pace.next();
+      const next = following instanceof Promise ? await following : following;
+      if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);

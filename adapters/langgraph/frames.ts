@@ -135,8 +135,8 @@ export function written(updates: unknown): Message[] {
 function frameData({ mode, payload }: Chunk): Json | undefined {
   switch (mode) {
     case "messages-tuple": {
-      const [message, metadata] = payload as [Message, unknown];
-      return [messageWire(message), aboutWire(metadata)];
+      const [message, metadata] = payload as [Message, object];
+      return [messageWire(message), metadataWire(metadata)];
     }
     case "checkpoints":
       // With events LangGraph mixes in short notes about the checkpoint of each state.
@@ -155,6 +155,15 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
     default:
       return toWire(payload);
   }
+}
+
+const metadataShown = new WeakMap<object, Json>();
+
+/** LangGraph gives all chunks of a message the same metadata, so that they are converted and written once. */
+function metadataWire(metadata: object): Json {
+  const shown = metadataShown.get(metadata) ?? aboutWire(metadata);
+  metadataShown.set(metadata, shown);
+  return shown;
 }
 
 const isCheckpoint = (payload: unknown): payload is object =>

@@ -66,10 +66,14 @@ export class Pace {
     this.reading = readAll();
   }
 
-  /** The next chunk. A call means that all earlier ones are shown. */
-  async next(): Promise<IteratorResult<unknown, undefined>> {
+  /** The next chunk; no promise if it is here. A call means that all earlier ones are shown. */
+  next(): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
     this.shown = this.received - (this.chunks.length - this.head);
     this.release();
+    return this.chunks.length > this.head ? { done: false, value: this.take() } : this.wait();
+  }
+
+  private async wait(): Promise<IteratorResult<unknown, undefined>> {
     while (this.chunks.length === this.head && !this.ended) {
       await new Promise<void>((resolve) => {
         this.wake = resolve;

@@ -5,7 +5,7 @@
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { AttemptJournal } from "../features/mod.ts";
-import { type Json, textOf } from "../json.ts";
+import { isObject, type Json, textOf } from "../json.ts";
 import {
   type ClaimedRun,
   END_EVENT,
@@ -249,8 +249,7 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   return {
     nextId: () => nextId,
     show(event: string, data: Json): void {
-      // The last values are often the answer too.
-      const frame = { event, data: (event === "values" ? textOf(data).json : JSON.stringify(data)) ?? "null" };
+      const frame = { event, data: frameText(event, data) };
       nextId++;
       if (withheld) withheldFrames++;
       add(frame);
@@ -306,6 +305,20 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void) {
       }
     },
   };
+}
+
+/** The texts of the metadata of messages: each of their tokens carries it. */
+const metadataTexts = new WeakMap<object, string>();
+
+function frameText(event: string, data: Json): string {
+  // The last values are often the answer too.
+  if (event === "values") return textOf(data).json ?? "null";
+  const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
+  const carries = event === "messages" || event.startsWith("messages|");
+  if (!carries || message === undefined || !isObject(metadata)) return JSON.stringify(data) ?? "null";
+  const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
+  metadataTexts.set(metadata, text);
+  return `[${JSON.stringify(message)},${text}]`;
 }
 
 /** Continues the log behind the earlier attempts. Returns the id of the first frame. */

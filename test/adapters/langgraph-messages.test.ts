@@ -5,11 +5,13 @@ import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
 import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
+import { FakeListChatModel } from "@langchain/core/utils/testing";
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
+import { aJob, aThread, run } from "./langgraph-driver.ts";
 
 const PIECES = ['{"seat":', '"7A"', "}"];
 const CALL = { name: "book", args: { seat: "7A" }, id: "call-1", type: "tool_call" };
@@ -86,5 +88,33 @@ describe("langgraph: tool calls in pieces", () => {
     );
     const [{ output } = {}] = of("on_chat_model_end");
     assert.deepEqual((output as JsonObject).tool_calls, [CALL]);
+  });
+});
+
+describe("langgraph: tokens", () => {
+  it("come before their run ends, however many runs stream at once", async () => {
+    const text = "a word ".repeat(30);
+    const graph = new StateGraph(MessagesAnnotation)
+      .addNode("model", async ({ messages }) => {
+        return { messages: [await new FakeListChatModel({ responses: [text] }).invoke(messages)] };
+      })
+      .addEdge(START, "model")
+      .compile();
+    const executor = langgraph({ graph });
+    const input = { messages: [{ role: "user", content: "hi" }] };
+    const runs = Array.from({ length: 16 }, async () => {
+      const job = aJob(aThread(), "graph", { input, modes: ["messages-tuple", "updates"] });
+      const { events } = await run(executor, job);
+      assert.deepEqual(
+        events.slice(-2).map(({ mode }) => mode),
+        ["messages", "updates"],
+      );
+      const tokens = events.filter(({ mode }) => mode === "messages-tuple");
+      return tokens.map(({ data }) => (data as JsonObject[])[0]?.content).join("");
+    });
+    assert.deepEqual(
+      await Promise.all(runs),
+      runs.map(() => text),
+    );
   });
 });
