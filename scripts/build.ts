@@ -1,7 +1,7 @@
 /** Writes dist: JavaScript and declarations of everything the package exports. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { buildSync } from "esbuild";
 
 function rewrite(file: string, change: (text: string) => string): void {
@@ -57,6 +57,32 @@ function bundleWebSockets(): void {
   });
 }
 
+/** What the verbs use of kysely, as one file: its 200 files take a fifth of the time that the server takes to start. */
+function bundleKysely(): void {
+  const outfile = "dist/adapters/sql/kysely.mjs";
+  const names = new Set<string>();
+  for (const file of globSync("dist/adapters/sql/**/*.js")) {
+    const path = relative(dirname(file), outfile).replaceAll("\\", "/");
+    rewrite(file, (text) =>
+      text.replace(/^import \{([^}]+)\} from "kysely";$/m, (_, imported: string) => {
+        for (const name of imported.split(",")) if (name.trim() !== "") names.add(name.trim());
+        return `import {${imported}} from "${path.startsWith(".") ? path : `./${path}`}";`;
+      }),
+    );
+    if (/from "kysely"/.test(readFileSync(file, "utf8"))) throw new Error(`${file} imports kysely in another way`);
+  }
+  const contents = `export { ${[...names].join(", ")} } from "kysely";`;
+  buildSync({
+    stdin: { contents, resolveDir: "." },
+    bundle: true,
+    format: "esm",
+    minify: true,
+    keepNames: true,
+    outfile,
+  });
+  cpSync(join("node_modules", "kysely", "LICENSE"), "dist/adapters/sql/kysely.LICENSE");
+}
+
 rmSync("dist", { recursive: true, force: true });
 const page = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });
 if (page.status !== 0) process.exit(page.status ?? 1);
@@ -66,6 +92,7 @@ if (status === 0) {
   for (const file of globSync("dist/**/*.d.ts")) rewrite(file, nameJavaScript);
   copyLoader();
   bundleWebSockets();
+  bundleKysely();
   for (const file of globSync("dist/**/*.js")) nameDeclarations(file);
   chmodSync("dist/adapters/standalone/bin.js", 0o755);
 }

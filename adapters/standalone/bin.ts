@@ -6,18 +6,10 @@ import { fileURLToPath } from "node:url";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { PortTaken } from "../node/mod.ts";
-import { readCommand, readPlace, usage } from "./command-options.ts";
-import { COMMANDS, runCommand, usageOf } from "./commands.ts";
-import { develop, devUsage } from "./dev.ts";
-import { init, initUsage } from "./init.ts";
+import { COMMANDS, readCommand, readPlace, usage } from "./command-options.ts";
 import { openStorage, serve } from "./server.ts";
 
-/** Commands with options of their own. */
-const OWN: ReadonlyMap<string, string> = new Map([
-  ["dev", devUsage],
-  ["init", initUsage],
-]);
-const WORDS = [...OWN.keys(), ...COMMANDS, "help", "version"];
+const WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
 
 /**
  * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
@@ -28,16 +20,17 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
     const [word = "", ...rest] = args;
     if (COMMANDS.has(word)) {
       const { database, ...keys } = readPlace(args, process.env);
+      const { runCommand } = await import("./commands.ts");
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }
-    if (word === "init") return init(rest);
+    if (word === "init") return (await import("./init.ts")).init(rest);
     const dev = word === "dev";
     const asked =
       word === "help" ? ["--help", ...args.slice(2)] : word === "version" ? ["--version"] : dev ? rest : args;
     const options = readCommand(asked, process.env, { commands: dev ? [] : WORDS, dev });
-    if (options.help) console.log(dev ? devUsage : helpOn(word === "help" ? args[1] : undefined));
+    if (options.help) console.log(await helpOn(dev ? word : word === "help" ? args[1] : undefined));
     else if (options.version) console.log(VERSION);
-    else if (dev) await develop(options);
+    else if (dev) await (await import("./dev.ts")).develop(options);
     else await serve(options);
   } catch (error) {
     // A problem that the user can fix needs no stack; any other error does.
@@ -48,11 +41,11 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
 }
 
 /** What `greenroom help COMMAND` says. */
-function helpOn(word: string | undefined): string {
+async function helpOn(word: string | undefined): Promise<string> {
   if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
-  if (COMMANDS.has(word)) return usageOf(word);
-  const own = OWN.get(word);
-  if (own !== undefined) return own;
+  if (COMMANDS.has(word)) return (await import("./commands.ts")).usageOf(word);
+  if (word === "dev") return (await import("./dev.ts")).devUsage;
+  if (word === "init") return (await import("./init.ts")).initUsage;
   throw new ConfigError([`help: no such command ${word}${didYouMean(word, WORDS)}`]);
 }
 

@@ -7,6 +7,9 @@ import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 
+/** First words of a command line that `runCommand` takes. */
+export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents", "backup"]);
+
 /** A value, and the flag or variable that errors about it name. */
 export interface Given {
   readonly value: string;

@@ -4,12 +4,10 @@ import type { Storage } from "../../lib/storage/types.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { type Arguments, type Input, readArguments } from "./arguments.ts";
 import { backupUsage, runBackup } from "./backup.ts";
+import { COMMANDS } from "./command-options.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
-
-/** First words of a command line that `runCommand` takes. */
-export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents", "backup"]);
 
 export interface CommandSurroundings {
   /** What new keys start with. Default `gr`. */

@@ -23,7 +23,7 @@ export interface ServiceContext extends FeatureContext {
   readonly webhooks: WebhookSettings;
 }
 
-const FEATURES: readonly ((context: ServiceContext) => Feature | Promise<Feature>)[] = [
+const FEATURES: readonly ((context: ServiceContext) => Feature)[] = [
   feedbackFeature,
   webhooksFeature,
   usageFeature,
@@ -65,7 +65,7 @@ export interface Features {
   readonly nouns: FeatureNouns;
 }
 
-export async function createFeatures(context: ServiceContext): Promise<Features> {
-  const list = await Promise.all(FEATURES.map((create) => create(context)));
+export function createFeatures(context: ServiceContext): Features {
+  const list = FEATURES.map((create) => create(context));
   return { list, all: joinFeatures(list), nouns: Object.assign({}, ...list.map(({ nouns }) => nouns)) };
 }

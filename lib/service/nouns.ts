@@ -145,7 +145,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const { workspace_id } = deployment;
   const settings = settingsOf(options);
   const base_url = (): string | undefined => baseUrl(options);
-  const { list, all: features, nouns } = await createFeatures({ ...given, settings, base_url });
+  const { list, all: features, nouns } = createFeatures({ ...given, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new Slots(settings.worker.concurrency);
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });

@@ -15,7 +15,7 @@ export interface AttemptOptions {
   readonly environment: Environment;
   readonly settings: WebhookSettings;
   /** Null: this process cannot send to absolute URLs. */
-  readonly transport: WebhookTransport | null;
+  readonly transport: () => Promise<WebhookTransport | null>;
   /** Null: this process cannot send to relative URLs. */
   readonly loopback: Loopback | null;
   readonly user_agent: string;
@@ -79,7 +79,7 @@ export function createAttempts(
     if (destination.kind === "loopback") {
       return toLoopback(destination.path, row, await headersOf(row, at, body), body, signal);
     }
-    const { transport } = options;
+    const transport = await options.transport();
     if (!transport) return failure("delivery_unavailable");
     const literal = literalAddress(destination.host);
     const addresses = literal === null ? await resolveHost(transport, destination.host) : [literal];

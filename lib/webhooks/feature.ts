@@ -3,6 +3,7 @@ import { ServiceError } from "../errors.ts";
 import type { Feature, FeatureContext } from "../features/mod.ts";
 import type { Json } from "../json.ts";
 import type { FinishRun, NewRun } from "../storage/mod.ts";
+import type { AttemptOptions } from "./attempt.ts";
 import { createDeliveries } from "./deliver.ts";
 import { exposedHeaders, type WebhookOptions, type WebhookSettings } from "./options.ts";
 import { checkUrl } from "./policy.ts";
@@ -19,10 +20,15 @@ const DEEPEST = 5;
 /** A larger state is left out of webhooks, in characters. */
 const LARGEST_VALUES = 5 * 1024 * 1024;
 
-export async function webhooksFeature(context: WebhookContext): Promise<Feature> {
+export function webhooksFeature(context: WebhookContext): Feature {
   const { options, webhooks, bus, scope, environment, settings } = context;
   const { loopback, policy } = webhooks;
-  const transport = webhooks.transport ?? (await systemTransport());
+  let loaded: ReturnType<typeof systemTransport> | undefined;
+  // Loaded by the first attempt: on Bun it takes as long as half of the start.
+  const transport: AttemptOptions["transport"] = async () => {
+    loaded ??= webhooks.transport ? Promise.resolve(webhooks.transport) : systemTransport();
+    return await loaded;
+  };
   const deliveries = createDeliveries({ ...context, settings: webhooks, transport, loopback });
   const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
   if (exposed.length > 0) {
@@ -49,7 +55,6 @@ export async function webhooksFeature(context: WebhookContext): Promise<Feature>
       const { destination } = verdict;
       const local = destination.kind === "loopback";
       if (local && !loopback) throw refused("loopback_unavailable");
-      if (!local && !transport) throw refused("delivery_unavailable");
       return { webhook: { url, host: local ? "" : `${destination.host}:${destination.port}`, depth } };
     },
     isUsedBy: ({ webhook }) => webhook !== null,

@@ -119,7 +119,8 @@ export async function world(options: WorldOptions = {}): Promise<World> {
         scope: here,
         environment,
         settings: { ...settings, ...DELIVERY_DEFAULTS, ...more },
-        transport: options.transport === null ? null : { resolve: options.resolve ?? (async () => [PUBLIC]), send },
+        transport: async () =>
+          options.transport === null ? null : { resolve: options.resolve ?? (async () => [PUBLIC]), send },
         loopback: options.loopback ?? null,
         user_agent: "greenroom/1.0.0 (webhook)",
       });

@@ -171,7 +171,7 @@ describe("a webhook to an address that is not public", () => {
         loopback: null,
         transport: null,
       },
-      transport,
+      transport: async () => transport,
       loopback: null,
       user_agent: "greenroom",
     });
