@@ -14,7 +14,10 @@ const refund: AgentFunction = async function* ({ messages, step, sleep, wait, as
   const order = await step("find order", () => ({ id: String(messages.at(-1)?.content), total: 40 }));
   const ok = await ask("approve", { question: `Refund ${order.total}?` }, { schema: { type: "boolean" } });
   if (!ok) return "Not refunded.";
-  await step("pay", ({ key }) => console.log(`Paid ${order.total} with the key ${key}`), { retries: 3, timeout: "30s" });
+  await step("pay", ({ key }) => console.log(`Paid ${order.total} with the key ${key}`), {
+    retries: 3,
+    timeout: "30s",
+  });
   await sleep("cool off", "3s");
   const parcel = await wait("parcel", { timeout: "30d", begin: ({ url }) => carrier.notify(order.id, url) });
   yield parcel ? `Shipped as ${parcel.code}.` : "No parcel within 30 days.";

@@ -124,9 +124,7 @@ export class Call {
     );
   }
 
-  hasOpenStep(): boolean {
-    return this.stepWaits;
-  }
+  hasOpenStep = (): boolean => this.stepWaits;
 
   /** Takes emitted data: it follows what shows the step that waits. */
   emit(data: Json): StreamEvent[] {

@@ -39,6 +39,10 @@ const FINISH_MS = 50;
 const errorOf = (error: unknown): { name: string; message: string } =>
   error instanceof Error ? { name: error.name, message: error.message } : { name: "Error", message: String(error) };
 
+/** The time at which a wait or an ask ends by itself. */
+const dueAt = (timeout: Duration | undefined, label: string, { now }: Pick<Environment, "now">): number | null =>
+  timeout === undefined ? null : now() + durationOf(timeout, `${label}: timeout`);
+
 /** The steps of one attempt. */
 export class Steps {
   readonly #options: StepsOptions;
@@ -188,17 +192,12 @@ export class Steps {
     return this.#entries.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve, ...asked }));
   }
 
-  /** The time at which a wait or an ask ends by itself. */
-  #due(timeout: Duration | undefined, label: string): number | null {
-    return timeout === undefined ? null : this.#options.environment.now() + durationOf(timeout, `${label}: timeout`);
-  }
-
   async wait(given: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
     const verb = this.#use("wait", given);
     const { outcome, begun } = verb.recorded;
     if (outcome) return await this.#entries.stored(outcome, verb);
     const label = labelOf(verb.name);
-    const until = this.#due(timeout, label);
+    const until = dueAt(timeout, label, this.#options.environment);
     const kept = schema === undefined ? {} : { schema: copyJson(schema, `${label}: schema`) as JsonObject };
     const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, ...kept }));
     const came = this.#entries.guarded<OutsideEvent | null>((resolve) => {
@@ -234,7 +233,7 @@ export class Steps {
     const { job, journal } = this.#options;
     const label = labelOf(verb.name);
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
-    const until = this.#due(timeout, label);
+    const until = dueAt(timeout, label, this.#options.environment);
     const shown = copyJson(value ?? null, `value of ${label}`);
     const response = schema === undefined ? undefined : (copyJson(schema, `${label}: schema`) as JsonObject);
     const fresh = async (): Promise<string> =>

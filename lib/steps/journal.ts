@@ -115,7 +115,7 @@ class StoredJournal implements OpenJournal {
   #reading: Promise<void> | null = null;
   #again = false;
   #watched = false;
-  #told = 0;
+  #given = 0;
 
   constructor(
     options: OpenOptions,
@@ -143,7 +143,7 @@ class StoredJournal implements OpenJournal {
   async watch(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
     const tell = (): void => {
-      this.#told = this.#events.at(-1)?.seq ?? 0;
+      this.#given = this.#events.at(-1)?.seq ?? 0;
       listener();
     };
     const look = (): void => void this.#read().then(tell, () => {});
@@ -207,7 +207,10 @@ class StoredJournal implements OpenJournal {
   }
 
   keep(entry: JournalEntry, idx: number = this.#options.pending().entries.length): void {
-    this.#options.pending().entries.push({ idx, entry: JSON.stringify(entry) });
+    const pending = this.#options.pending();
+    pending.entries.push({ idx, entry: JSON.stringify(entry) });
+    // The entry says how far the function is now.
+    delete pending.position;
   }
 
   async commit(): Promise<void> {
@@ -231,7 +234,7 @@ class StoredJournal implements OpenJournal {
 
   /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
   async #seen(): Promise<number> {
-    if (this.#watched) return this.#told;
+    if (this.#watched) return this.#given;
     await this.#read();
     return this.#events.at(-1)?.seq ?? 0;
   }

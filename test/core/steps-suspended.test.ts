@@ -9,6 +9,10 @@ import type { AgentFunction, Json } from "../../lib/mod.ts";
 import { type TestClock, type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 
+// The timers of a service keep no process alive.
+const alive = setInterval(() => {}, 1_000);
+after(() => clearInterval(alive));
+
 const folder = mkdtempSync(join(tmpdir(), "steps-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;

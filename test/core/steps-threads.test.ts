@@ -10,6 +10,10 @@ import { serviceInternals } from "../../lib/service.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 
+// The timers of a service keep no process alive.
+const alive = setInterval(() => {}, 1_000);
+after(() => clearInterval(alive));
+
 const folder = mkdtempSync(join(tmpdir(), "steps-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;

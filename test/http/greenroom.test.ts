@@ -136,7 +136,8 @@ describe("GET /greenroom/runs", () => {
     const { paths } = await it.ask("GET", "/openapi.json");
     assert.deepEqual(
       Object.keys(paths).filter((path) => path.startsWith("/greenroom")),
-      [],
+      // Agents have handed it out: it belongs to runs.
+      ["/greenroom/events/{address}"],
     );
   });
 });

@@ -9,6 +9,8 @@ export interface PlantedFault {
   readonly replace: string;
   /** What else is to be replaced in the file. */
   readonly also?: readonly { readonly find: string; readonly replace: string }[];
+  /** `--durable` finds it. */
+  readonly durable?: boolean;
   /** The first seed that is tried, where few find it. Default: 1. */
   readonly from?: number;
   /** Why no behaviour that anybody may rely on changes; then it need not be found. */

@@ -8,6 +8,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { LOGS } from "./planted-logs.ts";
 import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
+import { STEPS } from "./planted-steps.ts";
 
 export type { PlantedFault } from "./planted-platform.ts";
 
@@ -333,6 +334,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   ...LOGS,
   ...PLATFORM,
+  ...STEPS,
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
@@ -365,6 +367,7 @@ function search(fault: PlantedFault, seeds: number): Promise<string | null> {
     String(seeds),
     "--from",
     String(fault.from ?? 1),
+    ...(fault.durable ? ["--durable"] : []),
     ...(process.env["SIM_IGNORE"] ? ["--ignore", process.env["SIM_IGNORE"]] : []),
   ]);
   let output = "";

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { simulateDurable } from "./durable/simulate.ts";
 import { PLANTED, plant } from "./planted.ts";
 import { simulate } from "./simulate.ts";
 
@@ -35,6 +36,14 @@ describe("simulation", () => {
       }
     });
   }
+
+  it("finds nothing in durable functions", async () => {
+    for (let seed = FIRST; seed < FIRST + Math.ceil(SEEDS / 4); seed++) {
+      const { violations, trace } = await simulateDurable(seed);
+      const text = violations.map(({ rule, text }) => `${rule}: ${text}`).join("\n");
+      assert.equal(violations.length, 0, `${text}\nreplay: --durable --seed ${seed}\n${trace.join("\n")}`);
+    }
+  });
 
   // The comparison of the runtimes shows it for the others.
   if (runtime === "bun" || all) {

@@ -29,10 +29,11 @@ export function scriptOf(dice: Dice, tag: string): Script {
       if (kind === "sleep") return { kind, name, ms: dice.pick([10, 1_500, 5_000, 60_000]) };
       if (kind === "wait") return { kind, name, timeout: dice.chance(0.2) ? 20_000 : null };
       if (kind === "ask") return { kind, name };
-      if (kind === "yield") return { kind, text: `${name} `, state: dice.chance(0.3) };
+      // What is yielded before the first verb belongs to a plain function, which a retry begins anew.
+      if (kind === "yield" && i > 0) return { kind, text: `${name} `, state: dice.chance(0.3) };
       const fails = dice.chance(0.2) ? dice.between(1, 2) : 0;
       return {
-        kind,
+        kind: "step",
         name,
         ms: dice.pick([0, 5, 200, 3_000]),
         fails,

@@ -1,0 +1,118 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are pieces of code.
+/** Faults in durable functions: `--durable` finds them. */
+import type { PlantedFault } from "./planted-platform.ts";
+
+export const STEPS: readonly PlantedFault[] = [
+  {
+    name: "a step's result is not awaited in the store",
+    file: "lib/functions/entries.ts",
+    find: "      await this.guarded<void>((resolve, reject) => void committed.then(resolve, reject));\n",
+    replace: "",
+    durable: true,
+  },
+  {
+    name: "a call forgets that its run belongs to it",
+    file: "adapters/sql/steps.ts",
+    find: "update runs set call_id = ${p.call_id}, progressed = attempt",
+    replace: "update runs set progressed = attempt",
+    durable: true,
+  },
+  {
+    name: "a journal is not stored",
+    file: "adapters/sql/runs/lease.ts",
+    find: "          ...whenSaved(fence, progress, now),\n          hasRoot",
+    replace: "          hasRoot",
+    durable: true,
+  },
+  {
+    name: "values are yielded again on replays",
+    file: "lib/functions/replay.ts",
+    find: "    if (call.yielded >= this.#newest.yielded) return false;\n",
+    replace: "    if (call.yielded >= 0) return false;\n",
+    durable: true,
+  },
+  {
+    name: "the open reply is lost",
+    file: "lib/functions/replay.ts",
+    find: "    if (!reply) return;\n",
+    replace: "    return;\n",
+    durable: true,
+  },
+  {
+    name: "an event does not wake its run",
+    file: "adapters/sql/steps.ts",
+    find: "[event, wakeRun(key), wakeCall(key)]",
+    replace: "[event, wakeCall(key)]",
+    durable: true,
+  },
+  {
+    name: "an event does not wake a call that asks",
+    file: "adapters/sql/steps.ts",
+    find: "[event, wakeRun(key), wakeCall(key)]",
+    replace: "[event, wakeRun(key)]",
+    durable: true,
+    equivalent: "the answers of the ask continue the call, and it reads its events then",
+  },
+  {
+    name: "an event is used twice",
+    file: "lib/functions/waits.ts",
+    find: "      if (this.#used.has(event.seq)) continue;\n",
+    replace: "",
+    durable: true,
+    equivalent: "each name of the scripts is waited for once",
+  },
+  {
+    name: "a sleep begins anew with each attempt",
+    file: "lib/functions/steps.ts",
+    find: "const due = begun?.until ?? timeOf(until, now, labelOf(verb.name));",
+    replace: "const due = timeOf(until, now + 60_000, labelOf(verb.name));",
+    durable: true,
+    equivalent: "it ends later, and no rule says when",
+  },
+  {
+    name: "answers are not stored",
+    file: "lib/functions/open-call.ts",
+    find: "if (!Object.hasOwn(answers, id as string)) continue;",
+    replace: "continue;",
+    durable: true,
+  },
+  {
+    name: "the next attempt numbers its entries from the start",
+    file: "lib/steps/journal.ts",
+    find: "this.keep(made, this.entries.length - 1);",
+    replace: "this.keep(made, this.entries.length % 7);",
+    durable: true,
+  },
+  {
+    name: "a position is stored apart from what it says",
+    file: "lib/steps/journal.ts",
+    find: "    delete pending.position;\n",
+    replace: "",
+    durable: true,
+    from: 1_020,
+  },
+  {
+    name: "a message of a step enters the state again",
+    file: "lib/functions/entries.ts",
+    find: "        if (message) yield* call.said(message);\n",
+    replace:
+      "        if (message) yield* call.said(message);\n        if (message) yield* call.said({ ...message, id: `${message.id}2` });\n",
+    durable: true,
+  },
+  {
+    name: "a suspended run keeps its slot",
+    file: "adapters/sql/runs/lease.ts",
+    find: "          freeLeasedSlot(fence),\n          suspend(",
+    replace: "          suspend(",
+    durable: true,
+    equivalent: "the slot expires with its lease",
+  },
+  {
+    name: "a failed try is forgotten",
+    file: "lib/functions/replay.ts",
+    find: 'else if (entry.phase === "failed") recorded.failed.push(entry);',
+    replace: 'else if (entry.phase === "failed") continue;',
+    durable: true,
+    equivalent: "the step is tried again, as after a crash",
+  },
+];
