@@ -2,7 +2,7 @@
  * What durable functions cost: empty steps, a long journal, events, streams, and thousands of suspended runs, on a SQLite file with
  * `synchronous=FULL`; then the same functions on Postgres, beside DBOS on the same server. Medians of five, after a warm-up.
  *
- *   bun bench/steps/run.mjs [--suspended 10000] [--only steps,load,event,stream,suspended,peer]      (or node)
+ *   bun bench/steps/run.mjs [--suspended 10000] [--peer 1000] [--only steps,load,event,stream,suspended,peer]      (or node)
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,11 @@ import { createApp } from "../../adapters/app.ts";
 
 const PARTS = ["steps", "load", "event", "stream", "suspended", "peer"];
 const { values } = parseArgs({
-  options: { suspended: { type: "string", default: "10000" }, only: { type: "string", default: PARTS.join() } },
+  options: {
+    suspended: { type: "string", default: "10000" },
+    only: { type: "string", default: PARTS.join() },
+    peer: { type: "string", default: "1000" },
+  },
 });
 const only = values.only.split(",");
 const ROUNDS = 5;
@@ -214,20 +218,22 @@ async function settle(ids, rest) {
 
 /** Steps of one call, and calls of one step, in a second. */
 async function rates(empty, call) {
-  await empty(1000);
+  const count = Number(values.peer);
+  const all = Math.ceil(count * 0.4);
+  await empty(count);
   const steps = [];
   const calls = [];
   for (let round = 0; round < ROUNDS; round++) {
     let from = now();
-    await empty(1000);
-    steps.push(1e6 / (now() - from));
+    await empty(count);
+    steps.push((count * 1e3) / (now() - from));
     from = now();
-    let left = 400;
+    let left = all;
     const loop = async () => {
       while (left-- > 0) await call();
     };
     await Promise.all(Array.from({ length: 20 }, loop));
-    calls.push(400e3 / (now() - from));
+    calls.push((all * 1e3) / (now() - from));
   }
   return { steps: median(steps), calls: median(calls) };
 }
