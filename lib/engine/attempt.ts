@@ -89,6 +89,7 @@ async function run(context: AttemptContext): Promise<void> {
     }
     state.phase = "settled";
     state.done.resolve();
+    journal?.close();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
     await progress.close(state.reason === "shutting_down");

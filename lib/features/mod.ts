@@ -66,6 +66,8 @@ export interface AttemptJournal extends Journal {
   took(event: ExecutorEvent): void;
   /** Takes what is not saved yet. */
   take(): Pick<Progress, "call">;
+  /** The executor has settled, whatever becomes of the run: nothing is watched any more. */
+  close(): void;
   /** The attempt ends: so does the call, unless its executor has paused it. */
   end(): void;
   /** The run waits: set when the executor has suspended it. */

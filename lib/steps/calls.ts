@@ -9,6 +9,7 @@ export const MOST_EVENT_BYTES: number = 256 * 1024;
 /** One use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
 export interface StepRecord {
   readonly kind: "step" | "sleep" | "wait" | "ask" | "begin";
+  /** A list as JSON. `send` and the route of events take it as it is. */
   readonly name: string;
   /** The n-th use of this name, from 1. */
   readonly occurrence: number;

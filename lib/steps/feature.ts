@@ -54,6 +54,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
   let suspension: Suspension | null = null;
   let count = (): number => 0;
   const closes: (() => void)[] = [];
+  let closed = false;
   return {
     get call_id() {
       return call_id;
@@ -77,7 +78,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
           paused = true;
           pending.leaves = { due_at, seen, ended: false };
         },
-        onClose: (close) => closes.push(close),
+        onClose: (close) => void (closed ? close() : closes.push(close)),
       });
       if (!journal) return null;
       ({ call_id } = journal);
@@ -98,8 +99,11 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       pending = nothing();
       return { call };
     },
-    end() {
+    close() {
+      closed = true;
       for (const close of closes) close();
+    },
+    end() {
       if (call_id !== null && !paused && !suspension) pending.leaves = { due_at: null, seen: 0, ended: true };
     },
   };

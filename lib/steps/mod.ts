@@ -127,7 +127,7 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
       return {
         call_id: call.call_id,
         steps: recordsOf(entries),
-        events: events.map(({ seq, name, payload }) => ({ name: labelOf(name), payload, used: used.has(seq) })),
+        events: events.map(({ seq, name, payload }) => ({ name, payload, used: used.has(seq) })),
       };
     },
   };
@@ -179,7 +179,7 @@ function recordOf(kind: StepRecord["kind"], entry: JournalEntry, before: StepRec
   const omitted = JSON.stringify(result).length > MOST_RESULT;
   return {
     kind,
-    name: labelOf(name),
+    name,
     occurrence,
     status: STATUS[phase],
     attempts: attempt ?? before?.attempts ?? (ended ? 1 : 0),

@@ -4,6 +4,7 @@ import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
+import type { WaitingFor } from "../executor/journal.ts";
 import { type IsoTime, isObject, type Json, type JsonObject, type Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import { type Cursor, type Listing, offsetOf } from "../storage/cursor.ts";
@@ -30,6 +31,8 @@ export interface ThreadSummary {
   readonly status: ThreadStatus;
   /** It has open interrupts. A stopped thread can be `interrupted` without. */
   readonly waiting: boolean;
+  /** What the durable function of a busy thread waits for; absent while it works. */
+  readonly waiting_for?: readonly WaitingFor[];
   readonly graph_id: string | null;
   readonly assistant_id: string | null;
   readonly created_at: IsoTime;
@@ -42,6 +45,8 @@ export interface ThreadSummary {
 export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" | "graph_id" | "assistant_id"> {
   readonly since: IsoTime;
   readonly age_ms: number;
+  /** When the durable function goes on by itself, answered or not. */
+  readonly continues_at?: IsoTime;
   readonly interrupts: readonly {
     readonly interrupt_id: string | null;
     readonly task_id: string;
@@ -69,6 +74,8 @@ export interface ThreadSummaries {
 /** How many threads one search for a text looks at: each may need its state. */
 const LOOKED_AT = 200;
 const MOST = 100;
+/** How many waiting runs of a thread are looked at: the newest of them may wait behind the one that is suspended. */
+const RUNS = 20;
 const TITLE_LENGTH = 200;
 
 /** What the inbox shows of a state. */
@@ -107,8 +114,20 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
     return { nodes, title: titleIn(Array.isArray(messages) ? (messages[0] ?? null) : null) };
   }
 
-  const titled = async (row: ThreadRow): Promise<ThreadSummary> =>
-    summaryOf(row, ownTitle(row) ?? titleIn(await readable(row, states.firstMessage)));
+  async function titled(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
+    const title = ownTitle(row) ?? titleIn(await readable(row, states.firstMessage));
+    if (row.status !== "busy") return summaryOf(row, title);
+    const runs = await storage.listRuns(scope, row.thread_id, { status: "pending", limit: RUNS, offset: 0 });
+    const waiting_for = runs.find((run) => run.waiting_for)?.waiting_for as readonly WaitingFor[] | undefined;
+    return { ...summaryOf(row, title), ...(waiting_for ? { waiting_for } : {}) };
+  }
+
+  /** A call that has ended for an ask may go on before it is answered. */
+  async function continuesAt(scope: Scope, { thread_id, interrupts }: ThreadRow): Promise<Partial<InboxThread>> {
+    const call = await storage.newestCall(scope, thread_id);
+    if (!call || call.ended_at !== null || call.due_at === null || !Object.hasOwn(interrupts, call.call_id)) return {};
+    return { continues_at: isoTime(call.due_at) };
+  }
 
   /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
   async function metadataOf({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
@@ -137,7 +156,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
       let looked = 0;
       while (looked < rows.length && items.length < limit) {
         const some = rows.slice(looked, looked + limit - items.length);
-        const read = await Promise.all(some.map(titled));
+        const read = await Promise.all(some.map((row) => titled(scope, row)));
         items.push(...read.filter(({ title }) => wanted === undefined || title?.toLowerCase().includes(wanted)));
         looked += some.length;
       }
@@ -154,7 +173,12 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
       const asked = { metadata, status: "interrupted", waiting: true, ...page } as const;
       const { rows, total } = await storage.searchThreads(scope, asked);
       const now = environment.now();
-      const items = await Promise.all(rows.map(async (row) => inboxThread(row, await readable(row, shownOf), now)));
+      const items = await Promise.all(
+        rows.map(async (row) => ({
+          ...inboxThread(row, await readable(row, shownOf), now),
+          ...(await continuesAt(scope, row)),
+        })),
+      );
       return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };
     },
   };

@@ -44,6 +44,33 @@ const ended = (kit: TestService, thread_id: string, run_id: string) => async ():
   !["pending", "running"].includes((await kit.service.runs.get(thread_id, run_id)).status);
 
 describe("a durable function", () => {
+  it("reads nothing while it is suspended, nor after its end", async () => {
+    const clock = testClock();
+    let reads = 0;
+    const storage = nodeSqlite(newFile());
+    const counted = {
+      ...storage,
+      readCallEvents: (...of: Parameters<typeof storage.readCallEvents>) => {
+        reads += 1;
+        return storage.readCallEvents(...of);
+      },
+    };
+    const agent: AgentFunction = async ({ wait }) => ({ got: await wait("parcel") });
+    await using kit = await testService({ storage: counted, agents: { agent }, environment: clock });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
+    await soon(clock, suspended(kit, thread_id, run_id));
+    reads = 0;
+    await clock.advance(60_000);
+    assert.equal(reads, 0);
+    await threads.send(thread_id, "parcel", "RX-7");
+    await soon(clock, ended(kit, thread_id, run_id));
+    reads = 0;
+    await clock.advance(60_000);
+    assert.equal(reads, 0);
+  });
+
   it("sleeps without a worker, and continues when it is due", async () => {
     const clock = testClock();
     let pays = 0;

@@ -1,8 +1,8 @@
 /**
  * Real processes under real faults. Prints one table row per figure and ends with 1 on any violation.
  *
- *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, postgres, claims, rollback, webhooks, readers, fsync, reconnect, pauses, or ci
- *                                                 for all short forms
+ *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, postgres, claims, rollback, webhooks, readers, fsync, reconnect, pauses, steps,
+ *                                                 or ci for all short forms. `--seed N` repeats the calls of steps
  */
 import { parseArgs } from "node:util";
 import * as claims from "./claims.ts";
@@ -15,6 +15,7 @@ import * as reconnect from "./reconnect.ts";
 import { Report } from "./report.ts";
 import * as rollback from "./rollback.ts";
 import { cleanUp } from "./servers.ts";
+import * as steps from "./steps.ts";
 import * as webhooks from "./webhooks.ts";
 
 type Program = (report: Report, long: boolean) => Promise<void>;
@@ -28,13 +29,19 @@ const programs: Readonly<Record<string, Program>> = {
   readers: (report, long) => readers.readers(report, long ? readers.LONG : readers.SHORT),
   reconnect: (report, long) => reconnect.reconnect(report, long ? reconnect.LONG : reconnect.SHORT),
   rollback: (report, long) => rollback.rollback(report, long ? rollback.LONG : rollback.SHORT),
+  steps: (report, long) => steps.steps(report, long ? steps.LONG : steps.SHORT, seed),
   webhooks: (report, long) => webhooks.webhooks(report, long ? webhooks.LONG : webhooks.SHORT),
 };
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
+  options: {
+    long: { type: "boolean", default: false },
+    keep: { type: "boolean", default: false },
+    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
+  },
 });
+const seed = Number(values.seed);
 // Lanes take about as long and run side by side: most of these is waiting for processes to start.
 const LANES = [["kill", "readers"], ["postgres"]];
 const rest = Object.keys(programs).filter((name) => !LANES.flat().includes(name));

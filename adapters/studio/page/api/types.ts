@@ -9,6 +9,7 @@ export type { FeedbackLink, ScoreSeries } from "../../../../lib/feedback/overvie
 export type { RunDetail, RunSummary } from "../../../../lib/runs/search.ts";
 export type { RunStats } from "../../../../lib/runs/stats.ts";
 export type { ServerReport } from "../../../../lib/service/report.ts";
+export type { RunSteps, StepRecord } from "../../../../lib/steps/calls.ts";
 export type { Listing } from "../../../../lib/storage/cursor.ts";
 export type { RunStatus } from "../../../../lib/storage/mod.ts";
 export type { Inbox, InboxThread, ThreadSummary } from "../../../../lib/threads/summaries.ts";

@@ -82,6 +82,13 @@ export function duration(ms: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** What a durable function waits for. */
+export function restOf(one: { readonly kind: string; readonly name: string; readonly until: string | null }): string {
+  const until = one.until ? exact(one.until) : "";
+  if (one.kind === "sleep") return `sleeps until ${until}`;
+  return one.kind === "step" ? `${until ? `tries again ${until}` : "running"}` : `waits for ${one.name}`;
+}
+
 export const count = (value: number): string => value.toLocaleString();
 export const money = (value: number): string =>
   value === 0 ? "$0" : `$${value.toFixed(value < 0.01 ? 5 : value < 1 ? 3 : 2)}`;

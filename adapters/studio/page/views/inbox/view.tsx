@@ -118,6 +118,7 @@ export default function Inbox(): VNode {
                         <span class="faint">
                           {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
                           {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
+                          {one.continues_at ? ` · sleeps until ${exact(one.continues_at)}` : ""}
                         </span>
                       </span>
                       <Time at={one.since} />

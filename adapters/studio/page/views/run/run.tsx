@@ -12,6 +12,7 @@ import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { protocolOf } from "../runs/table.tsx";
 import { Frames } from "./frames.tsx";
+import { newestOf, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
 
 /** A command that starts the same run. The key is the reader's own, by name. */
@@ -130,6 +131,7 @@ function Output({ run }: { readonly run: RunDetail }): VNode {
 function Body({ run }: { readonly run: RunDetail }): VNode {
   const part = place.value.query.get("show") ?? "input";
   const { input, command } = run.kwargs;
+  const steps = useSteps(run);
   return (
     <div class="scroll run-body">
       <Actions run={run} />
@@ -149,7 +151,8 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
       ) : null}
       <Summary run={run} />
       <h3>Time line</h3>
-      <TimeLine run={run} />
+      <TimeLine run={run} durable={newestOf(steps.data)} />
+      <Steps run={run} steps={steps.data} />
       <div class="segments" role="group" aria-label="What is shown">
         {PARTS.map((name) => (
           <button key={name} type="button" aria-pressed={part === name} onClick={() => setQuery({ show: name })}>

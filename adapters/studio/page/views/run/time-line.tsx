@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { client, serverNow } from "../../api/client.ts";
 import { TURN, threadEvents } from "../../api/events.ts";
-import type { RunDetail } from "../../api/types.ts";
+import type { RunDetail, StepRecord } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
 import { duration, exact, Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
@@ -71,6 +71,18 @@ function useCalls(run: RunDetail): readonly Bar[] {
 }
 
 /** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
+/** What a durable function did and waited for, as far as this run saw it. */
+function stepBars({ created_at }: RunDetail, steps: readonly StepRecord[], now: number): Bar[] {
+  const created = Date.parse(created_at);
+  return steps.flatMap(({ kind, name, status, started_at, ended_at }) => {
+    const to = ended_at ? Date.parse(ended_at) : now;
+    if (!started_at || to < created) return [];
+    const from = Math.max(created, Date.parse(started_at));
+    const failed = status === "failed" || status === "timed_out";
+    return [{ kind: kind === "step" ? "step" : "queue", label: `${kind} ${name}`, from, to, failed }];
+  });
+}
+
 function barsOf(run: RunDetail, steps: readonly Step[], calls: readonly Bar[], now: number): Bar[] {
   const created = Date.parse(run.created_at);
   const started = run.started_at ? Date.parse(run.started_at) : null;
@@ -155,7 +167,13 @@ async function stepsOf({ thread_id, run_id, started_at }: RunDetail): Promise<re
   return [...steps, { ...before, created_at: started_at ?? before.created_at }];
 }
 
-export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
+interface TimeLineProps {
+  readonly run: RunDetail;
+  /** Of a durable function. */
+  readonly durable: readonly StepRecord[];
+}
+
+export function TimeLine({ run, durable }: TimeLineProps): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
     stepsOf(run),
   );
@@ -164,7 +182,7 @@ export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
   return (
     <Ready of={shown} rows={4}>
       {(loaded) => {
-        const bars = barsOf(run, loaded, calls, serverNow());
+        const bars = barsOf(run, loaded, [...calls, ...stepBars(run, durable, serverNow())], serverNow());
         const from = Math.min(...bars.map((bar) => bar.from));
         // A webhook that is tried for a day would press everything else flat.
         const ends = bars.filter(({ kind }) => kind !== "webhook").map((bar) => bar.to);

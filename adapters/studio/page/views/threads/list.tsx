@@ -6,7 +6,7 @@ import { useKey } from "../../frame/keyboard.ts";
 import { gone } from "../../frame/notices.tsx";
 import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Ready, Status, Time } from "../../parts/basics.tsx";
+import { Empty, Ready, restOf, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
@@ -134,7 +134,10 @@ export function ThreadList({ current }: { readonly current: string | undefined }
                     <span class="title">
                       {thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}
                     </span>
-                    <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
+                    <span class="faint">
+                      {nameOf(assistants.data, thread.assistant_id)}
+                      {thread.waiting_for?.map((one) => ` · ${restOf(one)}`)}
+                    </span>
                   </span>
                   <Time at={thread.updated_at} />
                 </>

@@ -1,0 +1,84 @@
+/** What the studio shows of durable functions: their steps, what they wait for, and the event that a person sends. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { fromFunctions } from "../../lib/mod.ts";
+import { openStudio, studioVisits } from "./studio-host.ts";
+import { said } from "./studio-seed.ts";
+
+const visit = studioVisits();
+
+const executor = fromFunctions({
+  async *parcels({ step, wait }) {
+    await step("find order", () => ({ order: "A-1", total: 40 }));
+    await step(
+      "label",
+      ({ attempt }) => {
+        if (attempt === 1) throw new Error("no paper");
+        return "printed";
+      },
+      { retries: 1, backoff: 1 },
+    );
+    await step("weigh", () => {
+      throw new Error("no scale");
+    }).catch(() => {});
+    const parcel = await wait(["parcel", 7]);
+    yield `Shipped as ${(parcel as { code: string }).code}.`;
+  },
+  async *sleeper({ sleep }) {
+    await sleep("night", "12h");
+    yield "Morning.";
+  },
+  async *asker({ ask, sleep }) {
+    await Promise.all([ask("approve", { question: "Refund?" }), sleep("cool off", "2d")]);
+    yield "Done.";
+  },
+});
+
+describe("the studio's view of durable functions", () => {
+  it("shows the steps of a run, and sends the event that it waits for", async () => {
+    await using host = await openStudio({ executor });
+    const { threads, runs } = host.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "parcels", input: said("ship it") });
+    await visit(host, async (visit) => {
+      const { page } = visit;
+      await visit.open(`runs/${run_id}`);
+      const steps = page.getByLabel("Steps", { exact: true }).locator("li");
+      await steps
+        .filter({ hasText: "label · 2 tries" })
+        .or(steps.filter({ hasText: "2 tries" }))
+        .waitFor();
+      await steps.filter({ hasText: "waits for" }).waitFor();
+      await steps.filter({ hasText: "find order" }).locator("summary").click();
+      await steps.filter({ hasText: "A-1" }).waitFor();
+      await steps.filter({ hasText: "weigh" }).locator("summary").click();
+      await page.getByText("no scale").waitFor();
+      await page.locator(".time-line", { hasText: "find order" }).waitFor();
+      await visit.open("threads");
+      await page.locator(".rows li", { hasText: "waits for parcel 7" }).waitFor();
+      await visit.open(`runs/${run_id}`);
+      await page.getByLabel(/^Event/).fill('{ "code": "RX-7" }');
+      await visit.button("Send the event").click();
+      await page.getByText("Event sent").waitFor();
+      await page.locator(".detail-pane .status.success").first().waitFor();
+      const { values } = await threads.state(thread_id);
+      assert.match(JSON.stringify(values), /Shipped as RX-7/);
+    });
+  });
+
+  it("says until when a thread sleeps, also beside an open question", async () => {
+    await using host = await openStudio({ executor });
+    const { threads, runs } = host.service;
+    for (const assistant_id of ["sleeper", "asker"]) {
+      const { thread_id } = await threads.create();
+      await runs.create(thread_id, { assistant_id, input: said(assistant_id) });
+    }
+    await visit(host, async (visit) => {
+      const { page } = visit;
+      await visit.open("threads");
+      await page.locator(".rows li", { hasText: "sleeps until" }).waitFor();
+      await visit.open("inbox");
+      await page.locator(".rows li", { hasText: "sleeps until" }).waitFor();
+    });
+  });
+});
