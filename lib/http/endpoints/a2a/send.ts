@@ -7,7 +7,7 @@ import { json } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
-import { answerOrigin, callMetadata, isActive, readCall } from "../calls.ts";
+import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
 import { RUN_EVENT_MODES } from "../run-events.ts";
 import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
@@ -56,7 +56,7 @@ async function goOn({ context, assistant_id }: Called, sent: SentMessage): Promi
   if (sent.contextId !== null && sent.contextId !== first.thread_id) {
     throw new RpcError("task", `Task not found: ${first.run_id}`);
   }
-  if (open.length === 0) {
+  if (open.length === 0 || isCancelled(call)) {
     const state = isActive(newest) ? "is working" : "has ended";
     throw new RpcError("unsupported", `The task ${state}: send the message without a taskId to begin another one`);
   }
