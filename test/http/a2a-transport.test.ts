@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/mod.ts";
-import { AGENTS, a2aWorld, answerOf, asker, plain, requestOf, say, stateOf, taskOf } from "./a2a-asker.ts";
+import { AGENTS, a2aWorld, answerOf, plain, requestOf, say, stateOf, taskOf } from "./a2a-asker.ts";
 import { customWorld } from "./custom-world.ts";
 
 const URL = "http://127.0.0.1/a2a/echo";
@@ -95,7 +95,7 @@ describe("a request of A2A", () => {
     assert.equal(plain(scoped).history?.length, 4);
   });
 
-  it("needs an assistant that the caller may read, and whose input has messages", async () => {
+  it("needs an assistant that the caller may read", async () => {
     await using it = await a2aWorld();
     for (const name of ["nobody", "99999999-9999-4999-8999-999999999999"]) {
       const response = await it.test.fetch(requestOf(`http://127.0.0.1/a2a/${name}`, "GetTask", {}));
@@ -164,7 +164,6 @@ describe("the card of an agent", () => {
     const card = await it.it.fetch(path, { headers: { authorization: "Bearer ann" } });
     assert.equal(card.status, 200);
     assert.equal(((await card.json()) as JsonObject).securitySchemes, undefined);
-    const refused = await asker(it.it.fetch)("echo", "GetTask", {}).catch((error: unknown) => error);
-    assert.ok(refused);
+    assert.equal((await it.it.fetch(requestOf("http://127.0.0.1/a2a/echo", "GetTask", {}))).status, 401);
   });
 });
