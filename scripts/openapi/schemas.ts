@@ -139,6 +139,11 @@ export const schemas: JsonObject = {
     description:
       "A JSON-RPC message of the Model Context Protocol, also where it is an error; a list for a batch. A call with a progress token gets server-sent events. White space comes before the answer of a call while it goes on.",
   },
+  A2aMessage: {
+    description:
+      "A JSON-RPC answer of the Agent2Agent protocol, also where it is an error; server-sent events for a stream. White space comes before the answer while a run goes on.",
+  },
+  AgentCard: { description: "The card of an agent, as version 1.0 or 0.3 of the Agent2Agent protocol writes it" },
   ProtectedResource: record(
     {
       resource: string,

@@ -153,6 +153,7 @@ export function fake(options: FakeOptions = {}): Fake {
     "runs.join": wait,
     "runs.list": (thread_id) => [run(thread_id)],
     "runs.createBatch": (requests) => (requests as unknown[]).map(() => run(null)),
+    "assistants.get": () => ({ assistant_id: ASSISTANT, graph_id: "g", name: "one", version: 3, metadata: {} }),
     "assistants.search": () => ({ items: [{ assistant_id: ASSISTANT, name: "one", version: 3 }], total: 7, next: 1 }),
     "assistants.count": () => 7,
     "assistants.versions": () => [],

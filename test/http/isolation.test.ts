@@ -185,7 +185,12 @@ const ROWS: Readonly<Record<string, Row>> = {
   "DELETE /mcp": same(405),
   "GET /.well-known/oauth-protected-resource": same(404),
   "GET /.well-known/oauth-protected-resource/mcp": same(404),
-  "ALL /a2a/*": notBuilt,
+  // Its calls are walked in a2a.test.ts.
+  "POST /a2a/:assistant_id": found(200, {
+    body: ({ run_id: id }) => ({ jsonrpc: "2.0", id: 1, method: "GetTask", params: { id } }),
+  }),
+  "GET /a2a/:assistant_id/.well-known/agent-card.json": found(200),
+  "GET /.well-known/agent-card.json": found(200, { query: ({ assistant_id }) => `?assistant_id=${assistant_id}` }),
 };
 
 function usageOf({ workspace_id }: Things): string {

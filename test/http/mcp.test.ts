@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
-import type { AgentFunction } from "../../lib/mod.ts";
 import { until } from "../support/until.ts";
 import { customWorld } from "./custom-world.ts";
+import { gate } from "./gate.ts";
 import {
   AGENTS,
   answered,
@@ -20,26 +20,6 @@ import {
 } from "./mcp-asker.ts";
 
 const MODERN = { capabilities: {} };
-
-/** A call that waits until the test lets it go on. */
-function gate() {
-  let [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  return {
-    agent: (async ({ signal }) => {
-      reached.resolve();
-      await new Promise<void>((resolve, reject) => {
-        opened.promise.then(resolve);
-        signal.addEventListener("abort", () => reject(signal.reason));
-      });
-      return "Through";
-    }) satisfies AgentFunction,
-    reached: () => reached.promise,
-    open: () => opened.resolve(),
-    reset() {
-      [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    },
-  };
-}
 
 describe("a call of MCP", () => {
   it("is a run on a thread of its own, which expires", async () => {

@@ -17,7 +17,7 @@ const ROUTES = await allRoutes();
 const FILE = new URL("recorded/exchanges.json", import.meta.url);
 /** They depend on the release, on the options of the handler or on a socket. Other files test them. */
 const ELSEWHERE =
-  /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET \/\.well-known\/.*|(?:GET|POST|DELETE) \/mcp|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
+  /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET (?:\/a2a\/.*)?\/\.well-known\/.*|(?:GET|POST|DELETE) \/mcp|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
 
 interface Description {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: object }>>>>;

@@ -46,6 +46,7 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "post /store/items/search": [{ body: { namespace_prefix: ["a"] } }],
   "post /api/v1/feedback/tokens": [{ body: { run_id: RUN, feedback_key: "k" } }],
   "get /api/v1/feedback/tokens": [{ query: `?run_id=${RUN}` }],
+  "get /.well-known/agent-card.json": [{ query: "?assistant_id=g" }],
   "get /greenroom/crons/preview": [{ query: "?schedule=@daily" }],
   "get /greenroom/feedback/scores": [{ query: "?start=2026-01-01&end=2026-01-02" }],
   "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],

@@ -88,6 +88,13 @@ describe("examples", () => {
     assert.match(program.output(), /librarian by mcp: success/);
   });
 
+  it("an agent asks one of another server, and answers its question", async () => {
+    using folder = temporaryFolder();
+    await using program = example("a2a.ts", folder.path);
+    assert.equal(await program.ended, 0);
+    assert.match(program.output(), /^The guide says: Three walks in Rome$/m);
+  });
+
   it(`the smallest service on ${runtime} keeps a conversation`, async () => {
     using folder = temporaryFolder();
     const name = { bun: "echo.ts", deno: "deno.ts", node: "node.ts" }[runtime];

@@ -104,8 +104,8 @@ describe("the log of the stand-alone server", () => {
       const url = await urlOf(program);
       const post = { method: "POST", body: JSON.stringify({ assistant_id: "broken" }) };
       await (await fetch(`${url}/runs/wait`, post)).text();
-      for (const path of ["/a2a/x", "/a2a/x", "/ok", `/api/v1/feedback/tokens/${TOKEN}?score=1`]) {
-        await (await fetch(url + path)).text();
+      for (const path of ["/ui/x", "/ui/x", "/ok", `/api/v1/feedback/tokens/${TOKEN}?score=1`]) {
+        await (await fetch(url + path, { method: path === "/ui/x" ? "POST" : "GET" })).text();
       }
       assert.equal(await program.kill("SIGTERM"), 0);
       assert.ok(!program.output().includes(TOKEN));
@@ -128,8 +128,8 @@ describe("the log of the stand-alone server", () => {
       records.filter(({ message }) => message === "request").map(({ method, path, status }) => [method, path, status]),
       [
         ["POST", "/runs/wait", 200],
-        ["GET", "/a2a/x", 501],
-        ["GET", "/a2a/x", 501],
+        ["POST", "/ui/x", 501],
+        ["POST", "/ui/x", 501],
         ["GET", "/api/v1/feedback/tokens/***", 404],
       ],
     );

@@ -68,6 +68,20 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
   return { first, newest, open, superseded, thread };
 }
 
+/** Somebody has cancelled its run, or closed its questions. */
+export const isCancelled = ({ first, newest, thread }: CallState): boolean =>
+  newest.status === "interrupted" || thread.metadata.task_cancelled === first.run_id;
+
+/** Cancels the run of a call, or closes its questions. No effect on a call that has ended. Errors: not_found. */
+export async function cancelCall({ runs, threads }: Nouns, { first, newest, open }: CallState): Promise<void> {
+  const { thread_id } = first;
+  if (isActive(newest)) await runs.cancel(thread_id, newest.run_id, { wait: true });
+  else if (open.length > 0) {
+    await threads.update(thread_id, { metadata: { task_cancelled: first.run_id } });
+    await threads.updateState(thread_id, { values: null, as_node: "__end__" });
+  }
+}
+
 /** The error of a call whose question nobody has answered. */
 export const LAPSED = "QuestionLapsed";
 

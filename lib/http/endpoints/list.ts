@@ -9,4 +9,6 @@ export const ENDPOINTS: readonly LazyRoutes[] = [
     path: "/.well-known/oauth-protected-resource",
     load: async () => (await import("./mcp/routes.ts")).MCP_RESOURCE_ROUTES,
   },
+  { path: "/a2a/", load: async () => (await import("./a2a/routes.ts")).A2A_ROUTES },
+  { path: "/.well-known/agent-card.json", load: async () => (await import("./a2a/routes.ts")).A2A_CARD_ROUTES },
 ];

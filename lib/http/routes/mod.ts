@@ -11,7 +11,6 @@ import { THREAD_ROUTES } from "./threads.ts";
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
-  { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
 ];
 
 /** The rows of the agent server API. The first row that matches wins, so fixed words come before the ids they could be taken for. */

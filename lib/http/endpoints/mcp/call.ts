@@ -7,6 +7,7 @@ import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import { answerOrigin, callMetadata, isActive, questionsIn, readCall, resultOfCall } from "../calls.ts";
+import { errorIn } from "../messages.ts";
 import { approvalOf } from "../questions.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
@@ -241,8 +242,7 @@ async function outcome(called: Called, first: Run, newest: Run, result: Json): P
 }
 
 /** The hub ends all logs at shutdown, though the run goes on. */
-const isStopping = (result: Json): boolean =>
-  isObject(result) && isObject(result.__error__ ?? null) && (result.__error__ as JsonObject).error === "ServerStopping";
+const isStopping = (result: Json): boolean => errorIn(result)?.error === "ServerStopping";
 
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
 function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {

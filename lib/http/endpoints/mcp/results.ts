@@ -1,15 +1,13 @@
 /** What an agent has said, as the result of a tool. */
 
-import { ContentBlocks } from "../../../executor/content-blocks.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
+import { blocksOf, errorIn, isText } from "../messages.ts";
 import { questionText } from "../questions.ts";
 
 /** Blocks of MCP, which agents may send as they are. */
 const OWN: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
-
-const isText = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
 
 /** A block of a message as content of a result; null for reasoning, calls of tools and other blocks. */
 function contentOf(block: JsonObject): JsonObject | null {
@@ -31,10 +29,9 @@ function replyIn(messages: Json | undefined): JsonObject[] {
   const list = Array.isArray(messages) ? messages.filter(isObject) : [];
   const turn = list.slice(list.findLastIndex(({ type }) => type === "human") + 1);
   for (const message of turn.filter(({ type }) => type === "ai").reverse()) {
-    const events = new ContentBlocks().chunk({ id: "reply", ...message }, {});
-    const blocks = events.filter(({ data }) => data.event === "content-block-finish").map(({ data }) => data.content);
-    const content = blocks.map((block) => (isObject(block ?? null) ? contentOf(block as JsonObject) : null));
-    const known = content.filter((one) => one !== null);
+    const known = blocksOf(message)
+      .map(contentOf)
+      .filter((one) => one !== null);
     if (known.length > 0) return known;
   }
   return [];
@@ -61,8 +58,8 @@ export function endedResult(
   { status }: Pick<Run, "status">,
   members: ReadonlySet<string> | null,
 ): JsonObject {
-  const error = isObject(result) && isObject(result.__error__ ?? null) ? (result.__error__ as JsonObject) : null;
-  if (error) return failure(String(error.message ?? "The agent failed"));
+  const error = errorIn(result);
+  if (error) return failure(error.message);
   if (status === "interrupted") return failure("The call was cancelled");
   return toolResult(result, members);
 }

@@ -7,7 +7,18 @@ import { UUID } from "../../../storage/identity.ts";
 import type { Thread } from "../../../threads/mod.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
-import { answerOrigin, type CallState, callMetadata, isActive, LAPSED, readCall, resultOfCall } from "../calls.ts";
+import {
+  answerOrigin,
+  type CallState,
+  callMetadata,
+  cancelCall,
+  isActive,
+  isCancelled,
+  LAPSED,
+  readCall,
+  resultOfCall,
+} from "../calls.ts";
+import { errorIn } from "../messages.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { firstRun } from "./call-state.ts";
 import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
@@ -50,9 +61,6 @@ async function taskCall({ nouns }: RequestContext, request: RpcRequest): Promise
   return call;
 }
 
-const isCancelled = ({ first, newest, thread }: CallState): boolean =>
-  newest.status === "interrupted" || thread.metadata.task_cancelled === first.run_id;
-
 /** A task that a call has become. */
 export async function shownTask(context: RequestContext, request: RpcRequest, first: Run): Promise<JsonObject> {
   const call = await readCall(context.nouns, first);
@@ -75,11 +83,10 @@ async function stateOf(context: RequestContext, request: RpcRequest, call: CallS
     return { status: "working", statusMessage: "Waits for a person" };
   }
   const result = await resultOfCall(context.nouns, call);
-  const { error: name, message } =
-    isObject(result) && isObject(result.__error__ ?? null) ? (result.__error__ as JsonObject) : {};
-  if (name === LAPSED) return { status: "cancelled", statusMessage: String(message) };
-  if (newest.status === "timeout" || name === "AttemptsExhausted") {
-    const text = String(message ?? "The run timed out");
+  const failure = errorIn(result);
+  if (failure?.error === LAPSED) return { status: "cancelled", statusMessage: failure.message };
+  if (newest.status === "timeout" || failure?.error === "AttemptsExhausted") {
+    const text = failure?.message ?? "The run timed out";
     return { status: "failed", error: { code: -32603, message: text }, statusMessage: text };
   }
   const members = await outputOf(context.nouns, call.first.assistant_id).catch(nullIfNotFound);
@@ -131,15 +138,8 @@ export async function updateTask(context: RequestContext, request: RpcRequest): 
   return resultOf(request, {});
 }
 
-/** Cancels the run of a task, or closes its questions. No effect on a task that has ended. */
+/** No effect on a task that has ended. */
 export async function cancelTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
-  const { runs, threads } = context.nouns;
-  const call = await taskCall(context, request);
-  const { newest, open, thread } = call;
-  if (isActive(newest)) await runs.cancel(newest.thread_id, newest.run_id, { wait: true });
-  else if (open.length > 0) {
-    await threads.update(thread.thread_id, { metadata: { task_cancelled: call.first.run_id } });
-    await threads.updateState(thread.thread_id, { values: null, as_node: "__end__" });
-  }
+  await cancelCall(context.nouns, await taskCall(context, request));
   return resultOf(request, {});
 }

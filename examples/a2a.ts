@@ -1,0 +1,38 @@
+// An agent that asks an agent of another server: npm run build && npx bun examples/a2a.ts; on Deno npx deno run -A, on
+// Node npx node. See docs/guides/a2a.md.
+import { SendMessageRequest, type Task } from "@a2a-js/sdk";
+import { ClientFactory } from "@a2a-js/sdk/client";
+import { createApp } from "greenroom/app";
+import { serve } from "greenroom/node";
+
+// The other server.
+const travel = await createApp({
+  database: ":memory:",
+  agents: {
+    guide: ({ command, interrupt }) =>
+      command?.resume === undefined ? interrupt("Which city?") : `Three walks in ${command.resume}`,
+  },
+});
+const server = await serve(travel.fetch, { port: 0, hostname: "127.0.0.1" });
+const guide = await new ClientFactory().createFromUrl(`${server.url}/a2a/guide/`);
+
+async function ask(text: string, ids: object = {}): Promise<Task> {
+  const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text }], ...ids };
+  return (await guide.sendMessage(SendMessageRequest.fromJSON({ message }))) as Task;
+}
+
+const app = await createApp({
+  database: ":memory:",
+  agents: {
+    async planner() {
+      const { id: taskId, contextId } = await ask("Plan my weekend");
+      const { artifacts } = await ask("Rome", { taskId, contextId });
+      return `The guide says: ${artifacts[0]?.parts[0]?.content?.value}`;
+    },
+  },
+});
+const { result } = await app.service.runs.wait(null, { assistant_id: "planner", input: { messages: "Hi" } });
+console.log(((await result) as { messages: { content: string }[] }).messages.at(-1)?.content);
+await app.stop();
+await server.close();
+await travel.stop();

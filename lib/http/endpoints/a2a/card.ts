@@ -1,0 +1,89 @@
+/** The card of an agent: what it can do, where, and with which credential. */
+import type { Assistant } from "../../../assistants/mod.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { baseUrl } from "../../../options.ts";
+import { json } from "../../respond.ts";
+import type { RequestContext } from "../../route.ts";
+import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
+import { type A2aVersion, VERSIONS } from "./protocol.ts";
+
+const EXTENSION: JsonObject = {
+  uri: HISTORY_SCOPE,
+  description: "Choose task-only or full-context response history",
+  required: false,
+  params: {
+    header: SCOPE_HEADER,
+    values: ["context", "task"],
+    default: "context",
+    methods: ["SendMessage", "GetTask", "ListTasks"],
+  },
+};
+
+/** Modes of content that the assistant's `metadata.a2a` names; default: text. */
+function modesOf({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
+  const given: Json | undefined = isObject(metadata.a2a ?? null) ? (metadata.a2a as JsonObject)[name] : undefined;
+  const modes = Array.isArray(given) ? given.filter((one) => typeof one === "string") : [];
+  return modes.length > 0 ? modes : ["text/plain"];
+}
+
+/** How callers show who they are. Custom authentication has schemes that the server does not know. */
+function securityOf({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
+  if (!["api_key", "agent_builder"].includes(options.auth?.mode ?? "none")) return {};
+  const name = "x-api-key";
+  if (version === "0.3") {
+    return { securitySchemes: { apiKey: { type: "apiKey", in: "header", name } }, security: [{ apiKey: [] }] };
+  }
+  return {
+    securitySchemes: { apiKey: { apiKeySecurityScheme: { location: "header", name } } },
+    securityRequirements: [{ schemes: { apiKey: { list: [] } } }],
+  };
+}
+
+/** `version`: the one that the client asks for; without it the card serves both. */
+function cardOf(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
+  const { request, handler, service } = context;
+  const base = baseUrl(service.options) ?? new URL(request.url).origin + handler.base;
+  const url = `${base.replace(/\/$/, "")}/a2a/${assistant.assistant_id}`;
+  const { name } = assistant;
+  const description = assistant.description || `Agent \`${name}\``;
+  const modes = { input: modesOf(assistant, "input_modes"), output: modesOf(assistant, "output_modes") };
+  const isLegacy = version === "0.3";
+  return {
+    ...{ name, description, version: String(assistant.version) },
+    ...(isLegacy
+      ? {}
+      : {
+          supportedInterfaces: VERSIONS.map((protocolVersion) => ({
+            url,
+            protocolBinding: "JSONRPC",
+            protocolVersion,
+          })),
+        }),
+    ...(version === "1.0" ? {} : { url, preferredTransport: "JSONRPC", protocolVersion: "0.3.0" }),
+    capabilities: { streaming: true, pushNotifications: false, extensions: [EXTENSION] },
+    ...securityOf(context, version ?? "1.0"),
+    ...{ defaultInputModes: modes.input, defaultOutputModes: modes.output },
+    skills: [
+      {
+        ...{ id: assistant.graph_id, name, description, tags: ["assistant"] },
+        ...{ inputModes: modes.input, outputModes: modes.output },
+      },
+    ],
+  };
+}
+
+/** A card, or 304 for a client that has it. */
+export async function cardAnswer(
+  context: RequestContext,
+  assistant: Assistant,
+  version: A2aVersion | null,
+): Promise<Response> {
+  const card = cardOf(context, assistant, version);
+  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(card)));
+  const tag = [...new Uint8Array(hash).slice(0, 12)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const etag = `W/"${tag}"`;
+  const headers = { etag, "cache-control": "private, max-age=60", vary: "a2a-version" };
+  const known = (context.request.headers.get("if-none-match") ?? "").split(",").map((one) => one.trim());
+  const isKnown = known.includes("*") || known.some((one) => one.replace(/^W\//, "") === `"${tag}"`);
+  return isKnown ? new Response(null, { status: 304, headers }) : json(card, headers);
+}

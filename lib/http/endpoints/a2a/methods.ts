@@ -1,0 +1,137 @@
+/** The methods of A2A that read, list, cancel and follow tasks. */
+import { ServiceError } from "../../../errors.ts";
+import type { Json, JsonObject } from "../../../json.ts";
+import { parseRfc3339 } from "../../../rfc3339.ts";
+import { UUID } from "../../../storage/identity.ts";
+import type { RunStatus } from "../../../storage/mod.ts";
+import { eventStream } from "../../sse.ts";
+import { cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
+import { extensionHeaders, readHistory } from "./options.ts";
+import { RpcError } from "./protocol.ts";
+import type { Called } from "./send.ts";
+import { restingFrames, taskFrames } from "./stream.ts";
+import { callOf, firstRun, type HistoryChoice, readTask } from "./task.ts";
+import { isOver, type Task, type TaskState, taskJson } from "./wire.ts";
+
+/** What a stream and an answer without messages show. */
+const NONE: HistoryChoice = { scope: "context", length: 0 };
+
+export async function getTask({ context, request, assistant_id }: Called): Promise<JsonObject> {
+  const history = readHistory(request.params, context.request.headers);
+  const call = await callOf(context.nouns, request.params.id, assistant_id);
+  return taskJson(await readTask(context.nouns, call, history), request.version);
+}
+
+export async function cancelTask({ context: { nouns }, request, assistant_id }: Called): Promise<JsonObject> {
+  const { id } = request.params;
+  const call = await callOf(nouns, id, assistant_id);
+  if (isCancelled(call) || !(isActive(call.newest) || call.open.length > 0))
+    throw new RpcError("cancelable", `Task not cancelable: ${call.first.run_id}`);
+  await cancelCall(nouns, call);
+  const after = await callOf(nouns, id, assistant_id);
+  return taskJson(await readTask(nouns, after, NONE), request.version);
+}
+
+/** `SubscribeToTask`: the task as it is, then what follows. */
+export async function subscribe({ context, request, assistant_id }: Called): Promise<Response> {
+  const { nouns } = context;
+  const call = await callOf(nouns, request.params.id, assistant_id);
+  const { first, newest } = call;
+  const opening = await readTask(nouns, call, NONE);
+  if (isOver(opening.status)) {
+    throw new RpcError("unsupported", `The task ${first.run_id} has ended: there is nothing to subscribe to`);
+  }
+  const ids = { run_id: newest.run_id, thread_id: newest.thread_id };
+  const more = extensionHeaders(context.request.headers);
+  if (!isActive(newest)) return eventStream(context, restingFrames(request, opening), ids, more);
+  const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
+  return eventStream(context, taskFrames(context, request, stream, opening), ids, more);
+}
+
+const PAGE = 50;
+const MOST = 100;
+
+/** The statuses of runs that a task of a state may have begun with. A run that asked has ended well. */
+const STATUSES: Readonly<Partial<Record<TaskState, readonly RunStatus[]>>> = {
+  SUBMITTED: ["pending", "success"],
+  WORKING: ["running", "success"],
+  INPUT_REQUIRED: ["success"],
+  COMPLETED: ["success"],
+  FAILED: ["error", "timeout", "success"],
+  CANCELED: ["interrupted", "success"],
+};
+
+interface ListChoice {
+  readonly state: TaskState | null;
+  readonly size: number;
+  readonly changed_after: number;
+  readonly context: string | null;
+}
+
+function readList({
+  status = null,
+  pageSize = PAGE,
+  contextId = null,
+  statusTimestampAfter = null,
+}: JsonObject): ListChoice {
+  const [, state = ""] = /^TASK_STATE_(\w+)$/.exec(String(status)) ?? [];
+  const isNone = status === null || status === "" || state === "UNSPECIFIED";
+  if (!isNone && !["REJECTED", "AUTH_REQUIRED"].includes(state) && !Object.hasOwn(STATUSES, state)) {
+    throw new RpcError("params", "status: must be a state such as TASK_STATE_WORKING");
+  }
+  if (typeof pageSize !== "number" || !Number.isInteger(pageSize) || pageSize < 0 || pageSize > MOST) {
+    throw new RpcError("params", `pageSize: must be a whole number, 1 to ${MOST}`);
+  }
+  const after =
+    typeof statusTimestampAfter === "string" ? parseRfc3339(statusTimestampAfter) : Number.NEGATIVE_INFINITY;
+  if (after === null || (statusTimestampAfter !== null && typeof statusTimestampAfter !== "string")) {
+    throw new RpcError("params", "statusTimestampAfter: must be a time of RFC 3339");
+  }
+  if (contextId !== null && typeof contextId !== "string") throw new RpcError("params", "contextId: must be a text");
+  const context = contextId || null;
+  return { state: isNone ? null : (state as TaskState), size: pageSize || PAGE, changed_after: after, context };
+}
+
+/** `ListTasks`: the caller's tasks of this agent, newest first. A page may be short before the end. */
+export async function listTasks({ context, request, assistant_id }: Called): Promise<JsonObject> {
+  const { nouns } = context;
+  const { includeArtifacts = false, pageToken = "" } = request.params;
+  const { state, size, changed_after, context: contextId } = readList(request.params);
+  const history = readHistory(request.params, context.request.headers, 0);
+  const statuses = state === null ? undefined : STATUSES[state];
+  const empty: JsonObject = { tasks: [], nextPageToken: "", pageSize: size, totalSize: 0 };
+  // Nothing has such a context, or such a state.
+  if ((contextId !== null && !UUID.test(contextId)) || (state !== null && !statuses)) return empty;
+  if (typeof pageToken !== "string") throw new RpcError("params", "pageToken: must be a text");
+  const page = await nouns.runs
+    .search({
+      ...{ assistant_id, metadata: { created_by: "a2a" }, limit: size },
+      ...(contextId === null ? {} : { thread_id: contextId.toLowerCase() }),
+      ...(statuses ? { status: statuses } : {}),
+      ...(pageToken === "" ? {} : { cursor: pageToken }),
+    })
+    .catch((error: unknown) => {
+      if (error instanceof ServiceError && error.code === "invalid")
+        throw new RpcError("params", "pageToken: is unknown");
+      throw error;
+    });
+  const tasks: Json[] = [];
+  for (const { run_id, metadata, temporary } of page.items) {
+    if (metadata.task_id !== undefined || temporary) continue;
+    const task = await listed(run_id);
+    if (task) tasks.push(taskJson(task, request.version));
+    await context.tick();
+  }
+  const isLast = page.next === null;
+  return { tasks, nextPageToken: page.next ?? "", pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
+
+  /** Null for a task that does not fit, or was deleted meanwhile. */
+  async function listed(run_id: string): Promise<Task | null> {
+    const first = await firstRun(nouns, run_id, assistant_id);
+    if (!first) return null;
+    const { artifacts, ...task } = await readTask(nouns, await readCall(nouns, first), history);
+    const { status } = task;
+    if ((state !== null && status.state !== state) || Date.parse(status.timestamp) < changed_after) return null;
+    return includeArtifacts === true && artifacts ? { ...task, artifacts } : task;
+  }
+}

@@ -1,0 +1,130 @@
+/** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
+import { ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { isFiniteJson, readJson } from "../../parse.ts";
+
+/** The methods of 0.3, by their names since 1.0. */
+const LEGACY = {
+  "message/send": "SendMessage",
+  "message/stream": "SendStreamingMessage",
+  "tasks/get": "GetTask",
+  "tasks/cancel": "CancelTask",
+  "tasks/resubscribe": "SubscribeToTask",
+  "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+  "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
+  "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
+  "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
+  "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
+} as const;
+
+export type A2aMethod = (typeof LEGACY)[keyof typeof LEGACY] | "ListTasks";
+
+const METHODS: ReadonlySet<string> = new Set<A2aMethod>([...Object.values(LEGACY), "ListTasks"]);
+
+/** The versions of the protocol, newest first. */
+export const VERSIONS = ["1.0", "0.3"] as const;
+export type A2aVersion = (typeof VERSIONS)[number];
+
+/** Codes with the reason that answers since 1.0 name. */
+const CODES = {
+  parse: [-32700],
+  request: [-32600],
+  method: [-32601],
+  params: [-32602],
+  internal: [-32603],
+  task: [-32001, "TASK_NOT_FOUND"],
+  cancelable: [-32002, "TASK_NOT_CANCELABLE"],
+  push: [-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"],
+  unsupported: [-32004, "UNSUPPORTED_OPERATION"],
+  content: [-32005, "CONTENT_TYPE_NOT_SUPPORTED"],
+  card: [-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"],
+  version: [-32009, "VERSION_NOT_SUPPORTED"],
+} as const;
+
+/** An error answer. */
+export class RpcError extends Error {
+  readonly kind: keyof typeof CODES;
+
+  constructor(kind: keyof typeof CODES, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+
+  /** 400 for a body that is no request. */
+  get status(): number {
+    return this.kind === "parse" || this.kind === "request" ? 400 : 200;
+  }
+}
+
+/** What an answer needs to know of its request. */
+export interface RequestHead {
+  readonly id: Json;
+  /** The family of the method's name. */
+  readonly version: A2aVersion;
+}
+
+/** A request that passed the checks. */
+export interface RpcRequest extends RequestHead {
+  readonly method: A2aMethod;
+  readonly params: JsonObject;
+}
+
+/** Answers to what is no request. */
+export const UNKNOWN: RequestHead = { id: null, version: "1.0" };
+
+/** The body. Errors: another type of content, no JSON. */
+export function parseBody(headers: Headers, bytes: Uint8Array): unknown {
+  const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw new RpcError("content", "The content type must be application/json");
+  try {
+    return readJson(bytes);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new RpcError("parse", "Invalid JSON payload");
+  }
+}
+
+/** The head of a request that may be malformed. */
+export function headOf(message: unknown): RequestHead {
+  const { id = null, method } = isObject(message) ? message : {};
+  return {
+    id: typeof id === "string" || (typeof id === "number" && Number.isFinite(id)) ? id : null,
+    version: Object.hasOwn(LEGACY, String(method)) ? "0.3" : "1.0",
+  };
+}
+
+/** Errors: one for what is no request, an unknown method or version. */
+export function readRequest(message: unknown, headers: Headers): RpcRequest {
+  const { id, version } = headOf(message);
+  if (!isObject(message) || message.jsonrpc !== "2.0" || !isFiniteJson(message) || id === null) {
+    throw new RpcError("request", "Request payload validation error: not a JSON-RPC 2.0 request with an id");
+  }
+  const { method, params = {} } = message;
+  if (typeof method !== "string") throw new RpcError("request", "Request payload validation error: no method");
+  checkVersion(headers);
+  const known = (LEGACY as Readonly<Record<string, A2aMethod>>)[version === "0.3" ? method : ""] ?? method;
+  if (!METHODS.has(known)) throw new RpcError("method", "Invalid method.");
+  if (!isObject(params)) throw new RpcError("params", "params: must be an object");
+  return { id, version, method: known as A2aMethod, params };
+}
+
+/** The version that the client asks for; null where it names none. Errors: one that is not served. */
+export function checkVersion(headers: Headers): A2aVersion | null {
+  const sent = headers.get("a2a-version")?.trim() ?? "";
+  if (sent === "") return null;
+  const version = VERSIONS.find((one) => sent === one || sent.startsWith(`${one}.`));
+  if (version) return version;
+  throw new RpcError("version", `The A2A version ${sent} is not supported: ${VERSIONS.join(", ")}`);
+}
+
+export const resultMessage = ({ id }: RequestHead, result: Json): JsonObject => ({ jsonrpc: "2.0", id, result });
+
+export function errorMessage({ id, version }: RequestHead, { kind, message }: RpcError): JsonObject {
+  const [code, reason]: readonly [number, string?] = CODES[kind];
+  const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" };
+  const data: JsonObject = reason !== undefined && version === "1.0" ? { data: [info as JsonObject] } : {};
+  return { jsonrpc: "2.0", id, error: { code, message, ...data } };
+}
+
+export const noTask = (id: Json | undefined): RpcError =>
+  new RpcError("task", `Task not found: ${typeof id === "string" ? id.slice(0, 100) : JSON.stringify(id ?? null)}`);

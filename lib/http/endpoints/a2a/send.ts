@@ -1,0 +1,167 @@
+/** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
+import { nullIfNotFound, ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
+import { readFields } from "../../parse.ts";
+import { json } from "../../respond.ts";
+import type { RequestContext } from "../../route.ts";
+import { originOfHeaders, runCreate } from "../../run-request.ts";
+import { eventStream, waitResponse } from "../../sse.ts";
+import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
+import { RUN_EVENT_MODES } from "../run-events.ts";
+import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
+import { extensionHeaders, readHistory } from "./options.ts";
+import { errorMessage, RpcError, type RpcRequest, resultMessage } from "./protocol.ts";
+import { taskFrames } from "./stream.ts";
+import { callOf, type HistoryChoice, readTask } from "./task.ts";
+import { type Task, taskJson } from "./wire.ts";
+
+/** A request for one agent. */
+export interface Called {
+  readonly context: RequestContext;
+  readonly request: RpcRequest;
+  readonly assistant_id: string;
+}
+
+/** The run that a message asks for. `first`: that of the task it continues. */
+interface Wanted {
+  readonly thread_id: string;
+  readonly run: RunCreate;
+  readonly origin: RunOrigin;
+  readonly first: Run | null;
+}
+
+const noContext = (id: string): RpcError => new RpcError("params", `There is no context ${id}`);
+
+/** Members of metadata that say what a run is to the server. */
+const OWN = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
+
+async function begin({ context, assistant_id }: Called, sent: SentMessage): Promise<Wanted> {
+  const { contextId } = sent;
+  const thread = contextId === null ? null : await context.nouns.threads.get(contextId).catch(nullIfNotFound);
+  const owner = thread?.metadata.assistant_id ?? assistant_id;
+  if (contextId !== null && owner !== assistant_id) throw noContext(contextId);
+  const metadata = Object.fromEntries(Object.entries(sent.metadata).filter(([name]) => !OWN.includes(name)));
+  const run: RunCreate = {
+    ...{ assistant_id, input: inputOf(sent), if_not_exists: "create" },
+    metadata: { ...metadata, ...callMetadata("a2a") },
+  };
+  return { thread_id: contextId ?? context.service.environment.uuid(), run, origin: {}, first: null };
+}
+
+/** Errors: a task that does not wait for an answer. */
+async function goOn({ context, assistant_id }: Called, sent: SentMessage): Promise<Wanted> {
+  const call = await callOf(context.nouns, sent.taskId ?? undefined, assistant_id);
+  const { first, newest, open } = call;
+  if (sent.contextId !== null && sent.contextId !== first.thread_id) {
+    throw new RpcError("task", `Task not found: ${first.run_id}`);
+  }
+  if (open.length === 0 || isCancelled(call)) {
+    const state = isActive(newest) ? "is working" : "has ended";
+    throw new RpcError("unsupported", `The task ${state}: send the message without a taskId to begin another one`);
+  }
+  const run: RunCreate = {
+    ...{ assistant_id, command: { resume: answersTo(open, sent) }, strict_resume: true },
+    metadata: callMetadata("a2a", first.run_id),
+  };
+  return { thread_id: first.thread_id, run, origin: answerOrigin(newest), first };
+}
+
+/** The task as it is now. */
+async function taskNow({ context: { nouns } }: Called, begun: Run, history: HistoryChoice): Promise<Task> {
+  const first = await nouns.runs.get(begun.thread_id, begun.run_id);
+  return await readTask(nouns, await readCall(nouns, first), history);
+}
+
+/** The task as a stream begins with it, even if its run has ended by now. */
+function openingOf(
+  first: Run,
+  { created_at }: Run,
+  { messageId, parts }: SentMessage,
+  { length }: HistoryChoice,
+): Task {
+  const ids = { taskId: first.run_id, contextId: first.thread_id };
+  return {
+    ...{ id: ids.taskId, contextId: ids.contextId, status: { state: "SUBMITTED", timestamp: created_at } },
+    ...(length > 0 ? { history: [{ messageId, ...ids, role: "USER", parts }] } : {}),
+  };
+}
+
+/** Two messages in one context wait for each other, as a client expects of a conversation. */
+function requestOf({ run }: Wanted, isStreamed: boolean): RunCreate {
+  const streamed = isStreamed
+    ? { stream_mode: [...RUN_EVENT_MODES], stream_subgraphs: true, stream_resumable: true }
+    : { stream_mode: ["custom" as const] };
+  return readFields({ ...run, ...streamed, multitask_strategy: "enqueue" }, runCreate);
+}
+
+/** A thread of another caller exists, and is none for this one. */
+async function hidden<Value>({ thread_id }: Wanted, created: Promise<Value>): Promise<Value> {
+  try {
+    return await created;
+  } catch (error) {
+    if (error instanceof ServiceError && error.reason === "already_exists") throw noContext(thread_id);
+    throw error;
+  }
+}
+
+/** `SendMessage`, `SendStreamingMessage`. */
+export async function sendMessage(called: Called): Promise<Response> {
+  const { context, request } = called;
+  const { nouns } = context;
+  const { headers } = context.request;
+  const isStream = request.method === "SendStreamingMessage";
+  const { configuration = null } = request.params;
+  const asked: JsonObject = isObject(configuration) ? configuration : {};
+  const sent = readMessage(request.params);
+  const history = readHistory(asked, headers);
+  if (isStream && history.scope === "task") {
+    throw new RpcError("params", "historyScope task is not available with streaming");
+  }
+  if ((asked.taskPushNotificationConfig ?? asked.pushNotificationConfig ?? null) !== null) {
+    throw new RpcError("push", "Push Notification is not supported");
+  }
+  const wanted = sent.taskId === null ? await begin(called, sent) : await goOn(called, sent);
+  const origin: RunOrigin = { ...originOfHeaders(context), ...wanted.origin };
+  const { thread_id, first } = wanted;
+  const more = extensionHeaders(headers);
+
+  if (isStream) {
+    const stream = await hidden(wanted, nouns.runs.stream(thread_id, requestOf(wanted, true), origin));
+    const frames = taskFrames(context, request, stream, openingOf(first ?? stream.run, stream.run, sent, history));
+    return eventStream(context, frames, { run_id: stream.run.run_id, thread_id }, more);
+  }
+
+  const show = (task: Task): JsonObject => {
+    const shown = taskJson(task, request.version);
+    return resultMessage(request, request.version === "1.0" ? { task: shown } : shown);
+  };
+  const waits = asked.returnImmediately !== true && asked.blocking !== false;
+  if (!waits) {
+    const run = await hidden(wanted, nouns.runs.create(thread_id, requestOf(wanted, true), origin));
+    return json(show(await taskNow(called, first ?? run, history)), more);
+  }
+  const wait = await hidden(wanted, nouns.runs.wait(thread_id, requestOf(wanted, false), origin));
+  const result = answerOf(called, wait.result, async () => show(await taskNow(called, first ?? wait.run, history)));
+  return waitResponse(context, { run: wait.run, result, leave: wait.leave }, more);
+}
+
+/** The answer once a run has ended; it never rejects. */
+async function answerOf(
+  { context, request }: Called,
+  ended: Promise<Json>,
+  show: () => Promise<JsonObject>,
+): Promise<JsonObject> {
+  try {
+    await ended;
+    return await show();
+  } catch (error) {
+    const isKnown = error instanceof ServiceError;
+    const { environment } = context.service;
+    if (!isKnown) {
+      const message = "A message of A2A was not answered";
+      environment.log({ level: "error", message, request_id: context.request_id, error });
+    }
+    return errorMessage(request, new RpcError("internal", isKnown ? error.message : "Internal error"));
+  }
+}

@@ -1,0 +1,70 @@
+/** Tasks by A2A after kill -9: one that works is subscribed to again, one that asks is answered. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { it } from "node:test";
+import type { JsonObject } from "../../lib/json.ts";
+import {
+  type Ask,
+  answerText,
+  asker,
+  plain,
+  type ShownTask,
+  say,
+  stateOf,
+  taskOf,
+  textsOf,
+} from "../http/a2a-asker.ts";
+import { until } from "../support/until.ts";
+import { start, temporaryFolder, urlOf } from "./programs.ts";
+
+const AGENTS = `
+import { existsSync, writeFileSync } from "node:fs";
+export async function* slow({ signal }) {
+  yield "Before. ";
+  writeFileSync("begun", "");
+  while (!existsSync("go")) {
+    signal.throwIfAborted();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  yield "After.";
+}
+export const asks = ({ command, interrupt }) =>
+  command?.resume === undefined ? interrupt("Which city?") : "Got " + command.resume;
+`;
+
+it("tasks go on after kill -9, with the same ids", async () => {
+  using folder = temporaryFolder();
+  writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
+  const graphs = { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" };
+  writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, worker: { lease_ms: 1000 } }));
+  const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
+  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await urlOf(program));
+
+  const first = serve();
+  const before = await asked(first);
+  const later = { configuration: { returnImmediately: true } };
+  const slow = taskOf(await before("slow", "SendMessage", say("Hi", {}, later)));
+  const asks = taskOf(await before("asks", "SendMessage", say("Weather?")));
+  await until(async () => stateOf(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING", "it works");
+  await first.kill("SIGKILL");
+
+  await using second = serve();
+  const ask = await asked(second);
+  const question = plain(await ask("asks", "GetTask", { id: asks.id }));
+  assert.deepEqual([stateOf(question), question.status.message], ["INPUT_REQUIRED", asks.status.message]);
+  const joined = ask("slow", "SubscribeToTask", { id: slow.id });
+  writeFileSync(join(folder.path, "go"), "");
+  const { events } = await joined;
+  assert.equal((events[0]?.task as unknown as ShownTask | undefined)?.id, slow.id);
+  let text = "";
+  for (const { artifactUpdate } of events) {
+    const { artifact, append } = (artifactUpdate ?? {}) as { artifact?: { parts: JsonObject[] }; append?: boolean };
+    // What a lost attempt has said is replaced.
+    if (artifact) text = (append ? text : "") + textsOf(artifact.parts);
+  }
+  assert.equal(text, "Before. After.");
+  assert.equal(answerText(plain(await ask("slow", "GetTask", { id: slow.id }))), "Before. After.");
+  const done = taskOf(await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId })));
+  assert.deepEqual([done.id, answerText(done)], [asks.id, "Got Rome"]);
+});
