@@ -92,9 +92,8 @@ export async function* execute(
       ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
       : await begun.graph.stream(begun.input, options);
     pace.read(stream);
-    while (true) {
-      const following = pace.next();
-      const next = following instanceof Promise ? await following : following;
+    for (let ready = pace.next(); ; ready = pace.next()) {
+      const next = ready instanceof Promise ? await ready : ready;
       if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
@@ -103,10 +102,7 @@ export async function* execute(
       const isState = shown?.mode === "values" && !isInterrupt(shown);
       if (shown?.mode === "values" && !isState) interrupted = true;
       const isRoot = isState && shown.namespace.length === 0;
-      if (isRoot) {
-        values = shown.payload;
-        shownValues = undefined;
-      }
+      if (isRoot) [values, shownValues] = [shown.payload, undefined];
       // Not `yield*`, which waits even for an empty list: there is a chunk for each token.
       if (shown) for (const one of frames.before(shown)) yield one;
       if (event && parents) {
