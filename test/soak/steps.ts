@@ -94,7 +94,11 @@ async function soak(
         take(disturbed, own, script, "durable"),
         take(undisturbed, new Dice(seed, `calm ${count}`), script, "durable"),
       ]);
-      const late = sleep(LAST_MS + options.kills * options.most_between_ms).then(() => null);
+      const late = (async () => {
+        while (killed < options.kills) await sleep(1_000);
+        await sleep(LAST_MS);
+        return null;
+      })();
       const both = await Promise.race([pair, late]).catch((error: Error) => error);
       if (both === null || both instanceof Error) wrong.push(`${script.tag}: ${both?.message ?? "did not end"}`);
       else calls.push({ call: both[0], calm: both[1] });

@@ -8,6 +8,8 @@ import { sleep } from "../servers.ts";
 /** Steps of a call, in all its chains. */
 const STEPS = 20;
 const CALM_MS = 50;
+/** A reader that has a connection, and gets nothing for so long, has everything. */
+const QUIET_MS = 1_000;
 
 /** Twenty steps, with tokens inside and between them, sleeps, waits, an ask beside a sleep, and concurrent chains. */
 export function callOf(dice: Dice, tag: string): Script {
@@ -45,6 +47,8 @@ export interface History {
   readonly run_id: string;
   readonly frames: Frame[];
   connections: number;
+  /** Since when a connection has shown nothing new; null without one. */
+  quiet_from: number | null;
 }
 
 export interface Call {
@@ -86,17 +90,28 @@ async function follow(client: Client, history: History, open: () => boolean, bod
         : { "last-event-id": frames.findLast(({ id }) => id !== null)?.id ?? "-1" };
       const cut = Math.random() < 0.5 ? 200 + Math.random() * 3_000 : 20_000;
       const onHead = (response: { destroy(): unknown }): void => {
+        history.quiet_from = Date.now();
         const timer = setTimeout(() => response.destroy(), cut);
         timer.unref();
       };
-      await client.stream(body ? "POST" : "GET", path, body?.(), (frame) => void frames.push(frame), {
-        headers,
-        onHead,
-      });
+      await client.stream(
+        body ? "POST" : "GET",
+        path,
+        body?.(),
+        (frame) => {
+          frames.push(frame);
+          history.quiet_from = Date.now();
+        },
+        {
+          headers,
+          onHead,
+        },
+      );
       if (!body && frames.at(-1)?.event === "end") return;
     } catch (error) {
       if (!(error instanceof Broken)) throw error;
     }
+    history.quiet_from = null;
     await sleep(20);
   }
 }
@@ -104,7 +119,7 @@ async function follow(client: Client, history: History, open: () => boolean, bod
 /** Takes a call from its input to the end of its last run. */
 export async function take(client: Client, dice: Dice, script: Script, assistant_id: string): Promise<Call> {
   const thread_id = dice.uuid();
-  const v2: History = { thread_id, run_id: "", frames: [], connections: 0 };
+  const v2: History = { thread_id, run_id: "", frames: [], connections: 0, quiet_from: null };
   const call: Call = { script, thread_id, runs: [], v1: [], v2, status: "" };
   const readers: Promise<void>[] = [];
   let over = false;
@@ -122,7 +137,7 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
     for (const { run_id } of (list as { run_id: string }[]).toReversed()) {
       if (call.runs.includes(run_id)) continue;
       call.runs.push(run_id);
-      const history: History = { thread_id, run_id, frames: [], connections: 0 };
+      const history: History = { thread_id, run_id, frames: [], connections: 0, quiet_from: null };
       call.v1.push(history);
       readers.push(follow(client, history, () => !over));
     }
@@ -166,11 +181,8 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
   // Readers of runs end by themselves; the reader of events has everything a while later.
   const v1 = readers.slice(1);
   await Promise.race([Promise.all(v1), sleep(30_000)]);
-  const seen = (): number => v2.frames.length;
-  for (let before = -1; before !== seen(); ) {
-    before = seen();
-    await sleep(1_000);
-  }
+  const isQuiet = (): boolean => v2.quiet_from !== null && Date.now() - v2.quiet_from > QUIET_MS;
+  for (const until = Date.now() + 60_000; !isQuiet() && Date.now() < until; ) await sleep(CALM_MS);
   over = true;
   return call;
 }
