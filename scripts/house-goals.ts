@@ -9,15 +9,25 @@ export interface Goal {
 }
 
 /** Lines of code that features have added since the goal was set: each commit that adds a feature states its amount here. */
-const FEATURES: Readonly<Record<string, number>> = {};
+const FEATURES: Readonly<Record<string, number>> = {
+  "durable functions": 2_350,
+  "what the endpoints of protocols share": 490,
+  MCP: 1_300,
+  "chats of the AI SDK": 1_500,
+  "AG-UI": 790,
+  A2A: 1_060,
+  "commits in a thread": 310,
+};
 const added = Object.values(FEATURES).reduce((sum, lines) => sum + lines, 0);
+/** Verbs of durable functions. */
+const ADDED_VERBS = 9;
 
 export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal>> = {
   code: {
     title: "Lines of code in lib, adapters and server.ts, without the studio",
     goal: 32_500 + added,
     missed:
-      "one wrapper per call of a bound noun, two typed lists of features and lazy loading cost what the merges saved",
+      "merged nouns, sweeps, readers and requests saved 2,100 lines; bound callers, lists of features, lazy loading, the permission of open streams and cheaper runs cost 3,900. What is left repeats itself in 11 places of six lines",
   },
   files_in_lib: { title: "Files directly in lib", goal: 8 },
   long_files: { title: "Files over 450 lines", goal: 0 },
@@ -37,7 +47,7 @@ export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal
     missed: "the others are wire fields, permissions, options, columns, public types and texts of the command line",
   },
   features_in_core: { title: "Files of the core of runs that name a feature", goal: 0 },
-  verbs: { title: "Verbs of Storage", goal: 105 },
+  verbs: { title: "Verbs of Storage", goal: 105 + ADDED_VERBS },
   dead_verbs: { title: "Verbs without a caller", goal: 0 },
   core_bundle: { title: "Bytes of lib/mod.ts, minified, with its static imports", goal: 225_000 },
   handler_bundle: { title: "Bytes of lib/mod.ts and createHandler, the same way", goal: 300_000 },

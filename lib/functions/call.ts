@@ -157,7 +157,7 @@ export class Call {
     if (this.updates.length === 0) this.frames.push(...this.show("updates", { [this.name]: null }));
     this.frames.push(
       ...this.chain("on_chain_end", { output: this.values }),
-      ...this.ended({ result: this.result() }, []),
+      ...this.ended({ result: resultOf(this.updates) }, []),
     );
     events.push(this.state([], []));
     return events;
@@ -171,7 +171,10 @@ export class Call {
   /** Ends the run with interrupts of one task. */
   pauseFor(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
-    this.frames.push(...showInterrupts(this.job, interrupts), ...this.ended({ result: this.result() }, interrupts));
+    this.frames.push(
+      ...showInterrupts(this.job, interrupts),
+      ...this.ended({ result: resultOf(this.updates) }, interrupts),
+    );
     return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
   }
 
@@ -279,21 +282,7 @@ export class Call {
 
   /** Starts the next step. Its metadata is built once, because every token carries it. */
   private nextStep(): void {
-    const { job, name } = this;
-    this.step++;
-    this.metadata = {
-      ...job.metadata,
-      tags: [...(job.config.tags ?? [])],
-      run_id: job.run_id,
-      thread_id: job.thread_id,
-      graph_id: job.graph_id,
-      assistant_id: job.assistant_id,
-      run_attempt: job.attempt,
-      langgraph_node: name,
-      langgraph_step: this.step,
-      langgraph_checkpoint_ns: "",
-      checkpoint_ns: "",
-    };
+    this.metadata = metadataOf(this.job, ++this.step);
   }
 
   /** The current state, with what shows it. */
@@ -310,15 +299,6 @@ export class Call {
     const { durable, yielded } = this;
     // The value that is being taken counts.
     return durable ? { call_id: durable.call_id, at: durable.entries.length, yielded } : undefined;
-  }
-
-  private result(): Json {
-    if (this.updates.length === 0) return null;
-    const messages = this.updates.flatMap((update) => (Array.isArray(update.messages) ? update.messages : []));
-    return {
-      ...Object.fromEntries(this.updates.flatMap(Object.entries<Json>)),
-      ...(messages.length > 0 ? { messages } : {}),
-    };
   }
 
   private ended(outcome: JsonObject, interrupts: readonly Interrupt[]): StreamEvent[] {
@@ -340,6 +320,31 @@ export class Call {
       data,
     });
   }
+}
+
+function metadataOf(job: Job, step: number): JsonObject {
+  return {
+    ...job.metadata,
+    tags: [...(job.config.tags ?? [])],
+    run_id: job.run_id,
+    thread_id: job.thread_id,
+    graph_id: job.graph_id,
+    assistant_id: job.assistant_id,
+    run_attempt: job.attempt,
+    langgraph_node: job.graph_id,
+    langgraph_step: step,
+    langgraph_checkpoint_ns: "",
+    checkpoint_ns: "",
+  };
+}
+
+function resultOf(updates: readonly JsonObject[]): Json {
+  if (updates.length === 0) return null;
+  const messages = updates.flatMap((update) => (Array.isArray(update.messages) ? update.messages : []));
+  return {
+    ...Object.fromEntries(updates.flatMap(Object.entries<Json>)),
+    ...(messages.length > 0 ? { messages } : {}),
+  };
 }
 
 export function show(job: Job, mode: StreamMode, data: Json): StreamEvent[] {

@@ -103,7 +103,7 @@ class BoundNouns {
   }
 
   static {
-    for (const name of NOUNS) Object.defineProperty(this.prototype, name, { get: nounNamed(name) });
+    for (const name of NOUNS) Object.defineProperty(BoundNouns.prototype, name, { get: nounNamed(name) });
   }
 }
 
