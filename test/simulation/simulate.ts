@@ -2,6 +2,11 @@
 import { loadSchedules } from "../../lib/crons/schedules.ts";
 // Loaded late otherwise: in real time, which a replay of the seed has not.
 import "../../lib/crons/mod.ts";
+import "../../lib/feedback/mod.ts";
+import "../../lib/functions/execute.ts";
+import "../../lib/functions/open-call.ts";
+import "../../lib/steps/journal.ts";
+import "../../lib/steps/mod.ts";
 import { loadRecorder } from "../../lib/webhooks/deliver.ts";
 import { Database } from "./database.ts";
 import { planOf } from "./plan.ts";
