@@ -16,7 +16,7 @@ export type FunctionEvent =
 export class Emitted {
   readonly list: FunctionEvent[] = [];
   wake = (): void => {};
-  /** The function is left alone: nobody waits for it any more. */
+  /** The run is suspended: the engine no longer waits for the function. */
   left = false;
 
   readonly spend = (usage: Spending): void => this.push({ kind: "usage", usage: { ...usage } });

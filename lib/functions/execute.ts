@@ -51,7 +51,7 @@ export async function* execute(
       const use = () => (steps as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
       if (!steps) loading ??= open(null);
       const promise = Promise.resolve(loading && !steps ? loading.then(use) : use());
-      // A function may be stopped while nobody awaits this.
+      // A function may be stopped while it does not await this.
       promise.catch(() => {});
       return promise;
     };

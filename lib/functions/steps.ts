@@ -214,7 +214,7 @@ export class Steps {
     return event ? structuredClone(event.payload) : null;
   }
 
-  /** Hands the address of a wait to whoever sends the event. Each try has an address of its own, committed before. */
+  /** Hands the address of a wait to the sender of the event. Each try has an address of its own, committed before. */
   async #handOut({ name, occurrence }: Verb, begin: (address: WaitAddress) => unknown): Promise<void> {
     const { journal } = this.#options;
     const recorded = this.#replay.of("begin", name, occurrence);

@@ -56,7 +56,7 @@ export interface WaitOptions<Schema> {
   readonly timeout?: Duration;
   /** JSON Schema. An event that does not fit is refused, and the wait continues. */
   readonly schema?: Schema;
-  /** A step that hands the address to whoever sends the event. */
+  /** A step that hands the address to the sender of the event. */
   begin?(address: WaitAddress): unknown;
 }
 

@@ -214,7 +214,9 @@ async function check(name: string, measured: Promise<Partial<Costs>>): Promise<v
   }
   for (const [figure, cost] of Object.entries(costs)) {
     const known = wanted[name]?.[figure as Figure];
-    if (AT_MOST.has(figure)) assert.ok(known !== undefined && cost <= known, `${figure}: ${cost}, at most ${known}`);
+    // Some promises depend on which of two events came first.
+    const most = known !== undefined && AT_MOST.has(figure) ? Math.ceil(known * 1.02) : undefined;
+    if (most !== undefined) assert.ok(cost <= most, `${figure} of ${name}: ${cost}, at most ${most}`);
     else assert.equal(cost, known, `${figure} of ${name}: ${cost}, expected ${known}`);
   }
 }

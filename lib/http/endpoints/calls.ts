@@ -27,7 +27,7 @@ export const taskIdOf = ({ run_id, metadata }: Pick<Run, "run_id" | "metadata">)
 /** How far one call has come. */
 export interface CallState {
   readonly first: Run;
-  /** Its newest run: the first one, or the last that answers questions of it, whoever sent the answer. */
+  /** Its newest run: the first one, or the last that answers its questions. Any client may have sent the answer. */
   readonly newest: Run;
   /** The questions that are open; empty while it runs, and once the thread went on without an answer. */
   readonly open: readonly Interrupt[];
@@ -82,7 +82,7 @@ export async function cancelCall({ runs, threads }: Nouns, { first, newest, open
   }
 }
 
-/** The error of a call whose question nobody has answered. */
+/** The error of a call whose question was not answered. */
 export const LAPSED = "QuestionLapsed";
 
 /** The result of the newest run of a call, as `join` gives it, also after later runs of the thread. */

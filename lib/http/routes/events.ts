@@ -1,4 +1,4 @@
-/** Events by the address that a `wait` has handed out: whoever knows it may send one, without a key. */
+/** Events by the address that a `wait` has handed out: a client that knows it may send one, without a key. */
 import type { Json } from "../../json.ts";
 import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
 import { readJson } from "../parse.ts";

@@ -22,7 +22,7 @@ export async function callDigest({ user, user_id, api_key }: Principal, name: st
 
 const stateOf = (ids: readonly string[]): string => urlSafe(ids.join("."));
 
-/** The state of a call whose newest run asks. Ids are random, so nobody can guess those of another call. */
+/** The state of a call whose newest run asks. Ids are random: those of another call cannot be guessed. */
 export const stateOfCall = (first: Run, newest: Run): string => stateOf([first.run_id, newest.run_id]);
 
 const invalid = (): RpcError =>
