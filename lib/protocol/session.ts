@@ -38,7 +38,7 @@ export interface Session {
 
 /** How long a replay waits for another subscription: longer if no run executes, because then its end is part of the replay. */
 const GATHER_MS = 10;
-const GATHER_ENDED_MS = 50;
+const GATHER_ENDED_MS = 150;
 const MAX_SUBSCRIPTIONS = 100;
 /** Of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
