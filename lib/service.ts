@@ -183,7 +183,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);
         const bound = createBinding(binding, () => access.user(structuredClone(caller)));
-        const { protocol: _protocol, calls: _calls, runs, ...nouns } = allNouns(own.directories, bound);
+        const { protocol: _, runs, ...nouns } = allNouns(own.directories, bound);
         const { permit: _permit, ...callerRuns } = runs;
         return { ...nouns, runs: callerRuns };
       },

@@ -87,7 +87,7 @@ describe("service.as", () => {
     await using world = await customWorld({ on: { threads: owning } });
     const { service } = world.it;
     const bob = service.as({ user: userNamed("bob") });
-    const names = ["assistants", "crons", "feedback", "runs", "store", "threads", "webhooks"];
+    const names = ["assistants", "calls", "crons", "feedback", "runs", "store", "threads", "webhooks"];
     assert.deepEqual(Object.keys(bob).sort(), names);
     assert.equal("permit" in bob.runs, false);
     const origin = { assistants: { deployment: "other" }, user: userNamed("ann"), user_id: "ann" };
