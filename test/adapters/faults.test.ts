@@ -480,9 +480,14 @@ for (const [name, open] of Object.entries(openers)) {
                 seen.different += 1;
                 assert.equal(found.threads, THREADS, `bit flip at ${at}`);
                 const database = new DatabaseSync(path);
-                // It knows nothing of the texts themselves, but for those that a constraint looks at.
+                // It knows nothing of the texts themselves, but for those that a constraint looks at. Two entries of a page for one
+                // row are found by a check of the whole file alone, not by the reads of a start.
                 const { quick_check } = database.prepare("pragma quick_check").get() as { quick_check: string };
-                assert.match(quick_check, /^ok$|constraint failed|^NULL value/, `bit flip at ${at}`);
+                assert.match(
+                  quick_check,
+                  /^ok$|constraint failed|^NULL value|Multiple uses for byte/,
+                  `bit flip at ${at}`,
+                );
                 database.close();
               }
             }
