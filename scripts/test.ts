@@ -97,7 +97,8 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
     // Much is made and little is kept.
     "--max-semi-space-size=64",
     "--test",
-    "--test-isolation=none",
+    // Drivers leave threads and servers: each file of theirs has a process of its own.
+    ...(lane.some((file) => file.startsWith("test/adapters/")) ? ["--test-concurrency=1"] : ["--test-isolation=none"]),
     "--test-reporter=spec",
     "--test-reporter-destination=stdout",
     "--test-reporter=junit",
