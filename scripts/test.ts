@@ -98,7 +98,9 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
     "--max-semi-space-size=64",
     "--test",
     // Drivers leave threads and servers: each file of theirs has a process of its own.
-    ...(lane.some((file) => file.startsWith("test/adapters/")) ? ["--test-concurrency=1"] : ["--test-isolation=none"]),
+    ...(lane.some((file) => file.startsWith("test/adapters/"))
+      ? ["--test-concurrency=1", "--test-force-exit"]
+      : ["--test-isolation=none"]),
     "--test-reporter=spec",
     "--test-reporter-destination=stdout",
     "--test-reporter=junit",
