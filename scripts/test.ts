@@ -97,10 +97,7 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
     // Much is made and little is kept.
     "--max-semi-space-size=64",
     "--test",
-    // Drivers leave threads and servers: each file of theirs has a process of its own.
-    ...(lane.some((file) => file.startsWith("test/adapters/"))
-      ? ["--test-concurrency=1", "--test-force-exit"]
-      : ["--test-isolation=none"]),
+    "--test-isolation=none",
     "--test-reporter=spec",
     "--test-reporter-destination=stdout",
     "--test-reporter=junit",

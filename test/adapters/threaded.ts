@@ -18,7 +18,7 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
     const thread = async (file: string): Promise<WriterThread> => {
       const made = threadOf(name, file);
       // The driver takes it in a microtask after this one.
-      made.then(() => setImmediate(begin), started.reject);
+      made.then(() => setImmediate(begin), fail);
       return await made;
     };
     // A start alone keeps no process alive.
@@ -29,7 +29,19 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
       writes = true;
       started.resolve();
     };
-    const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
+    const fail = (error: unknown): void => {
+      clearInterval(alive);
+      started.reject(error);
+    };
+    // An unhandled rejection would end the process before a test says why.
+    started.promise.catch(() => {});
+    let driver: SqlDriver;
+    try {
+      driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
+    } catch (error) {
+      clearInterval(alive);
+      throw error;
+    }
     return {
       ...driver,
       async batch(statements) {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,5 +73,40 @@ describe("the writer of a SQLite file", () => {
     }
     assert.equal(warnings.length, 1);
     assert.match(warnings[0] as string, /stay on the event loop.*no threads here/);
+  });
+});
+
+/** What a process prints that writes in a thread, closes nothing and has nothing left to do. */
+function unclosed(path: string): string {
+  const url = (file: string): string => JSON.stringify(new URL(`../../adapters/sqlite/${file}`, import.meta.url).href);
+  const program = `
+    import { openNode } from ${url("connections.ts")};
+    import { createStatementCache } from ${url("statement-cache.ts")};
+    import { startThread } from ${url("thread.ts")};
+    import { sqliteDriver } from ${url("writer.ts")};
+    import { DatabaseSync } from "node:sqlite";
+    const thread = (file) => startThread("node:sqlite", openNode, file);
+    const connect = (file) => openNode({ DatabaseSync }, createStatementCache, file);
+    const driver = sqliteDriver(process.env.DATABASE, connect, { writer: "thread", thread });
+    await driver.batch([{ sql: "create table item (item_id)", args: [] }]);
+    for (let n = 0; n < 60; n += 1) await driver.batch([${JSON.stringify(add)}]);
+    console.log(JSON.stringify(await driver.read(${JSON.stringify(count)})));`;
+  const args = "Deno" in globalThis ? ["eval"] : "Bun" in globalThis ? ["--eval"] : ["--input-type=module", "--eval"];
+  const { stdout, stderr } = spawnSync(process.execPath, [...args, program], {
+    encoding: "utf8",
+    env: { ...process.env, DATABASE: path },
+    timeout: 60_000,
+  });
+  return `${stdout}${stderr.replace(/.*(ExperimentalWarning|--trace-warnings).*\n/g, "")}`;
+}
+
+describe("the thread of a SQLite file", () => {
+  it("keeps no process alive that did not close it", () => {
+    const folder = mkdtempSync(join(tmpdir(), "greenroom-writer-"));
+    try {
+      assert.equal(unclosed(join(folder, "a.db")), '[{"n":60}]\n');
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
