@@ -34,7 +34,15 @@ export function bindProtocol(
   const read = (thread_id: string): Promise<Permit<object>> => authorize("threads:read", { thread_id });
   const subscribe: BoundProtocol["subscribe"] = async (thread_id, filter) => {
     const permit = await read(thread_id);
-    return reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
+    const events = reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
+    try {
+      // Runs that the client makes once it has an answer record what it reads, in other processes too.
+      await protocol.recordAll(permit.scope, thread_id);
+    } catch (error) {
+      events.leave();
+      throw error;
+    }
+    return events;
   };
 
   return {

@@ -57,6 +57,8 @@ export interface ThreadProtocol {
 /** The protocol for any scope, without authorization. */
 export interface ProtocolDirectory {
   subscribe(seen: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  /** While the thread has readers here: resolves when its next runs record all events. */
+  recordAll(seen: Scope, thread_id: string): Promise<void>;
   kept(seen: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   count(seen: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   events(seen: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
@@ -84,6 +86,7 @@ export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
 
   return {
     subscribe,
+    recordAll: (seen, thread_id) => events.recordAll(seen, thread_id.toLowerCase()),
     kept: (seen, thread_id, filter) => events.kept(seen, thread_id.toLowerCase(), filter),
     count: (seen, thread_id, filters) => events.count(seen, thread_id.toLowerCase(), filters),
     events(seen, thread_id, filter) {

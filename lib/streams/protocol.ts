@@ -52,10 +52,12 @@ export interface SentEvent extends Frame {
 export interface ThreadEvents {
   /**
    * Events that are kept, then live ones, without gap, double or reordering. A thread that does not exist or is not visible in `scope`
-   * has no events; the reader waits until it does. It ends when the thread is deleted or the service stops. From now on the runs of
-   * the thread record all methods.
+   * has no events; the reader waits until it does. It ends when the thread is deleted or the service stops. From its first read on
+   * the runs of the thread record all methods.
    */
   subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  /** For a thread with readers here: resolves once its next runs record all methods, wherever they are executed. */
+  recordAll(scope: Scope, thread_id: string): Promise<void>;
   /** The kept events alone. */
   kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   /** How many events are kept that pass each filter. */

@@ -70,6 +70,10 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       return cursor.reader();
     },
 
+    async recordAll(scope, thread_id) {
+      await logs.get(thread_id)?.find(scope);
+    },
+
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
       replays++;

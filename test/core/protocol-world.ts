@@ -52,6 +52,8 @@ export class MemoryEvents implements ThreadEvents {
     for (const wake of [...this.#wakes]) wake();
   }
 
+  async recordAll(): Promise<void> {}
+
   subscribe(scope: object, thread_id: string, filter: EventFilter): Reader<SentEvent> {
     this.subscriptions.push({ scope, thread_id, filter });
     this.open++;

@@ -1,6 +1,7 @@
 /** Thread events of a run that another process executes. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { createHandler } from "../../lib/http/handler.ts";
 import { ALL, assertRising, keptOf, outline, reading } from "./event-reading.ts";
 import { processes } from "./shared-database.ts";
 
@@ -32,4 +33,39 @@ describe("the events of a run in another process", () => {
       await p.stop();
     });
   }
+
+  it("are all recorded of runs that are made once the stream has been answered", async () => {
+    // The note that the thread is read takes longer than a claim.
+    const p = await processes({
+      concurrency: [0, 1],
+      storage: (storage) => ({
+        ...storage,
+        async recordAllEvents(scope, thread_id) {
+          await new Promise<void>((resolve) => void p.clock.timer(200, resolve));
+          return await storage.recordAllEvents(scope, thread_id);
+        },
+      }),
+    });
+    const [reads] = p.services as [(typeof p.services)[0]];
+    const { thread_id } = await reads.threads.create();
+    let response: Response | undefined;
+    const path = `http://greenroom/threads/${thread_id}/stream/events`;
+    const body = JSON.stringify({ channels: ["custom"] });
+    const headers = { "content-type": "application/json" };
+    void Promise.resolve(createHandler(reads)(new Request(path, { method: "POST", body, headers }))).then((answer) => {
+      response = answer;
+    });
+    await p.until(() => response !== undefined);
+    await reads.runs.create(thread_id, { assistant_id: "count", input: {} });
+    await p.until(() => p.happened.length === 1);
+    p.say(3);
+    p.say("end");
+    const live = reading(reads, thread_id);
+    await p.until(() => outline(live.events).includes("completed"));
+    const counts = (await keptOf(reads, thread_id, ALL)).filter(({ method }) => method === "custom");
+    assert.equal(counts.length, 3);
+    await response?.body?.cancel();
+    await live.close();
+    await p.stop();
+  });
 });

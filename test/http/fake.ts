@@ -225,6 +225,7 @@ export function fake(options: FakeOptions = {}): Fake {
       const read = known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames);
       return read(...args, filter ? { filter } : EVERYTHING);
     },
+    recordAll: async () => {},
     kept: (_scope: Scope, ...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
     count: async (_scope: Scope, ...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
   };

@@ -9,7 +9,8 @@ import { sleep } from "../servers.ts";
 const STEPS = 20;
 const CALM_MS = 50;
 /** A reader that has a connection, and gets nothing for so long, has everything. */
-const QUIET_MS = 1_000;
+export const QUIET_MS = 1_000;
+export const EVENT_CHANNELS: readonly string[] = ["messages", "lifecycle"];
 
 /** Twenty steps, with tokens inside and between them, sleeps, waits, an ask beside a sleep, and concurrent chains. */
 export function callOf(dice: Dice, tag: string): Script {
@@ -149,9 +150,11 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
       client,
       v2,
       () => !over,
-      () => ({ channels: ["messages", "lifecycle"], since: since() }),
+      () => ({ channels: EVENT_CHANNELS, since: since() }),
     ),
   );
+  // Messages are recorded once somebody has opened the events of the thread: runs that began before have none.
+  while (v2.quiet_from === null) await sleep(20);
   await make("start", { input: script as unknown as Json });
   const waits = script.chains.flat().filter(({ kind }) => kind === "wait") as { name: string }[];
   const sent = new Set<string>();

@@ -2,7 +2,7 @@
 import { messagesOf } from "../../simulation/durable/scripts.ts";
 import type { Client, Frame } from "../client.ts";
 import type { Deed } from "./agent.ts";
-import type { Call, History } from "./calls.ts";
+import { type Call, EVENT_CHANNELS, type History, QUIET_MS } from "./calls.ts";
 
 export interface Faults {
   readonly repeated: string[];
@@ -116,6 +116,7 @@ export async function checkCall(
   }
   faults.shown.push(...checkShown(`${tag}, v1`, messages, chunksOf(shown)));
   faults.events.push(...order(`${tag}, v2`, call.v2));
+  faults.events.push(...missed(`${tag}, v2`, call.v2.frames, await stored(client, thread_id)));
   faults.events.push(...checkShown(`${tag}, v2`, messages, deltasOf(call.v2.frames)));
 }
 
@@ -168,6 +169,41 @@ function checkShown(name: string, messages: readonly Message[], chunks: readonly
     before.set(chain, Math.max(before.get(chain) ?? -1, place));
   }
   return found;
+}
+
+/** The events of a thread that has ended, read once more from the first. */
+async function stored(client: Client, thread_id: string): Promise<Frame[]> {
+  const frames: Frame[] = [];
+  let quiet: NodeJS.Timeout | undefined;
+  const reads = client.stream(
+    "POST",
+    `/threads/${thread_id}/stream/events`,
+    { channels: EVENT_CHANNELS, since: 0 },
+    (frame) => {
+      frames.push(frame);
+      quiet?.refresh();
+    },
+    {
+      onHead(response) {
+        quiet = setTimeout(() => response.destroy(), QUIET_MS);
+      },
+    },
+  );
+  await reads.catch(() => {});
+  return frames;
+}
+
+/** What a reader saw over many connections is what is stored, event by event. */
+function missed(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
+  const seen = new Map(frames.map(({ data }) => [Number(JSON.parse(data).seq), data]));
+  const kept = new Map(replay.map(({ data }) => [Number(JSON.parse(data).seq), data]));
+  const line = (data: string | undefined): string => `${data?.slice(0, 300)}`;
+  return [
+    ...[...kept].flatMap(([seq, data]) =>
+      seen.get(seq) === data ? [] : [`${name}: event ${line(data)} came as ${line(seen.get(seq))}`],
+    ),
+    ...[...seen].flatMap(([seq, data]) => (kept.has(seq) ? [] : [`${name}: event ${line(data)} is not stored`])),
+  ].slice(0, 20);
 }
 
 /** Over all connections, `seq` grows. */
