@@ -6,6 +6,7 @@ import { serviceInternals } from "../../lib/service.ts";
 import type { WebhookTransport } from "../../lib/webhooks/options.ts";
 import { faulty } from "../core/faulty.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are read by their members
@@ -216,6 +217,8 @@ describe("GET /greenroom/runs/{run_id}", () => {
 });
 
 describe("the attempts of a run", () => {
+  keepAlive();
+
   it("are shown with their workers", async () => {
     const shared = faulty();
     let started = (): void => {};

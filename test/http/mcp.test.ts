@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 import { customWorld } from "./custom-world.ts";
 import { gate } from "./gate.ts";
@@ -22,6 +23,8 @@ import {
 const MODERN = { capabilities: {} };
 
 describe("a call of MCP", () => {
+  keepAlive();
+
   it("is a run on a thread of its own, which expires", async () => {
     await using it = await mcpWorld({ retention: { mcp_ms: 60_000 } });
     const { result } = await it.ask("tools/call", call("echo"));
