@@ -53,9 +53,14 @@ it("tasks go on after kill -9, with the same ids", async () => {
   const ask = await asked(second);
   const question = plain(await ask("asks", "GetTask", { id: asks.id }));
   assert.deepEqual([stateOf(question), question.status.message], ["INPUT_REQUIRED", asks.status.message]);
-  const joined = ask("slow", "SubscribeToTask", { id: slow.id });
-  writeFileSync(join(folder.path, "go"), "");
-  const { events } = await joined;
+  // It goes on once the subscription is there: a task that has ended refuses one.
+  const subscribing = async (...request: Parameters<typeof fetch>): Promise<Response> => {
+    const response = await fetch(...request);
+    writeFileSync(join(folder.path, "go"), "");
+    return response;
+  };
+  const subscribe = asker(subscribing, await urlOf(second));
+  const { events } = await subscribe("slow", "SubscribeToTask", { id: slow.id });
   assert.equal((events[0]?.task as unknown as ShownTask | undefined)?.id, slow.id);
   let text = "";
   for (const { artifactUpdate } of events) {
