@@ -1,6 +1,6 @@
 /** Attempts of runs on functions: the state before the call, the call, and what it yields. */
 import type { Environment } from "../environment.ts";
-import type { Command, ExecutorEvent, Interrupt, Job } from "../executor/contract.ts";
+import type { Command, ExecutorEvent, Interrupt, Job, StateEvent } from "../executor/contract.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
 import { END, START } from "../executor/recorded-states.ts";
@@ -40,8 +40,7 @@ export async function* execute(
   const continued = continuedCall(job, head);
   if (continued && !(await open(continued)) && job.journal?.call_id) {
     // The call that the run was made for has gone on, or has ended.
-    const { values, next, tasks } = head;
-    yield { type: "state", values, next, tasks };
+    yield stateOf(head);
     return;
   }
   let loading: Promise<unknown> | undefined;
@@ -100,6 +99,12 @@ function continuedCall(job: Job, { call, next }: Head): ContinuedCall | null {
   return call && !moves && !job.resumed && next.includes(graph_id) ? call : null;
 }
 
+/** The state once more, with the call that it waits in. */
+const stateOf = ({ values, next, tasks, call }: Head): StateEvent => ({
+  ...{ type: "state", values, next, tasks },
+  ...(call ? { call } : {}),
+});
+
 interface InitialState {
   readonly events: readonly ExecutorEvent[];
   readonly values: JsonObject;
@@ -122,7 +127,7 @@ function initialState(job: Job, head: Head, uuid: () => string): InitialState {
     if (next.length > 0 && stopped.length === 0) return { events: frames, values, step, calls: true };
     const interrupts = stopped.flatMap((task) => task.interrupts);
     if (next.length > 0) frames.push(...showInterrupts(job, interrupts));
-    return { events: [{ type: "state", values, next, tasks, frames }], values, step, calls: false };
+    return { events: [{ ...stateOf(head), frames }], values, step, calls: false };
   }
 
   const answer = job.strict_resume ? command?.resume : undefined;

@@ -115,4 +115,12 @@ export const STEPS: readonly PlantedFault[] = [
     durable: true,
     equivalent: "the step is tried again, as after a crash",
   },
+  {
+    name: "a pause that is stored once more loses its call",
+    file: "lib/functions/execute.ts",
+    find: "  ...(call ? { call } : {}),\n});",
+    replace: "});",
+    durable: true,
+    from: 6_701_340,
+  },
 ];
