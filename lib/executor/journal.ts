@@ -88,6 +88,8 @@ export interface OpenJournal {
   events(): readonly OutsideEvent[];
   /** Reads the events, and calls `listener` then and when others come. */
   watch(listener: () => void): Promise<void>;
+  /** The attempt ends and takes no more events: one that comes from now on wakes the run. */
+  freeze(): void;
   /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
   /** Resolves when everything is committed. Rejects when the lease is lost. */

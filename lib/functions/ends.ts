@@ -10,6 +10,7 @@ export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Wait
     async *run() {
       if (waits.isBusy() || waits.isEmpty()) return;
       emitted.left = true;
+      journal.freeze();
       const due_at = waits.nearest();
       const asks = waits.asks();
       if (asks.length > 0) yield* call.completeReply();

@@ -115,6 +115,7 @@ class StoredJournal implements OpenJournal {
   #reading: Promise<void> | null = null;
   #again = false;
   #watched = false;
+  #frozen = false;
   #given = 0;
 
   constructor(
@@ -143,6 +144,7 @@ class StoredJournal implements OpenJournal {
   async watch(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
     const tell = (): void => {
+      if (this.#frozen) return;
       this.#given = this.#events.at(-1)?.seq ?? 0;
       listener();
     };
@@ -163,6 +165,10 @@ class StoredJournal implements OpenJournal {
     await this.#read();
     this.#watched = true;
     tell();
+  }
+
+  freeze(): void {
+    this.#frozen = true;
   }
 
   /** Reads the events that have come since the last read. A call during a read makes another one. */

@@ -123,4 +123,12 @@ export const STEPS: readonly PlantedFault[] = [
     durable: true,
     from: 6_701_340,
   },
+  {
+    name: "an event that comes while a run is suspended counts as taken",
+    file: "lib/functions/ends.ts",
+    find: "      journal.freeze();\n",
+    replace: "",
+    durable: true,
+    from: 7_000_080,
+  },
 ];
