@@ -58,7 +58,14 @@ export interface SnapshotTask {
 /** A node of a compiled graph; `bound` is what it runs. */
 export interface Node {
   readonly bound: object;
-  readonly writers: readonly { readonly name?: string; invoke(input: unknown, options?: unknown): Promise<unknown> }[];
+  readonly writers: readonly Runnable[];
+  getWriters(): readonly Runnable[];
+}
+
+/** What LangChain calls. */
+export interface Runnable {
+  readonly name?: string;
+  invoke(input: unknown, options?: unknown): Promise<unknown>;
 }
 
 /** A compiled graph, reduced to what this adapter uses. */
