@@ -160,6 +160,8 @@ export type ExecutorEvent =
       readonly source?: "input" | "loop";
       /** For `recordStates`: the open call, with its number of entries and of yielded values. */
       readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
+      /** For `recordStates`: put although the run is told to stop meanwhile, because an entry of a journal belongs to it. */
+      readonly unbroken?: true;
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the

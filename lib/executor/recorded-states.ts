@@ -283,7 +283,7 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
     try {
       for await (const event of execute(wanted, signal, environment)) {
         if (event.type === "state") {
-          if (!signal.aborted) yield* recorder.record(event);
+          if (!signal.aborted || event.unbroken) yield* recorder.record(event);
         } else {
           yield event;
           if (debug && event.type === "stream") yield* recorder.taskFrames(event);

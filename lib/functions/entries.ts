@@ -12,6 +12,7 @@ export interface EntryOptions {
   readonly call: Call;
   readonly journal: OpenJournal;
   readonly emitted: Emitted;
+  readonly signal: AbortSignal;
 }
 
 /** The phases after which the verb goes on. */
@@ -66,14 +67,16 @@ export class Entries {
 
   /** Stores an entry with all that was shown before it; resolves when that is committed. */
   async add(verb: Verb, part: EntryPart, message?: JsonObject): Promise<JournalEntry> {
-    const { call, journal } = this.#options;
+    const { call, journal, signal } = this.#options;
     const { kind, name, occurrence } = verb;
     const done = this.#waits.begin();
     const replay = this.#replay;
     try {
       const { entry, committed } = await this.effect(async function* () {
-        if (message) yield* call.said(message);
-        yield* call.commitStep();
+        signal.throwIfAborted();
+        // A stop from here on comes too late for all of it: without its states, the entry would say that they are stored.
+        if (message) yield* unbroken(call.said(message));
+        yield* unbroken(call.commitStep());
         const position = replay.position();
         const entry = journal.append({ kind, name, occurrence, call: verb.call, position, ...part });
         if (kind === "step" && part.phase !== "failed") yield* shownEnd(call, journal.call_id, entry);
@@ -95,6 +98,9 @@ export class Entries {
     for (const reject of [...this.#rejecters]) reject(reason);
   }
 }
+
+const unbroken = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
+  events.map((event) => (event.type === "state" ? { ...event, unbroken: true } : event));
 
 /** Shows that a step starts, in mode `tasks`. */
 export async function* shownStart(

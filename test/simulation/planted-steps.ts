@@ -131,4 +131,12 @@ export const STEPS: readonly PlantedFault[] = [
     durable: true,
     from: 7_000_080,
   },
+  {
+    name: "a stop leaves an entry without the state before it",
+    file: "lib/executor/recorded-states.ts",
+    find: "!signal.aborted || event.unbroken",
+    replace: "!signal.aborted",
+    durable: true,
+    from: 8_000_010,
+  },
 ];
