@@ -87,7 +87,7 @@ export interface OpenJournal {
   /** Events that have come so far, once they are watched. */
   events(): readonly OutsideEvent[];
   /** Reads the events, and calls `listener` then and when others come. */
-  watch(listener: () => void): Promise<void>;
+  listen(listener: () => void): Promise<void>;
   /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
   /** Resolves when everything is committed. Rejects when the lease is lost. */
