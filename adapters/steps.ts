@@ -1,5 +1,5 @@
 /**
- * The errors of durable functions, for `instanceof`.
+ * `sleep` and `wait` for nodes, tools and tasks of LangGraph, and the errors of durable functions for `instanceof`.
  *
  * @example
  * ```ts
@@ -14,4 +14,6 @@
  * ```
  * @module
  */
+export type { Duration, StepName, WaitAddress, WaitOptions } from "../lib/functions/verbs.ts";
 export { ReplayMismatch, StepError } from "../lib/functions/verbs.ts";
+export { sleep, wait } from "./langgraph/step-verbs.ts";

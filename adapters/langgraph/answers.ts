@@ -8,6 +8,7 @@ import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/exec
 import { mismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
+import { withoutSteps } from "./step-marks.ts";
 
 export interface Answers {
   /** The part of the job's command that remains; null if the run only continues. */
@@ -85,12 +86,12 @@ function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): s
   return [...asked, ...given.filter(isInterruptId), ...takenBy(stored, run_id)];
 }
 
-/** The ids of the open interrupts of a checkpoint, of these tasks or of all. */
+/** The ids of the open interrupts of a checkpoint that clients see, of these tasks or of all. */
 function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly string[]): string[] {
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
-    .flatMap(([, , asked]) => idsOf(asked));
+    .flatMap(([, , asked]) => idsOf(withoutSteps([asked].flat())));
 }
 
 /** The checkpoint, and the checkpoints of subgraphs created since. */
@@ -117,7 +118,7 @@ function takers(stored: StoredCheckpoint, run_id: string): string[] {
 }
 
 /** The ids of the interrupts whose tasks took an answer of the run. */
-function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
+export function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
   return notes(stored, run_id).flatMap((write) => noted(write).ids);
 }
 

@@ -2,6 +2,7 @@
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { Callbacks, Metadata } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
+import { withoutSteps } from "./step-marks.ts";
 
 /** One chunk of a LangGraph stream. */
 export interface Chunk {
@@ -39,13 +40,16 @@ export class Chunks {
     },
   };
 
-  read(value: unknown): Chunk {
+  /** Null for one that shows only what the service answers. */
+  read(value: unknown): Chunk | null {
     const parts = value as readonly unknown[];
-    const [namespace = [], mode, payload] = (this.subgraphs ? parts : [[], ...parts]) as [
+    const [namespace = [], mode, given] = (this.subgraphs ? parts : [[], ...parts]) as [
       readonly string[] | undefined,
       string,
       unknown,
     ];
+    const payload = mode === "values" || mode === "updates" ? shownInterrupts(given) : given;
+    if (payload === null) return null;
     // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
     const stops = !this.shown && isBreakpoint(payload);
     // Before 1.5.0, LangGraph names the task that these come from; clients expect the graph that the task belongs to.
@@ -70,6 +74,14 @@ export class Chunks {
 export function isInterrupt({ mode, payload }: Chunk): boolean {
   const showsState = mode === "values" || mode === "updates";
   return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
+}
+
+function shownInterrupts(payload: unknown): unknown {
+  const { [INTERRUPT]: asked } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
+  if (!Array.isArray(asked)) return payload;
+  const shown = withoutSteps(asked);
+  if (shown === asked) return payload;
+  return shown.length > 0 ? { ...(payload as object), [INTERRUPT]: shown } : null;
 }
 
 function isBreakpoint(payload: unknown): boolean {

@@ -2,7 +2,7 @@
 import type { Environment } from "../../lib/environment.ts";
 import type { ExecutorEvent, Job, StateEvent, StreamMode, Task } from "../../lib/executor/contract.ts";
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
-import type { Json, JsonObject } from "../../lib/json.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
 import { type CallbackManagerClass, type Callbacks, oneHandler, runParents } from "./callbacks.ts";
 import { Chunks, isInterrupt } from "./chunks.ts";
@@ -19,6 +19,8 @@ import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
+import { STEPS } from "./step-marks.ts";
+import { GraphSteps } from "./steps.ts";
 import { JobStore } from "./store.ts";
 import { aboutWire, type GraphConfig } from "./wire.ts";
 
@@ -34,7 +36,7 @@ export async function* execute(
   { source, langchain }: Host,
   job: Job,
   signal: AbortSignal,
-  environment: Pick<Environment, "defer">,
+  environment: Pick<Environment, "defer" | "now" | "log">,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
   const { configurable } = job.config;
   const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
@@ -46,7 +48,9 @@ export async function* execute(
   const inMemory = job.stateless && job.durability === "exit" && !job.resumed;
   const pace = new Pace(inMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
   const threads = onlyThread(job.thread_id, pace.handle());
-  const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, jobValues);
+  const steps = new GraphSteps(job, environment);
+  const given = await givenAnswers(steps, job, jobValues);
+  const answers = given ?? noAnswers;
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : jobValues, metadata: checkpointMetadata(job) },
     { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
@@ -72,12 +76,12 @@ export async function* execute(
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? reading : null;
     const callbacks = [parents, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
     const options = {
-      ...streamOptions(job, fork, either, callbacks, subgraphs),
+      ...streamOptions(job, fork, either, callbacks, subgraphs, steps),
       // The store that a graph was compiled with may have data that the graph needs.
       ...(hosted.store ? {} : { store: new JobStore(job.store) }),
     };
     refuseUnknownNodes(hosted, answers.command?.goto);
-    if (await endsHere(answers, graph, saver, job, fork)) {
+    if (!given || (await endsHere(answers, graph, saver, job, fork))) {
       ended = true;
       if (saver.failure !== undefined) throw saver.failure;
       const state = await storedState(graph, saver, job, show);
@@ -98,6 +102,7 @@ export async function* execute(
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);
+      if (chunk !== undefined && !shown) continue;
       for (const one of usage.take()) yield one;
       const isState = shown?.mode === "values" && !isInterrupt(shown);
       if (shown?.mode === "values" && !isState) interrupted = true;
@@ -119,11 +124,13 @@ export async function* execute(
     ended = true;
     yield* usage.take();
     if (saver.failure !== undefined) throw saver.failure;
-    const state =
+    const last =
       interrupted || saver.interrupted || values === undefined || saver.head === null
         ? await storedState(graph, saver, job, show)
         : // Nothing is left to do and the last values are known, so the checkpoint need not be read.
           stateEvent(shownValues ?? show(values), [], [], saver.head);
+    const state = saver.interrupted ? await steps.leave(last, saver, rootOf(job)) : last;
+    if (!state) return;
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
     if (protocol) yield* await protocol.end(outcome);
@@ -190,6 +197,7 @@ function streamOptions(
   signal: AbortSignal,
   own: readonly Callbacks[],
   subgraphs: boolean,
+  steps: GraphSteps,
 ): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
   const protocol = hasProtocolEvents(job);
@@ -217,6 +225,7 @@ function streamOptions(
       run_id: job.run_id,
       graph_id: job.graph_id,
       assistant_id: job.assistant_id,
+      [STEPS]: steps,
       ...fork,
     },
     context: job.context,
@@ -258,9 +267,20 @@ function isInternal(key: string): boolean {
 
 const noAnswers: Answers = { command: null, spent: false };
 
+/** The answers of the client and those of the service. Null: the call that the run was made for has gone on without it. */
+async function givenAnswers(steps: GraphSteps, job: Job, values: JobValues): Promise<Answers | null> {
+  const continued = await steps.continued(values);
+  if (continued === "gone") return null;
+  const from = continued ? continued.job : job.resumed ? null : job;
+  const { command, spent } = from ? await openAnswers(from, values) : noAnswers;
+  if (!continued || Object.keys(continued.resume).length === 0) return { command, spent };
+  const own = command?.resume ?? null;
+  return { command: { ...command, resume: { ...(isObject(own) ? own : {}), ...continued.resume } }, spent };
+}
+
 /** The graph's input, and the graph that accepts it. */
 function beginning(graph: Graph, job: Job, { command }: Answers): { readonly graph: Graph; readonly input: unknown } {
-  if (job.resumed || (job.command && !command)) return { graph, input: null };
+  if (!command && (job.resumed || job.command)) return { graph, input: null };
   return command ? withCommand(graph, command) : { graph, input: job.input ?? null };
 }
 

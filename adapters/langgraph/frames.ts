@@ -5,6 +5,7 @@ import type { Callbacks } from "./callbacks.ts";
 import { type Chunk, isInner } from "./chunks.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
+import { shownTask } from "./step-marks.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
 export const hasProtocolEvents = ({ events = "none" }: Job): boolean => events !== "none";
@@ -140,9 +141,10 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
     }
     case "checkpoints":
       // With events LangGraph mixes in short notes about the checkpoint of each state.
-      return isCheckpoint(payload) ? checkpointWire(payload) : undefined;
+      return isCheckpoint(payload) ? checkpointWire(shownTask(payload)) : undefined;
     case "debug": {
-      const { type, payload: inner, ...rest } = payload as { type: string; payload: object };
+      const { type, payload: given, ...rest } = payload as { type: string; payload: object };
+      const inner = shownTask(given);
       return {
         ...(aboutWire(rest) as JsonObject),
         type,
@@ -150,6 +152,7 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
       };
     }
     case "tasks":
+      return aboutWire(shownTask(payload as object));
     case "tools":
       return aboutWire(payload);
     default:

@@ -74,6 +74,9 @@ export const TASKS = "__pregel_tasks";
  * that task. LangGraph never sees it.
  */
 export const ANSWERED = "__answered__";
+/** Another: the call whose sleeps and waits are open beside what clients are asked. */
+export const CALL = "__call__";
+const NOTES: ReadonlySet<string> = new Set([ANSWERED, CALL]);
 /** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
@@ -84,6 +87,7 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   [INTERRUPT, -3],
   [RESUME, -4],
   [ANSWERED, -5],
+  [CALL, -6],
 ]);
 
 /** Marks that report on a task and are not its result. */
@@ -281,7 +285,7 @@ export function pendingWrites({ writes }: StoredCheckpoint, values: Values): Tas
   // LangGraph keeps the interrupt of a task that was answered and has finished, beside the task's writes.
   const finished = new Set(writes.filter(({ channel }) => !isControl(channel)).map(({ task_id }) => task_id));
   return writes
-    .filter(({ channel, task_id }) => channel !== ANSWERED && (channel !== INTERRUPT || !finished.has(task_id)))
+    .filter(({ channel, task_id }) => !NOTES.has(channel) && (channel !== INTERRUPT || !finished.has(task_id)))
     .toSorted((a, b) => byCodePoint(pathOf(a), pathOf(b)))
     .map((write) => [write.task_id, write.channel, readWrite(write, values)]);
 }

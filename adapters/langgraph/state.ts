@@ -13,6 +13,7 @@ import { onlyThread, readOnly, Saver } from "./saver.ts";
 import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { SharedReads } from "./shared-reads.ts";
+import { withoutSteps } from "./step-marks.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import type { Load } from "./version.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
@@ -42,7 +43,7 @@ function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {
     name: task.name,
     path: aboutWire(task.path),
     error: errorText(task.error),
-    interrupts: toWire(task.interrupts ?? []) as unknown as readonly Interrupt[],
+    interrupts: toWire(withoutSteps(task.interrupts ?? [])) as unknown as readonly Interrupt[],
     checkpoint: inner
       ? (inner.checkpoint as Json)
       : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),

@@ -39,7 +39,8 @@ const strict: Form = {
   plain: (value) => value,
 };
 
-const isSecret = (key: string): boolean => key.startsWith("langgraph_auth_") || key.startsWith("__pregel_");
+const SECRET = /^(?:langgraph_auth_|__pregel_|__greenroom_)/;
+const isSecret = (key: string): boolean => SECRET.test(key);
 
 /** For data that LangGraph adds: it contains configuration, and with it handlers, functions and secrets that clients must not see. */
 const lenient: Form = {

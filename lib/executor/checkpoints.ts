@@ -115,7 +115,9 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     const id = checkpoint_id ?? newest.get(ns) ?? (ns === "" && !options.resumed ? options.head : undefined);
     if (id === null) return null;
     if (id !== undefined) return known.get(key(ns, id)) ?? (await load({ ns, checkpoint_id: id }));
-    return await load(ns === "" && options.run_id !== null ? { ns, run_id: options.run_id } : { ns });
+    const own = await load(ns === "" && options.run_id !== null ? { ns, run_id: options.run_id } : { ns });
+    // A run that was suspended before its first root checkpoint continues from where it began.
+    return own || ns !== "" || options.head === null ? own : await load({ ns, checkpoint_id: options.head });
   }
 
   function add(checkpoint: NewCheckpoint): void {

@@ -87,7 +87,7 @@ export interface OpenJournal {
   /** Events that have come so far, once they are watched. */
   events(): readonly OutsideEvent[];
   /** Reads the events, and calls `listener` then and when others come. */
-  watch(listener: () => void): Promise<void>;
+  listen(listener: () => void): Promise<void>;
   /** The attempt ends and takes no more events: one that comes from now on wakes the run. */
   freeze(): void;
   /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */

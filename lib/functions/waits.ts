@@ -129,7 +129,7 @@ export class Waits {
   /** Watches the events of the call: from the first wait on. */
   async watch(): Promise<void> {
     const done = this.begin();
-    this.#watching ??= this.#options.journal.watch(() => this.#take());
+    this.#watching ??= this.#options.journal.listen(() => this.#take());
     await this.#watching.finally(done);
     this.#take();
   }

@@ -141,7 +141,7 @@ class StoredJournal implements OpenJournal {
   }
 
   /** Signals may be lost: events are looked for at intervals too. */
-  async watch(listener: () => void): Promise<void> {
+  async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
     const tell = (): void => {
       if (this.#frozen) return;

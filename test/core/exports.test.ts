@@ -89,7 +89,7 @@ describe("exports", () => {
     assert.ok((await names("adapters/sqlite/node.ts")).includes("nodeSqlite"));
     assert.ok((await names("adapters/postgres/mod.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));
-    assert.deepEqual((await names("adapters/steps.ts")).sort(), ["ReplayMismatch", "StepError"]);
+    assert.deepEqual((await names("adapters/steps.ts")).sort(), ["ReplayMismatch", "StepError", "sleep", "wait"]);
     const testing = await names("test/suite/mod.ts");
     for (const name of ["storageSuite", "testService", "catchWebhooks"]) assert.ok(testing.includes(name), name);
   });

@@ -1,0 +1,237 @@
+/**
+ * `sleep` and `wait` in an attempt of a graph. The journal of the run's call has when each was first seen, and what it got; the
+ * interrupt is answered from there.
+ */
+import type { Environment } from "../../lib/environment.ts";
+import type { Command, Interrupt, Job, StateEvent } from "../../lib/executor/contract.ts";
+import type { JournalEntry, OpenJournal, OutsideEvent, WaitingFor } from "../../lib/executor/journal.ts";
+import { answersById } from "../../lib/executor/kwargs.ts";
+import { misfit } from "../../lib/executor/schema-check.ts";
+import { labelOf } from "../../lib/executor/step-names.ts";
+import type { Json } from "../../lib/json.ts";
+import { takenBy } from "./answers.ts";
+import {
+  CALL,
+  INTERRUPT,
+  type JobSaver,
+  NULL_TASK,
+  pendingWrites,
+  readWrite,
+  type TaskWrite,
+  type Values,
+} from "./saver.ts";
+import { type AskedInterrupt, type AskedStep, type StepAnswer, stepOf } from "./step-marks.ts";
+import type { GraphConfig } from "./wire.ts";
+
+type StepsEnvironment = Pick<Environment, "now" | "log">;
+
+/** The address of an event, and the name of its wait. */
+export interface BegunWait {
+  readonly address: { readonly url: string; readonly token: string; readonly key: string };
+  readonly key: string;
+}
+
+/** How a run continues its call. */
+export interface ContinuedSteps {
+  /** With the answers of the client; null once an earlier attempt has stored them. */
+  readonly job: Job | null;
+  /** The answers that are due, by interrupt id. */
+  readonly resume: Readonly<Record<string, Json>>;
+}
+
+/** What answers an open entry now. */
+interface End {
+  readonly phase: "done" | "timeout";
+  readonly value: Json;
+  readonly event?: number;
+}
+
+const position = { yielded: 0, reply: null };
+
+/** The interrupts among the writes of a checkpoint. */
+const askedIn = (writes: readonly TaskWrite[]): AskedInterrupt[] =>
+  writes.filter(([, channel]) => channel === INTERRUPT).flatMap(([, , asked]) => asked as AskedInterrupt[]);
+
+export class GraphSteps {
+  readonly #job: Job;
+  readonly #environment: StepsEnvironment;
+  #opening: Promise<OpenJournal | null> | undefined;
+
+  constructor(job: Job, environment: StepsEnvironment) {
+    this.#job = job;
+    this.#environment = environment;
+  }
+
+  #open(call: { readonly call_id: string } | null): Promise<OpenJournal | null> {
+    const { journal, input, context, config, metadata } = this.#job;
+    if (!journal) throw new Error("sleep and wait need a service");
+    this.#opening ??= journal.open(call, () => {
+      const {
+        langgraph_auth_user: _u,
+        langgraph_auth_user_id: _i,
+        langgraph_auth_permissions: _p,
+        ...configurable
+      } = config.configurable;
+      return { input: input ?? null, values: {}, context, config: { ...config, configurable } as never, metadata };
+    });
+    return this.#opening;
+  }
+
+  async #opened(): Promise<OpenJournal> {
+    const journal = await this.#open(null);
+    if (!journal) throw new Error("The call of the run is gone");
+    return journal;
+  }
+
+  /**
+   * What the run continues with. `gone`: the call that the run was made for has gone on.
+   * Null: the run continues none.
+   */
+  async continued(values: Values): Promise<ContinuedSteps | "gone" | null> {
+    const { journal, command, input, from, resumed, checkpoints, run_id } = this.#job;
+    const own = journal?.call_id ?? null;
+    const moves = (input ?? null) !== null || from !== null || (command?.goto ?? []).length > 0;
+    if (!journal || (own === null && (resumed || moves))) return null;
+    const stored = await checkpoints.get({ ns: "" });
+    const note = stored?.writes.find(({ channel }) => channel === CALL);
+    const call_id = own ?? (note ? (readWrite(note, values) as string) : null);
+    if (!stored || call_id === null) return null;
+    const open = await this.#open({ call_id });
+    if (!open) this.#opening = undefined;
+    if (!open) return own === null ? null : "gone";
+    await open.listen(() => {});
+    this.#settle(open);
+    const asked = askedIn(pendingWrites(stored, values));
+    const taken = takenBy(stored, run_id);
+    const resume: Record<string, Json> = {};
+    for (const one of asked) {
+      const step = stepOf(one);
+      const begun = step && this.#begun(open, one, step);
+      const end = begun && outcomeOf(open, begun);
+      if (end && !taken.includes(one.id as string))
+        resume[one.id as string] = { payload: end.value ?? null } satisfies StepAnswer as never;
+    }
+    return { job: resumed ? null : { ...this.#job, command: byId(command, asked) }, resume };
+  }
+
+  #begun(journal: OpenJournal, { id }: AskedInterrupt, { key = id }: AskedStep): JournalEntry | undefined {
+    return journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
+  }
+
+  /** Notes the first appearance of a sleep or a wait. */
+  #begin(journal: OpenJournal, { kind, name, ms, at, schema }: AskedStep, key: string): JournalEntry {
+    const uses = journal.entries.filter(({ phase }) => phase === "begun");
+    const occurrence = 1 + uses.filter((entry) => entry.kind === kind && entry.name === name).length;
+    const until = at ?? (ms === undefined ? null : this.#environment.now() + ms);
+    const kept = schema === undefined ? {} : { schema };
+    return journal.append({
+      ...{ kind, name, occurrence, call: uses.length + 1, phase: "begun", until, value: key, position },
+      ...kept,
+    });
+  }
+
+  /** The address of a wait, committed before `begin` gets it. Each try has an address of its own. */
+  async address(asked: AskedStep, key: string): Promise<BegunWait> {
+    const journal = await this.#opened();
+    const { name, occurrence } = this.#begun(journal, { id: key }, asked) ?? this.#begin(journal, asked, key);
+    const address = await journal.address(name, occurrence);
+    await journal.commit();
+    return { address: { ...address, key: await journal.id("begin", name, occurrence) }, key };
+  }
+
+  #isOpen(journal: OpenJournal): JournalEntry[] {
+    return journal.entries.filter((entry) => entry.phase === "begun" && !outcomeOf(journal, entry));
+  }
+
+  /** Stores what has come for the open sleeps and waits. */
+  #settle(journal: OpenJournal): void {
+    for (const begun of this.#isOpen(journal)) {
+      const end = this.#endOf(journal, begun);
+      const { kind, name, occurrence, call } = begun;
+      if (end) journal.append({ kind, name, occurrence, call, position, ...end });
+    }
+  }
+
+  #endOf(journal: OpenJournal, begun: JournalEntry): End | null {
+    const { kind, name, occurrence, until = null, schema, call } = begun;
+    const used = new Set(journal.entries.map(({ event }) => event));
+    const isFor = (event: OutsideEvent): boolean =>
+      event.name === name && !used.has(event.seq) && [null, occurrence].includes(event.occurrence);
+    for (const { seq, payload } of kind === "wait" ? journal.events().filter(isFor) : []) {
+      const problem = schema ? misfit(schema, payload) : null;
+      if (problem === null) return { phase: "done", value: payload, event: seq };
+      const error = { name: "DoesNotFit", message: problem };
+      journal.append({ kind, name, occurrence, call, position, phase: "dropped", event: seq, error });
+    }
+    if (until === null || until > this.#environment.now()) return null;
+    return { phase: kind === "sleep" ? "done" : "timeout", value: null };
+  }
+
+  /**
+   * The attempt has come to its end. Null: the run is suspended. Else its last state; if something sleeps or waits beside what clients are
+   * asked, the thread shows that as the call's.
+   */
+  async leave(state: StateEvent, saver: JobSaver, at: GraphConfig): Promise<StateEvent | null> {
+    const tuple = await saver.getTuple(at);
+    const asked = askedIn(tuple?.pendingWrites ?? []);
+    const steps = asked.flatMap((one) => {
+      const step = stepOf(one);
+      return step ? [{ one, step }] : [];
+    });
+    if (!tuple || steps.length === 0) return state;
+    if (this.#job.stateless && this.#job.durability === "exit") {
+      throw new Error('a stateless run sleeps and waits only with durability "async" or "sync"');
+    }
+    const journal = await this.#opened();
+    await journal.listen(() => {});
+    const open = steps.map(
+      ({ one, step }) => this.#begun(journal, one, step) ?? this.#begin(journal, step, one.id as string),
+    );
+    const waiting = open.map(({ kind, name, until = null }) => ({
+      kind: kind as WaitingFor["kind"],
+      name: labelOf(name),
+      until: until === null ? null : new Date(until).toISOString(),
+    }));
+    const shown = state.tasks.flatMap(({ interrupts }) => interrupts);
+    if (shown.length > 0) await saver.putWrites(tuple.config, [[CALL, journal.call_id]], NULL_TASK);
+    let seen: number;
+    do {
+      // An event that comes meanwhile may be for one of them.
+      seen = journal.events().length;
+      this.#settle(journal);
+      const due = open.map((begun) => (outcomeOf(journal, begun) ? this.#environment.now() : (begun.until ?? null)));
+      const times = due.filter((time) => time !== null);
+      const nearest = times.length > 0 ? Math.min(...times) : null;
+      if (shown.length > 0) await journal.pause(nearest);
+      else await journal.suspend(nearest, waiting);
+    } while (journal.events().length !== seen);
+    return shown.length > 0 ? { ...state, tasks: ofCall(state, journal.call_id, shown) } : null;
+  }
+}
+
+/** What settled a sleep or a wait. */
+function outcomeOf({ entries }: OpenJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {
+  return entries.find(
+    (entry) =>
+      (entry.phase === "done" || entry.phase === "timeout") &&
+      entry.kind === kind &&
+      entry.name === name &&
+      entry.occurrence === occurrence,
+  );
+}
+
+/** The command of a client with its answer by interrupt id: LangGraph would not know which interrupt it is for. */
+function byId(command: Command | null, asked: readonly AskedInterrupt[]): Command | null {
+  const given = command?.resume;
+  const ids = asked.filter((one) => !stepOf(one)).flatMap(({ id }) => id ?? []);
+  if (given === undefined || ids.length !== 1 || answersById(given, new Set(ids))) return command;
+  return { ...command, resume: { [ids[0] as string]: given } };
+}
+
+/** The interrupts of the state, under the id of the call: while the thread shows it, the call is open. */
+function ofCall({ tasks }: StateEvent, call_id: string, shown: readonly Interrupt[]): StateEvent["tasks"] {
+  const first = tasks.find(({ interrupts }) => interrupts.length > 0) as StateEvent["tasks"][number];
+  return tasks.map((task) =>
+    task === first ? { ...task, id: call_id, interrupts: shown } : { ...task, interrupts: [] },
+  );
+}
