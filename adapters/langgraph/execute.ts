@@ -88,8 +88,7 @@ export async function* execute(
       const namespace = job.subgraphs ? { namespace: [] } : {};
       if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
       if (protocol) yield* protocol.state(state.values, await saver.getTuple(rootOf(job)));
-      const { checkpoint: _checkpoint, ...unstored } = state;
-      return yield inMemory ? unstored : state;
+      return yield inMemory ? withoutCheckpoint(state) : state;
     }
     const begun = beginning(graph, job, answers);
     const stream = events
@@ -111,10 +110,8 @@ export async function* execute(
       // Not `yield*`, which waits even for an empty list: there is a chunk for each token.
       if (shown) for (const one of frames.before(shown)) yield one;
       if (event && parents) {
-        const parent_ids = [...parents.of(event)];
-        if ((shown === null || frames.isShown(shown)) && !event.tags?.includes("langsmith:hidden")) {
-          yield { type: "stream", mode: "events", data: { ...(aboutWire(event) as JsonObject), parent_ids } };
-        }
+        const raw = rawEvent(event, parents.of(event));
+        if (raw && (shown === null || frames.isShown(shown))) yield raw;
       }
       if (!shown) continue;
       if (isRoot && (protocol || job.modes.has("values"))) shownValues = wire(shown);
@@ -134,8 +131,7 @@ export async function* execute(
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
     if (protocol) yield* await protocol.end(outcome);
-    const { checkpoint: _checkpoint, ...unstored } = state;
-    yield inMemory ? unstored : state;
+    yield inMemory ? withoutCheckpoint(state) : state;
   } catch (error) {
     const cause = saver.failure ?? error;
     yield* usage.take();
@@ -155,6 +151,18 @@ export async function* execute(
     // The run must not continue elsewhere while one of its nodes is still active.
     if (signal.aborted) await tracker.idle();
   }
+}
+
+const withoutCheckpoint = ({ checkpoint: _checkpoint, ...unstored }: StateEvent): StateEvent => unstored;
+
+/** LangChain's event as mode `events` shows it; null if it is hidden. */
+function rawEvent(event: LangChainEvent, parents: readonly string[]): ExecutorEvent | null {
+  if (event.tags?.includes("langsmith:hidden")) return null;
+  return {
+    type: "stream",
+    mode: "events",
+    data: { ...(aboutWire(event) as JsonObject), parent_ids: [...parents] },
+  };
 }
 
 const rootOf = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });

@@ -51,6 +51,7 @@ export type Described<Schema> = Schema extends { readonly const: infer Value }
               : // biome-ignore lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
                 any;
 
+/** How long `wait` waits, what it takes, and who sends it. */
 export interface WaitOptions<Schema> {
   /** Then `wait` returns null. Default: none. */
   readonly timeout?: Duration;
