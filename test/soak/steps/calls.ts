@@ -143,7 +143,8 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
     }
   };
   await insist(() => client.get("POST", "/threads", { thread_id, if_exists: "do_nothing" }));
-  const since = (): number => Math.max(0, ...v2.frames.map(({ data }) => Number(JSON.parse(data).seq) || 0));
+  // Without `since`, a replay has the newest ten turns: kills make more of them before the first event is read.
+  const since = (): number => Math.max(1, ...v2.frames.map(({ data }) => Number(JSON.parse(data).seq) || 0));
   readers.push(
     follow(
       client,

@@ -115,8 +115,29 @@ export async function checkCall(
     shown.push(...frames);
   }
   faults.shown.push(...checkShown(`${tag}, v1`, messages, chunksOf(shown)));
-  faults.events.push(...order(`${tag}, v2`, call.v2));
-  faults.events.push(...checkShown(`${tag}, v2`, messages, deltasOf(call.v2.frames)));
+  const wrong = [...order(`${tag}, v2`, call.v2), ...checkShown(`${tag}, v2`, messages, deltasOf(call.v2.frames))];
+  if (wrong.length === 0) return;
+  // Whether the store lacks it, or the reader missed it.
+  const { frames, connections } = call.v2;
+  const stored = await storedEvents(client, thread_id);
+  const seen = new Set(frames.map(seqOf));
+  const missed = stored.map(seqOf).filter((seq) => !seen.has(seq));
+  const lacks = checkShown("stored", messages, deltasOf(stored));
+  const facts = `${connections} connections, ${lacks.length} not stored, missed ${missed.slice(0, 20).map(place)} of ${frames.length}`;
+  faults.events.push(...wrong, `${tag}, v2: ${facts}`);
+}
+
+const seqOf = ({ data }: Frame): number => Number(JSON.parse(data).seq);
+const place = (seq: number): string => `${Math.floor(seq / 2 ** 32)}·${seq % 2 ** 32}`;
+
+/** All events of a thread that has come to rest. */
+async function storedEvents(client: Client, thread_id: string): Promise<Frame[]> {
+  const frames: Frame[] = [];
+  const onHead = (response: { destroy(): unknown }): void => void setTimeout(() => response.destroy(), 2_000);
+  const body = { channels: ["messages", "lifecycle"], since: 1 };
+  const path = `/threads/${thread_id}/stream/events`;
+  await client.stream("POST", path, body, (frame) => void frames.push(frame), { onHead }).catch(() => {});
+  return frames;
 }
 
 /** What came over many connections is what is stored, frame by frame. */
