@@ -168,6 +168,8 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   let wakeUps = 0;
   // Some runs wait for the end of another run of their thread.
   let blocked = false;
+  // An attempt has ended since the last claim was sent, which may not have seen that.
+  let freed = false;
   // Runs created here that may wait, and of which other processes do not know.
   let unannounced = 0;
   let claiming: Promise<void> | null = null;
@@ -194,6 +196,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   async function claimAll(): Promise<void> {
     while (backlog && slots.free() > 0) {
       backlog = false;
+      freed = false;
       slots.reserved++;
       const outcome = await health.call(sendClaim);
       slots.reserved--;
@@ -204,6 +207,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
         return;
       }
       blocked = outcome.kind === "blocked";
+      if (blocked && freed) backlog = true;
       if (outcome.kind !== "claimed") {
         if (!backlog) unannounced = 0;
         continue;
@@ -270,7 +274,8 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
       else announceBacklog();
     },
     slotFreed(claimed) {
-      if (backlog || claiming || (blocked && !claimed)) wake();
+      freed = true;
+      if (backlog || (blocked && !claimed)) wake();
     },
     stop() {
       announceBacklog();

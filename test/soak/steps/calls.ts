@@ -153,6 +153,9 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
       () => ({ channels: ["messages", "lifecycle"], since: since() }),
     ),
   );
+  const isQuiet = (): boolean => v2.quiet_from !== null && Date.now() - v2.quiet_from > QUIET_MS;
+  // Attempts that begin before the first reader has come keep no messages for it.
+  for (const until = Date.now() + 60_000; !isQuiet() && Date.now() < until; ) await sleep(CALM_MS);
   await make("start", { input: script as unknown as Json });
   const waits = script.chains.flat().filter(({ kind }) => kind === "wait") as { name: string }[];
   const sent = new Set<string>();
@@ -182,7 +185,6 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
   // Readers of runs end by themselves; the reader of events has everything a while later.
   const v1 = readers.slice(1);
   await Promise.race([Promise.all(v1), sleep(30_000)]);
-  const isQuiet = (): boolean => v2.quiet_from !== null && Date.now() - v2.quiet_from > QUIET_MS;
   for (const until = Date.now() + 60_000; !isQuiet() && Date.now() < until; ) await sleep(CALM_MS);
   over = true;
   return call;

@@ -124,7 +124,7 @@ export async function checkCall(
   const missed = stored.map(seqOf).filter((seq) => !seen.has(seq));
   const lacks = checkShown("stored", messages, deltasOf(stored));
   const facts = `${connections} connections, ${lacks.length} not stored, missed ${missed.slice(0, 20).map(place)} of ${frames.length}`;
-  faults.events.push(...wrong, `${tag}, v2: ${facts}`);
+  faults.events.push(`${tag}, v2: ${facts}`, ...wrong.slice(0, 1));
 }
 
 const seqOf = ({ data }: Frame): number => Number(JSON.parse(data).seq);
