@@ -17,6 +17,8 @@ export class Slots {
   reserved = 0;
   /** Ends of runs that carry a claim and are not answered. */
   endsWithClaim = 0;
+  /** How many attempts have ended: a claim may not see those that end while it is under way. */
+  freed = 0;
   /** Called whenever nothing executes and no slot is reserved. */
   onIdle: (() => void) | undefined;
   readonly #concurrency: number;
@@ -168,8 +170,6 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   let wakeUps = 0;
   // Some runs wait for the end of another run of their thread.
   let blocked = false;
-  // An attempt has ended since the last claim was sent, which may not have seen that.
-  let freed = false;
   // Runs created here that may wait, and of which other processes do not know.
   let unannounced = 0;
   let claiming: Promise<void> | null = null;
@@ -196,7 +196,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   async function claimAll(): Promise<void> {
     while (backlog && slots.free() > 0) {
       backlog = false;
-      freed = false;
+      const { freed } = slots;
       slots.reserved++;
       const outcome = await health.call(sendClaim);
       slots.reserved--;
@@ -207,14 +207,12 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
         return;
       }
       blocked = outcome.kind === "blocked";
-      if (blocked && freed) backlog = true;
-      if (outcome.kind !== "claimed") {
-        if (!backlog) unannounced = 0;
-        continue;
-      }
-      backlog = true;
-      unannounced = Math.max(0, unannounced - 1);
-      start(outcome.claimed);
+      backlog ||= blocked && slots.freed > freed;
+      if (outcome.kind === "claimed") {
+        backlog = true;
+        unannounced = Math.max(0, unannounced - 1);
+        start(outcome.claimed);
+      } else if (!backlog) unannounced = 0;
     }
   }
 
@@ -274,7 +272,6 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
       else announceBacklog();
     },
     slotFreed(claimed) {
-      freed = true;
       if (backlog || (blocked && !claimed)) wake();
     },
     stop() {
