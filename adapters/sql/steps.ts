@@ -2,6 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Json } from "../../lib/json.ts";
 import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
+import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";
 import { holdsLease, type LeaseFence, type ThreadKey, whileLeased } from "./checkpoints.ts";
 import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
@@ -75,7 +76,9 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
   const args = { ...fence, call_id };
   return [
     ...(opens?.origin === undefined ? [] : [openCall({ ...args, graph_id: opens.graph_id, beginning: opens.origin })]),
-    ...(opens ? [takeCall(args), markRun(args)] : []),
+    // A new call is its run's already.
+    ...(opens && opens.origin === undefined ? [takeCall(args)] : []),
+    ...(opens ? [markRun(args)] : []),
     ...putEntries(args, entries),
     ...tokens.map((token) => putToken({ ...args, ...token })),
     ...(position === undefined ? [] : [putPosition({ ...args, position })]),
@@ -144,8 +147,6 @@ const newestCall = scoped<ThreadKey>(
     sql`select * from calls where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
     ${andOfPermitted("calls", bound)} order by created_at desc, call_id desc limit 1`,
 );
-/** How many entries are read at once. */
-const PAGE = 2_500;
 const entriesFrom = scoped<CallKey & { idx: number; limit: number }>(
   (p, bound) =>
     sql`select idx, entry from call_entries where ${ofCall(p)} and idx >= ${p.idx}
@@ -181,11 +182,12 @@ const addEvent = prepared<Event>(
     returning seq`,
 );
 
+/** From now on the run is due whatever the clock says. */
 const wakeRun = prepared<CallKey & { now: number }>(
   (p) =>
-    sql`update runs set due_at = case when due_at > ${p.now} then ${p.now} else due_at end
+    sql`update runs set due_at = ${p.now}, updated_at = ${p.now}
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and status = 'pending'
-      and waiting_for is not null and call_id = ${p.call_id}`,
+      and waiting_for is not null and due_at > updated_at and call_id = ${p.call_id}`,
 );
 
 /** A call without an active run is continued by the service. */
@@ -224,7 +226,7 @@ function callVerbs(driver: Database): CallStorage {
       readOne(driver, newestCall({ deployment, thread_id }, filter), toCall),
     /** @statements entriesFrom */
     readEntries: ({ deployment, filter }, thread_id, call_id, idx) =>
-      readAll(driver, entriesFrom({ deployment, thread_id, call_id, idx, limit: PAGE }, filter), (row) => ({
+      readAll(driver, entriesFrom({ deployment, thread_id, call_id, idx, limit: ENTRIES_AT_ONCE }, filter), (row) => ({
         idx: Number(row.idx),
         entry: row.entry as string,
       })),

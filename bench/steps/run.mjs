@@ -1,8 +1,9 @@
 /**
  * What durable functions cost: empty steps, a long journal, events, streams, and thousands of suspended runs, on a SQLite file with
- * `synchronous=FULL`; then the same functions on Postgres, beside DBOS on the same server. Medians of five, after a warm-up.
+ * `synchronous=FULL`; then the same functions on Postgres, beside DBOS on the same server; then on a file beside Vercel's local world,
+ * which keeps JSON files. Medians of five, after a warm-up.
  *
- *   bun bench/steps/run.mjs [--suspended 10000] [--peer 1000] [--only steps,load,event,stream,suspended,peer]      (or node)
+ *   bun bench/steps/run.mjs [--suspended 10000] [--peer 1000] [--only steps,load,event,stream,suspended,peer,files]      (or node)
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +11,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createApp } from "../../adapters/app.ts";
 
-const PARTS = ["steps", "load", "event", "stream", "suspended", "peer"];
+const PARTS = ["steps", "load", "event", "stream", "suspended", "peer", "files"];
 const { values } = parseArgs({
   options: {
     suspended: { type: "string", default: "10000" },
@@ -207,7 +208,11 @@ async function suspendedPart({ service: { runs, threads } }) {
     woken += 1;
     last = Date.now();
   });
+  while (Date.now() < due) await sleep(due - Date.now());
+  const used = process.cpuUsage();
   while (woken < DUE && Date.now() < due + 60_000) await sleep(50);
+  const { user, system } = process.cpuUsage(used);
+  row("CPU time of a wake-up", ms((user + system) / 1000 / DUE));
   row(`${woken} runs that fall due at once have run after`, ms(last - due), "5 s");
 }
 
@@ -217,8 +222,7 @@ async function settle(ids, rest) {
 }
 
 /** Steps of one call, and calls of one step, in a second. */
-async function rates(empty, call) {
-  const count = Number(values.peer);
+async function rates(empty, call, count = Number(values.peer)) {
   const all = Math.ceil(count * 0.4);
   await empty(count);
   const steps = [];
@@ -265,6 +269,29 @@ async function peerPart() {
   }
 }
 
+/** A tenth of the steps: those of Vercel's become slower with each one before. */
+async function filesPart() {
+  const count = Math.ceil(Number(values.peer) / 10);
+  const app = await open(join(folder, "files.db"));
+  const { runs } = app.service;
+  const one = async () => (await runs.wait(null, { assistant_id: "steps", input: { count: 1 } })).result;
+  const ours = await rates((steps) => emptySteps(app, steps), one, count);
+  await app.stop();
+  row(
+    `A file: ${count} steps of a call, calls of one step, in a second`,
+    `${ours.steps.toFixed(0)}, ${ours.calls.toFixed(0)}`,
+  );
+  const { openWorkflow } = await import("./workflow.mjs");
+  const workflow = await openWorkflow();
+  const theirs = await rates(workflow.empty, workflow.call, count);
+  workflow.close();
+  row(
+    "Vercel Workflow's local world: the same",
+    `${theirs.steps.toFixed(0)}, ${theirs.calls.toFixed(0)}`,
+    "at least equal",
+  );
+}
+
 console.log("| durable functions | measured | goal |\n| --- | --- | --- |");
 const parts = { steps: stepsPart, load: loadPart, event: eventPart, stream: streamPart, suspended: suspendedPart };
 for (const [name, part] of Object.entries(parts)) {
@@ -274,5 +301,6 @@ for (const [name, part] of Object.entries(parts)) {
   await app.stop();
 }
 if (only.includes("peer")) await peerPart();
+if (only.includes("files")) await filesPart();
 rmSync(folder, { recursive: true, force: true });
 process.exit(0);

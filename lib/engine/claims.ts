@@ -17,6 +17,8 @@ export class Slots {
   reserved = 0;
   /** Ends of runs that carry a claim and are not answered. */
   endsWithClaim = 0;
+  /** How many attempts have ended: a claim may not see those that end while it is under way. */
+  freed = 0;
   /** Called whenever nothing executes and no slot is reserved. */
   onIdle: (() => void) | undefined;
   readonly #concurrency: number;
@@ -194,6 +196,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   async function claimAll(): Promise<void> {
     while (backlog && slots.free() > 0) {
       backlog = false;
+      const { freed } = slots;
       slots.reserved++;
       const outcome = await health.call(sendClaim);
       slots.reserved--;
@@ -204,13 +207,12 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
         return;
       }
       blocked = outcome.kind === "blocked";
-      if (outcome.kind !== "claimed") {
-        if (!backlog) unannounced = 0;
-        continue;
-      }
-      backlog = true;
-      unannounced = Math.max(0, unannounced - 1);
-      start(outcome.claimed);
+      backlog ||= blocked && slots.freed > freed;
+      if (outcome.kind === "claimed") {
+        backlog = true;
+        unannounced = Math.max(0, unannounced - 1);
+        start(outcome.claimed);
+      } else if (!backlog) unannounced = 0;
     }
   }
 
@@ -270,7 +272,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
       else announceBacklog();
     },
     slotFreed(claimed) {
-      if (backlog || claiming || (blocked && !claimed)) wake();
+      if (backlog || (blocked && !claimed)) wake();
     },
     stop() {
       announceBacklog();

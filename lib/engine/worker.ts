@@ -109,6 +109,7 @@ export function createWorker(options: WorkerOptions): Worker {
     if (signal.check) attempt.checkCancelled();
     void attempt.done.then(() => {
       slots.attempts.delete(attempt);
+      slots.freed++;
       if (slots.of(run_id).length === 0) {
         const { runEvents } = attempt;
         runEvents.live = false;

@@ -122,6 +122,8 @@ export class Waits {
       const now = environment.now();
       const due = [...this.#waiting].filter(({ until }) => until !== null && until <= now);
       for (const waiting of due.sort((a, b) => (a.until as number) - (b.until as number))) waiting.due();
+      // The clock was set back: what was due soon may be far away now.
+      if (due.length === 0) this.touch();
       this.#arm();
     });
   }

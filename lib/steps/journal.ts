@@ -14,6 +14,7 @@ import type { JournalAttempt } from "../features/mod.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { CallEntry, CallProgress, CallRow, Scope, Storage } from "../storage/mod.ts";
+import { ENTRIES_AT_ONCE } from "../storage/steps.ts";
 import { eventUrlAt, hashOf, randomToken, uuidOf } from "./tokens.ts";
 
 /** What the journal has that no save has taken. */
@@ -58,7 +59,10 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
   const { thread_id, graph_id, run_id, claims } = claimed.run;
   const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
   if (call && (!row || row.graph_id !== graph_id)) return null;
-  const all = row ? await readEntries(options, row.call_id) : [];
+  const texts = row
+    ? await readTexts((idx) => retry(() => storage.readEntries(scope, thread_id, row.call_id, idx)))
+    : [];
+  const all = texts.map((text) => JSON.parse(text) as JournalEntry);
   const waits = row !== null && isWaiting(claimed.thread.interrupts, row);
   // The service has made the run for a call that has gone on meanwhile.
   if (row && own !== null && claims === 1 && !(waits && row.ended_at === null)) return null;
@@ -72,8 +76,10 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
   pending().opens = { graph_id, ...begins };
   const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
   const shown = position && !forked && position.at === entries.length ? position : null;
-  const journal = new StoredJournal(options, call_id, origin, entries, shown);
-  if (forked) for (const entry of entries) journal.keep({ ...entry, run_id });
+  // A fork stores its entries again.
+  const size = forked ? 0 : texts.reduce((sum, { length }) => sum + length, 0);
+  const journal = new StoredJournal(options, { call_id, origin, entries, shown, size });
+  if (forked) for (const [idx, entry] of entries.entries()) journal.keep(JSON.stringify({ ...entry, run_id }), idx);
   return journal;
 }
 
@@ -88,17 +94,20 @@ function kept(entries: readonly JournalEntry[]): JournalEntry[] {
   return entries.filter((entry) => !failed.has(nameOf(entry)));
 }
 
-export async function readEntries(
-  { storage, scope, attempt }: Pick<OpenOptions, "storage" | "scope" | "attempt">,
-  call_id: string,
-): Promise<JournalEntry[]> {
-  const { thread_id } = attempt.claimed.run;
-  const entries: JournalEntry[] = [];
+/** The texts of a journal's entries, in order. */
+export async function readTexts(read: (idx: number) => Promise<readonly CallEntry[]>): Promise<string[]> {
+  const texts: string[] = [];
   for (;;) {
-    const page = await attempt.retry(() => storage.readEntries(scope, thread_id, call_id, entries.length));
-    for (const { entry } of page) entries.push(JSON.parse(entry) as JournalEntry);
-    if (page.length === 0) return entries;
+    const page = await read(texts.length);
+    for (const { entry } of page) texts.push(entry);
+    if (page.length < ENTRIES_AT_ONCE) return texts;
   }
+}
+
+interface Loaded {
+  readonly entries: JournalEntry[];
+  /** Of their texts. */
+  readonly size: number;
 }
 
 class StoredJournal implements OpenJournal {
@@ -120,10 +129,7 @@ class StoredJournal implements OpenJournal {
 
   constructor(
     options: OpenOptions,
-    call_id: string,
-    origin: CallOrigin,
-    entries: JournalEntry[],
-    shown: CallPosition | null,
+    { call_id, origin, entries, shown, size }: Pick<OpenJournal, "call_id" | "origin" | "shown"> & Loaded,
   ) {
     this.#options = options;
     this.call_id = call_id;
@@ -133,7 +139,7 @@ class StoredJournal implements OpenJournal {
     this.isStored = options.attempt.claimed.run.resumable;
     this.limits = options.limits;
     this.run_id = options.attempt.claimed.run.run_id;
-    this.#size = entries.reduce((sum, entry) => sum + JSON.stringify(entry).length, 0);
+    this.#size = size;
   }
 
   events(): readonly OutsideEvent[] {
@@ -193,8 +199,9 @@ class StoredJournal implements OpenJournal {
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry {
     const { environment, limits } = this.#options;
     const made = { ...entry, at: environment.now(), run_id: this.run_id };
+    const text = JSON.stringify(made);
     if (entry.kind !== "pause") {
-      const size = JSON.stringify(made).length;
+      const size = text.length;
       const over = (what: string, most: number, setting: string): never => {
         throw Object.assign(new Error(`${entry.name}: ${what} of at most ${most}; see ${setting}`), {
           name: "JournalFull",
@@ -205,16 +212,16 @@ class StoredJournal implements OpenJournal {
       if (size > limits.result_bytes) over("a result has a size", limits.result_bytes, "steps.result_bytes");
       if (this.#size + size > limits.journal_bytes)
         over("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
-      this.#size += size;
     }
     this.entries.push(made);
-    this.keep(made, this.entries.length - 1);
+    this.keep(text, this.entries.length - 1);
     return made;
   }
 
-  keep(entry: JournalEntry, idx: number = this.#options.pending().entries.length): void {
+  keep(entry: string, idx: number): void {
     const pending = this.#options.pending();
-    pending.entries.push({ idx, entry: JSON.stringify(entry) });
+    this.#size += entry.length;
+    pending.entries.push({ idx, entry });
     // The entry says how far the function is now.
     delete pending.position;
   }

@@ -8,7 +8,7 @@ import { isoTime } from "../rfc3339.ts";
 import type { CallRow, RunRow, Scope } from "../storage/mod.ts";
 import { type CallDirectory, MOST_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
 import { type CallOptions, createDueCalls } from "./due.ts";
-import { isWaiting } from "./journal.ts";
+import { isWaiting, readTexts } from "./journal.ts";
 import { hashOf } from "./tokens.ts";
 
 /** A longer result is left out of lists, in characters. */
@@ -24,14 +24,8 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   const { continueDue } = createDueCalls(options);
   const guesses = { since: 0, wrong: 0 };
 
-  async function entriesOf(seen: Scope, { thread_id, call_id }: CallRow): Promise<JournalEntry[]> {
-    const entries: JournalEntry[] = [];
-    for (;;) {
-      const page = await storage.readEntries(seen, thread_id, call_id, entries.length);
-      for (const { entry } of page) entries.push(JSON.parse(entry) as JournalEntry);
-      if (page.length === 0) return entries;
-    }
-  }
+  const textsOf = (seen: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
+    readTexts((idx) => storage.readEntries(seen, thread_id, call_id, idx));
 
   /** A call is open while a run of it is active, or its thread shows what it waits for. */
   async function isOpen({ thread_id, run_id, ...call }: CallRow): Promise<boolean> {
@@ -43,7 +37,9 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   /** Errors: invalid, gone. */
   async function check(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<void> {
     if (!(await isOpen(call))) throw gone();
-    const waits = (await entriesOf(scope, call)).filter((entry) => entry.kind === "wait" && entry.name === name);
+    // A journal may be long: only entries that may be of a wait are parsed.
+    const maybe = (await textsOf(scope, call)).filter((text) => text.includes('"wait"'));
+    const waits = maybe.map(parsed).filter((entry) => entry.kind === "wait" && entry.name === name);
     const over = new Set(waits.filter(({ phase }) => phase === "done" || phase === "timeout").map(occurrenceOf));
     if (occurrence !== null && over.has(occurrence)) throw gone();
     const open = waits.find(
@@ -121,7 +117,7 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
     async steps(seen, thread_id, run_id) {
       const call = await callOf(seen, await runOf(seen, thread_id, run_id));
       if (!call) return { call_id: null, steps: [], events: [] };
-      const entries = await entriesOf(seen, call);
+      const entries = (await textsOf(seen, call)).map(parsed);
       const used = new Set(entries.flatMap(({ event, phase }) => (phase === "done" ? (event ?? []) : [])));
       const events = await storage.readCallEvents(seen, call.thread_id, call.call_id, 0);
       return {
@@ -133,6 +129,7 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   };
 }
 
+const parsed = (text: string): JournalEntry => JSON.parse(text) as JournalEntry;
 const occurrenceOf = ({ occurrence }: JournalEntry): number => occurrence;
 
 /** Errors: invalid. */

@@ -35,13 +35,16 @@ export interface Suspension {
   readonly seen: number;
 }
 
+/** How many entries of a journal are read at once. */
+export const ENTRIES_AT_ONCE = 2_500;
+
 /** The verbs of calls. */
 export interface CallStorage {
   /** Reads a call of a visible thread. */
   getCall(scope: Scope, thread_id: string, call_id: string): Promise<CallRow | null>;
   /** Reads the newest call of a thread. */
   newestCall(scope: Scope, thread_id: string): Promise<CallRow | null>;
-  /** Reads a part of a journal: the entries from `idx` on, in order. Empty when there are no more. */
+  /** Reads a part of a journal: the entries from `idx` on, in order. Fewer than `ENTRIES_AT_ONCE`: there are no more. */
   readEntries(scope: Scope, thread_id: string, call_id: string, idx: number): Promise<readonly CallEntry[]>;
   /** Reads the events of a call after `seq`, in order. */
   readCallEvents(scope: Scope, thread_id: string, call_id: string, seq: number): Promise<readonly CallEvent[]>;

@@ -79,8 +79,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "the next attempt numbers its entries from the start",
     file: "lib/steps/journal.ts",
-    find: "this.keep(made, this.entries.length - 1);",
-    replace: "this.keep(made, this.entries.length % 7);",
+    find: "this.keep(text, this.entries.length - 1);",
+    replace: "this.keep(text, this.entries.length % 7);",
     durable: true,
   },
   {

@@ -52,7 +52,8 @@ export function interruption<Of extends Now & Reason>(which: Stopping<Of>): (arg
   const flag = prepared<Of>(
     (p) =>
       sql`update runs set cancelled = 1,
-        due_at = case when waiting_for is not null and due_at > ${p.now} then ${p.now} else due_at end
+        due_at = case when waiting_for is not null and due_at > updated_at then ${p.now} else due_at end,
+        updated_at = case when waiting_for is not null and due_at > updated_at then ${p.now} else updated_at end
       where run_id in (${which(p, pending)} union all ${which(p, running)})
       returning run_id, thread_id, lease_token`,
   );

@@ -144,7 +144,7 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
     }
   };
   await insist(() => client.get("POST", "/threads", { thread_id, if_exists: "do_nothing" }));
-  const since = (): number => Math.max(0, ...v2.frames.map(({ data }) => Number(JSON.parse(data).seq) || 0));
+  const since = (): number => Math.max(1, ...v2.frames.map(({ data }) => Number(JSON.parse(data).seq) || 0));
   readers.push(
     follow(
       client,

@@ -178,7 +178,7 @@ async function stored(client: Client, thread_id: string): Promise<Frame[]> {
   const reads = client.stream(
     "POST",
     `/threads/${thread_id}/stream/events`,
-    { channels: EVENT_CHANNELS, since: 0 },
+    { channels: EVENT_CHANNELS, since: 1 },
     (frame) => {
       frames.push(frame);
       quiet?.refresh();
