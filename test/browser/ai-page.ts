@@ -9,7 +9,7 @@ const id = "page";
 const transport = new DefaultChatTransport({ api });
 
 function Page({ initial }: { readonly initial: UIMessage[] }): ReactNode {
-  const { messages, sendMessage, status } = useChat({ id, messages: initial, transport });
+  const { messages, sendMessage, status } = useChat({ id, messages: initial, transport, resume: true });
   const text = useRef<HTMLInputElement>(null);
   const files = useRef<HTMLInputElement>(null);
   const textNow = (): string => text.current?.value ?? "";

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type AgentFunction, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { bundleWithSdk, openBrowser, openHost } from "./browser.ts";
+import { openDeployed } from "./deploy.ts";
 
 const agent: AgentFunction = async function* ({ messages }: FunctionJob) {
   const content = messages.at(-1)?.content;
@@ -38,5 +39,26 @@ describe("a page of useChat in Chromium", () => {
     assert.deepEqual(await lines("Message 1: Instead"), edited);
     await page.reload();
     assert.deepEqual(await lines("Message 1: Instead"), edited);
+  });
+
+  it("without resumingFetch says that the connection broke at a deploy, and goes on after a reload", async () => {
+    await using app = await openDeployed(await bundleWithSdk("ai-page.ts"));
+    await using principal = await openBrowser();
+    const page = await principal.context.newPage();
+    try {
+      await page.goto(app.origin);
+      await page.getByLabel("Message").fill("Hi");
+      await page.getByRole("button", { name: "Send" }).click();
+      await page.locator("li").getByText("Half.").waitFor();
+      await app.deploy();
+      await page.locator("main.error").waitFor();
+      await page.reload();
+      await page.locator("li").getByText("The rest.").waitFor();
+      await page.locator("main.idle").waitFor();
+      // The second attempt follows what the lost one said: clients before version 7 cannot take it back.
+      assert.deepEqual(await page.locator("li").allTextContents(), ["Hi", "Half. Half. The rest."]);
+    } finally {
+      await page.close();
+    }
   });
 });
