@@ -1,17 +1,13 @@
 /** The template ai-chat in Chromium: `useChat` of the AI SDK, with agents that wait, ask and fail. */
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { type LanguageModel, streamText } from "ai";
 import type { Page } from "playwright-core";
-import { serve } from "../../adapters/node/mod.ts";
-import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { toModelMessages } from "../../lib/http/endpoints/ai/mod.ts";
-import { createHandler } from "../../lib/http/handler.ts";
-import { type AgentFunction, createService, type Executor, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
+import { type AgentFunction, type Executor, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { langchainAgents } from "../clients/ai/agents.ts";
-import { temporaryFolder } from "../runtime/programs.ts";
 import { bundleWithSdk, openBrowser, openHost } from "./browser.ts";
+import { openDeployed } from "./deploy.ts";
 
 // As a variable: the types of the template resolve in a generated project only.
 const source: string = "../../templates/ai-chat/src/model.ts";
@@ -166,45 +162,19 @@ describe("the template ai-chat in Chromium", () => {
   });
 
   it("hides a deploy in the middle", async () => {
-    using folder = temporaryFolder();
-    const start = async (waits: boolean) => {
-      const agent: AgentFunction = async function* ({ signal }: FunctionJob) {
-        yield "Half. ";
-        if (waits) await new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
-        yield "The rest.";
-      };
-      const executor = fromFunctions({ agent });
-      const service = await createService({ storage: nodeSqlite(join(folder.path, "a.db")), executor });
-      return { service, handler: createHandler(service, { prefix: "/api" }) };
-    };
-    let app: Awaited<ReturnType<typeof start>> | null = await start(true);
-    const away = () => new Response("Away", { status: 503 });
-    await using page = await openHost(script, undefined, "/nowhere");
-    const server = await serve(
-      async (request) => {
-        const { pathname, search } = new URL(request.url);
-        if (pathname.startsWith("/api/")) return app ? await app.handler(request) : away();
-        return await fetch(`${page.origin}${pathname}${search}`);
-      },
-      { hostname: "127.0.0.1", port: 0 },
-    );
+    await using app = await openDeployed(script);
     await using principal = await openBrowser();
     const chat = new Chat(await principal.context.newPage());
     try {
-      await chat.page.goto(`http://127.0.0.1:${server.port}/`);
+      await chat.page.goto(app.origin);
       await chat.say("Hi");
       await chat.sees("Half.");
-      const old = app;
-      app = null;
-      await old.service.stop(0);
-      app = await start(false);
+      await app.deploy();
       await chat.sees("The rest.");
       await chat.idle();
       assert.equal(await chat.page.getByRole("alert").count(), 0);
     } finally {
       await chat.page.close();
-      await server.close();
-      await app?.service.stop(0);
     }
   });
 });

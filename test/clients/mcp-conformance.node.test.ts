@@ -30,10 +30,10 @@ const TASKS = [
   "tasks-mrtr-composition",
 ];
 
-describe("the MCP conformance suite", () => {
+// The scenarios mostly wait for timers of their own, so they do it together.
+describe("the MCP conformance suite", { concurrency: 4 }, () => {
   let service: Service;
   let server: Listener;
-  // The suite saves its results in the current folder.
   const folder = mkdtempSync(join(tmpdir(), "mcp-conformance-"));
 
   before(async () => {
@@ -55,7 +55,9 @@ describe("the MCP conformance suite", () => {
 
   async function run(...args: string[]): Promise<void> {
     const url = `http://127.0.0.1:${server.port}/mcp`;
-    const child = spawn(process.execPath, [SUITE, "server", "--url", url, ...args], { cwd: folder });
+    // The suite saves its results in the current folder, by scenario and time.
+    const cwd = mkdtempSync(join(folder, "run-"));
+    const child = spawn(process.execPath, [SUITE, "server", "--url", url, ...args], { cwd });
     let output = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
     const code = await new Promise((done) => child.on("close", done));
