@@ -49,8 +49,7 @@ export async function* execute(
   const pace = new Pace(inMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
   const threads = onlyThread(job.thread_id, pace.handle());
   const steps = new GraphSteps(job, environment);
-  const given = await givenAnswers(steps, job, jobValues);
-  const answers = given ?? noAnswers;
+  const { answers, isGone } = await givenAnswers(steps, job, jobValues);
   const saver = new JobSaver(
     { threads, serde: inMemory ? inMemoryValues : jobValues, metadata: checkpointMetadata(job) },
     { run_id: job.run_id, spent: answers.spent, signal, onFailure: (error) => stop.abort(error) },
@@ -61,8 +60,7 @@ export async function* execute(
   const graph = withSaver(tracker.graph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;
-  let interrupted = false;
-  let ended = false;
+  let [interrupted, ended] = [false, false];
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
   const show = (value: unknown): Json => jobValues.toWire(value);
@@ -81,15 +79,14 @@ export async function* execute(
       ...(hosted.store ? {} : { store: new JobStore(job.store) }),
     };
     refuseUnknownNodes(hosted, answers.command?.goto);
-    if (!given || (await endsHere(answers, graph, saver, job, fork))) {
+    if (isGone || (await endsHere(answers, graph, saver, job, fork))) {
       ended = true;
       if (saver.failure !== undefined) throw saver.failure;
       const state = await storedState(graph, saver, job, show);
-      const namespace = job.subgraphs ? { namespace: [] } : {};
-      if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
+      const shown = { type: "stream", mode: "values", ...(job.subgraphs && { namespace: [] }) } as const;
+      if (job.modes.has("values")) yield { ...shown, data: state.values };
       if (protocol) yield* protocol.state(state.values, await saver.getTuple(rootOf(job)));
-      const { checkpoint: _checkpoint, ...unstored } = state;
-      return yield inMemory ? unstored : state;
+      return yield inMemory ? unstored(state) : state;
     }
     const begun = beginning(graph, job, answers);
     const stream = events
@@ -134,8 +131,7 @@ export async function* execute(
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
     if (protocol) yield* await protocol.end(outcome);
-    const { checkpoint: _checkpoint, ...unstored } = state;
-    yield inMemory ? unstored : state;
+    yield inMemory ? unstored(state) : state;
   } catch (error) {
     const cause = saver.failure ?? error;
     yield* usage.take();
@@ -156,6 +152,8 @@ export async function* execute(
     if (signal.aborted) await tracker.idle();
   }
 }
+
+const unstored = ({ checkpoint: _checkpoint, ...state }: StateEvent): StateEvent => state;
 
 const rootOf = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
 
@@ -267,15 +265,23 @@ function isInternal(key: string): boolean {
 
 const noAnswers: Answers = { command: null, spent: false };
 
-/** The answers of the client and those of the service. Null: the call that the run was made for has gone on without it. */
-async function givenAnswers(steps: GraphSteps, job: Job, values: JobValues): Promise<Answers | null> {
+interface Given {
+  /** The answers of the client and those of the service. */
+  readonly answers: Answers;
+  /** The call that the run was made for has gone on without it. */
+  readonly isGone: boolean;
+}
+
+async function givenAnswers(steps: GraphSteps, job: Job, values: JobValues): Promise<Given> {
   const continued = await steps.continued(values);
-  if (continued === "gone") return null;
+  if (continued === "gone") return { answers: noAnswers, isGone: true };
   const from = continued ? continued.job : job.resumed ? null : job;
-  const { command, spent } = from ? await openAnswers(from, values) : noAnswers;
-  if (!continued || Object.keys(continued.resume).length === 0) return { command, spent };
+  const answers = from ? await openAnswers(from, values) : noAnswers;
+  if (!continued || Object.keys(continued.resume).length === 0) return { answers, isGone: false };
+  const { command, spent } = answers;
   const own = command?.resume ?? null;
-  return { command: { ...command, resume: { ...(isObject(own) ? own : {}), ...continued.resume } }, spent };
+  const resume = { ...(isObject(own) ? own : {}), ...continued.resume };
+  return { answers: { command: { ...command, resume }, spent }, isGone: false };
 }
 
 /** The graph's input, and the graph that accepts it. */
