@@ -7,10 +7,12 @@ import { after, describe, it } from "node:test";
 import { tool } from "@langchain/core/tools";
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
+import { createAgent } from "langchain";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { sleep, wait } from "../../adapters/steps.ts";
 import type { Json, ProtocolEvent } from "../../lib/mod.ts";
+import { FakeChatModel } from "../clients/graphs.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 
@@ -329,5 +331,77 @@ describe("a run of a graph that sleeps", () => {
     assert.match(failed.__error__.message, /a stateless run sleeps and waits only with durability/);
     const { run_id } = await it.service.runs.create(null, { assistant_id: "agent", input: {}, durability: "async" });
     await until(async () => (await it.service.runs.get(null, run_id)).waiting_for !== undefined);
+  });
+});
+
+describe("a node beside others", () => {
+  it("sleeps while the others go on, and a wait ends by its timeout", async () => {
+    const clock = testClock();
+    const agent = new StateGraph(Log)
+      .addNode("sleeps", async () => {
+        await sleep("nap", "1d");
+        return { log: ["slept"] };
+      })
+      .addNode("waits", async () => ({ log: [(await wait("never", { timeout: "2d" })) ?? "timed out"] }))
+      .addNode("goes", () => ({ log: ["went"] }))
+      .addEdge(START, "sleeps")
+      .addEdge(START, "waits")
+      .addEdge(START, "goes")
+      .compile();
+    await using kit = await testService({ executor: langgraph({ agent }), environment: clock });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
+    await clock.advance("1h");
+    const names = async () => (await runs.get(thread_id, run_id)).waiting_for?.map(({ name }) => name);
+    assert.deepEqual(await names(), ["nap", "never"]);
+    await clock.advance("1d");
+    assert.deepEqual(await names(), ["never"]);
+    await clock.advance("1d");
+    for (let i = 0; i < 20 && !(await isOver(kit, thread_id, run_id)()); i++) await clock.advance(1000);
+    assert.equal((await runs.get(thread_id, run_id)).status, "success");
+    assert.deepEqual([...(await logOf(kit, thread_id))].sort(), ["slept", "timed out", "went"]);
+    const { steps } = await runs.steps(thread_id, run_id);
+    assert.deepEqual(
+      steps.map(({ name, status }) => [name, status]),
+      [
+        ["nap", "done"],
+        ["never", "timed_out"],
+      ],
+    );
+  });
+});
+
+class ToolModel extends FakeChatModel {
+  override bindTools(): this {
+    return this;
+  }
+}
+
+describe("a tool of createAgent", () => {
+  it("waits, and the model is called once for each turn", async () => {
+    let turns = 0;
+    const model = new ToolModel(() => {
+      turns++;
+      return turns === 1 ? { text: "", call: { name: "ship", args: {}, id: "c1" } } : { text: "Done." };
+    });
+    const ship = tool(async () => `Shipped as ${await wait("parcel")}`, {
+      name: "ship",
+      description: "Ships",
+      schema: { type: "object", properties: {} },
+    });
+    const agent = createAgent({ model, tools: [ship] });
+    await using kit = await testService({ executor: langgraph({ agent: agent.graph as never }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const input = { messages: [{ role: "user", content: "Ship it" }] };
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input });
+    await until(isWaiting(kit, thread_id, run_id));
+    await threads.send(thread_id, "parcel", "P9");
+    await until(isOver(kit, thread_id, run_id));
+    const { values } = await threads.state(thread_id);
+    const contents = (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
+    assert.deepEqual(contents.slice(2), ["Shipped as P9", "Done."]);
+    assert.equal(turns, 2);
   });
 });

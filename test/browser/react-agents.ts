@@ -11,6 +11,12 @@ export function reactExecutor(gates: Gates): Executor {
       if (text === "fail") throw new Error("boom happened");
       yield text;
     },
+    /** Two open asks beside a sleep. */
+    async *asks({ ask, sleep }) {
+      void sleep("cool off", "30d");
+      const [first, second] = await Promise.all([ask("first", "First?"), ask("second", "Second?")]);
+      yield `first ${first}, second ${second}`;
+    },
     /** Waits after each word, but not in the first turn. */
     async *"gated-words"({ messages, signal }) {
       for (const [at, word] of (`You said: ${messages.at(-1)?.content}`.match(/\S+\s*/g) ?? []).entries()) {

@@ -120,6 +120,20 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         await visit.shows("fail", "fine", "Well, fine");
       }));
 
+    it("answers two open asks one by one, the second first", () =>
+      visit(async (visit, { origin }) => {
+        await visit.open(`${origin}/?assistant=asks`);
+        await visit.say("refund");
+        const question = (text: string) => visit.page.locator(".interrupt", { hasText: text });
+        await question("First?").waitFor();
+        await question("Second?").locator("button").click();
+        await question("Second?").waitFor({ state: "detached" });
+        await visit.idle();
+        await question("First?").locator("button").click();
+        await visit.shows("refund", "first yes, second yes");
+        await visit.idle();
+      }));
+
     for (const reload of newest ? [false, true] : [true]) {
       it(`answers an interrupt${reload ? " after a reload" : ""}`, () =>
         visit(async (visit, { origin }) => {

@@ -32,6 +32,11 @@ const executor = fromFunctions({
     await Promise.all([ask("approve", { question: "Refund?" }), sleep("cool off", "2d")]);
     yield "Done.";
   },
+  async *both({ ask, sleep }) {
+    void sleep("cool off", "30d");
+    const [first, second] = await Promise.all([ask("first", "First?"), ask("second", "Second?")]);
+    yield `${first} ${second}`;
+  },
 });
 
 describe("the studio's view of durable functions", () => {
@@ -79,6 +84,33 @@ describe("the studio's view of durable functions", () => {
       await page.locator(".rows li", { hasText: "sleeps until" }).waitFor();
       await visit.open("inbox");
       await page.locator(".rows li", { hasText: "sleeps until" }).waitFor();
+    });
+  });
+
+  it("lists two open asks in the inbox, which take their answers in either order", async () => {
+    await using host = await openStudio({ executor });
+    const { threads, runs } = host.service;
+    await visit(host, async (visit) => {
+      const { page } = visit;
+      for (const order of [
+        ["First?", "Second?"],
+        ["Second?", "First?"],
+      ] as const) {
+        const { thread_id } = await threads.create();
+        await (await runs.wait(thread_id, { assistant_id: "both", input: said("both") })).result;
+        await visit.open("inbox");
+        await page.locator(".rows li", { hasText: "2 questions" }).waitFor();
+        await visit.open(`inbox/${thread_id}`);
+        for (const question of order) {
+          const card = page.locator(".interrupt", { hasText: question });
+          await card.getByLabel("Answer", { exact: true }).fill(`${question}!`);
+          await visit.button("Answer", card).click();
+        }
+        await page.getByText("Answered", { exact: true }).first().waitFor();
+        await visit.open(`threads/${thread_id}`);
+        await visit.status("idle");
+        assert.match(JSON.stringify((await threads.state(thread_id)).values), /First\?! Second\?!/);
+      }
     });
   });
 });

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { runBackup } from "../../adapters/standalone/backup.ts";
 import type { AgentFunction, Json } from "../../lib/mod.ts";
 import { type TestClock, type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -231,6 +232,55 @@ describe("a durable function", () => {
     assert.deepEqual(calls, ["work 0", "work 1", "work 2", "say"]);
     const state = await kit.service.threads.state(thread_id);
     assert.deepEqual(texts(state.values), ["Hi", "token 0 token 1 token 2 ", "streamed text", "end"]);
+  });
+
+  it("goes on in a restored backup: with its journal, and at once if it fell due meanwhile", async () => {
+    const file = newFile();
+    const calls: string[] = [];
+    const agent: AgentFunction = async function* ({ step, sleep, wait }) {
+      const order = await step("find order", () => {
+        calls.push("find order");
+        return "A-1";
+      });
+      await sleep("night", "12h");
+      yield `${order}: ${await wait("parcel")}`;
+    };
+    const clock = testClock();
+    const copy = newFile();
+    let ids: { readonly thread_id: string; readonly run_id: string };
+    {
+      await using kit = await kitOn(file, agent, clock);
+      const { thread_id } = await kit.service.threads.create();
+      const { run_id } = await kit.service.runs.create(thread_id, {
+        assistant_id: "agent",
+        input: { messages: "Hi" },
+      });
+      await soon(clock, suspended(kit, thread_id, run_id));
+      const lines: string[] = [];
+      const line = (text: string): void => void lines.push(text);
+      const place = [copy, "--database", file];
+      assert.equal(await runBackup(place, { out: line, err: line, env: {} }), 0, lines.join("\n"));
+      // What comes after the copy was made is not in it.
+      await kit.service.runs.cancel(thread_id, run_id);
+      ids = { thread_id, run_id };
+    }
+    const { thread_id, run_id } = ids;
+    await clock.advance("2d");
+    await using kit = await kitOn(copy, agent, clock);
+    const { runs, threads } = kit.service;
+    await soon(clock, async () => (await runs.get(thread_id, run_id)).waiting_for?.[0]?.kind === "wait");
+    await threads.send(thread_id, "parcel", "RX-7");
+    await soon(clock, ended(kit, thread_id, run_id));
+    assert.deepEqual(texts((await threads.state(thread_id)).values), ["Hi", "A-1: RX-7"]);
+    assert.deepEqual(calls, ["find order"]);
+    assert.deepEqual(
+      (await runs.steps(thread_id, run_id)).steps.map(({ name, status }) => [name, status]),
+      [
+        ["find order", "done"],
+        ["night", "done"],
+        ["parcel", "done"],
+      ],
+    );
   });
 
   it("answers two open asks one by one", async () => {

@@ -81,6 +81,39 @@ const errorOf = async (agent: AgentFunction): Promise<string> =>
   (((await ran(agent)).values as { __error__?: { error: string; message: string } }).__error__ ?? { message: "none" })
     .message;
 
+describe("the channel tasks", () => {
+  it("has the start and the result of each step", async () => {
+    await using kit = await testService({
+      agents: {
+        async *agent({ step }) {
+          await step("one", () => 1);
+          await step("two", () => {
+            throw new Error("no two");
+          }).catch(() => {});
+          yield "done";
+        },
+      },
+    });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const events = threads.events(thread_id, { channels: ["tasks", "lifecycle"] });
+    await runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
+    const seen: unknown[] = [];
+    for await (const { method, params } of events) {
+      const data = params.data as { name?: string; input?: unknown; result?: unknown; error?: unknown; event?: string };
+      if (method === "tasks" && data.name !== "agent")
+        seen.push([data.name, "input" in data ? "starts" : (data.error ?? data.result)]);
+      if (method === "lifecycle" && params.namespace.length === 0 && data.event === "completed") break;
+    }
+    assert.deepEqual(seen, [
+      ["one", "starts"],
+      ["one", 1],
+      ["two", "starts"],
+      ["two", "no two"],
+    ]);
+  });
+});
+
 describe("bad steps", () => {
   it("are refused with the name and what is wrong", async () => {
     const cases: readonly [RegExp, AgentFunction][] = [
