@@ -94,9 +94,9 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a message of a step enters the state again",
     file: "lib/functions/entries.ts",
-    find: "        if (message) yield* call.said(message);\n",
+    find: "        if (message) yield* unbroken(call.said(message));\n",
     replace:
-      "        if (message) yield* call.said(message);\n        if (message) yield* call.said({ ...message, id: `${message.id}2` });\n",
+      "        if (message) yield* unbroken(call.said(message));\n        if (message) yield* call.said({ ...message, id: `${message.id}2` });\n",
     durable: true,
   },
   {
