@@ -289,7 +289,7 @@ describe("a full disk", () => {
       );
     }
     assert.equal((await send(kit, "/ready")).status, 503);
-    assert.equal((await kit.service.runs.list(thread_id)).length, 2);
+    assert.equal((await kit.service.runs.list(thread_id)).length, 1);
     open();
     store.full = false;
     assert.deepEqual(await wait.result, { said: "gated" });
