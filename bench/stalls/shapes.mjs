@@ -50,6 +50,59 @@ const reading =
     return () => client.ask(method, `/threads/${id}${path}`, sent);
   };
 
+const rpc = (method, params) => body(`{"jsonrpc":"2.0","id":1,"method":"${method}","params":${params}}`);
+const MCP = { accept: "application/json, text/event-stream" };
+const sent = (parts) => rpc("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":${parts}}}`);
+/** A list of messages for one turn: all but the last are history. */
+const turns = (count, content) => `[${many(count, (i) => `{"id":"u${i}","role":"user",${content}}`)}]`;
+const agui = (messages, rest = '"state":{}') =>
+  body(`{"threadId":"${crypto.randomUUID()}","runId":"r",${rest},"messages":${messages}}`);
+const chat = (messages) => body(`{"id":"${crypto.randomUUID()}","trigger":"submit-message","messages":${messages}}`);
+const mcp = (make) => async (client) => () => client.ask("POST", "/mcp", make(), MCP);
+const call = (args) => rpc("tools/call", `{"name":"echo","arguments":${args}}`);
+
+const AGENT_PROTOCOLS = [
+  ["mcp, arguments with as many keys as a body may hold", mcp(() => call(members(VALUES - 20)))],
+  ["mcp, arguments of one string", mcp(() => call(`{"a":${string}}`))],
+  ["mcp, a batch of calls", mcp(() => body(`[${many(50, () => String(call(members(300))))}]`))],
+  ["a2a, many parts", post("/a2a/echo", sent(`[${many(6_000, () => '{"text":"a"}')}]`))],
+  ["a2a, data with as many keys as a body may hold", post("/a2a/echo", sent(`[{"data":${members(VALUES - 30)}}]`))],
+  ["a2a, one text", post("/a2a/echo", sent(`[{"text":${string}}]`))],
+  ["a2a, one file", post("/a2a/echo", sent(`[{"raw":${string},"mediaType":"image/png"}]`))],
+  [
+    "ag-ui, many messages",
+    async (client) => () => client.ask("POST", "/ag-ui/echo", agui(turns(4_000, '"content":"a"'))),
+  ],
+  [
+    "ag-ui, a state with as many keys as a body may hold",
+    async (client) => () =>
+      client.ask("POST", "/ag-ui/echo", agui(turns(1, '"content":"a"'), `"state":${members(VALUES - 30)}`)),
+  ],
+  [
+    "ag-ui, one message",
+    async (client) => () => client.ask("POST", "/ag-ui/echo", agui(turns(1, `"content":${string}`))),
+  ],
+  [
+    "ai, many messages",
+    async (client) => () =>
+      client.ask("POST", "/ai/echo/chat", chat(turns(2_500, '"parts":[{"type":"text","text":"a"}]'))),
+  ],
+  [
+    "ai, one message",
+    async (client) => () =>
+      client.ask("POST", "/ai/echo/chat", chat(turns(1, `"parts":[{"type":"text","text":${string}}]`))),
+  ],
+  [
+    "ai, one file",
+    async (client) => () => {
+      const url = `"data:image/png;base64,${"a".repeat(LARGEST)}"`;
+      const parts = `"parts":[{"type":"file","mediaType":"image/png","url":${url}}]`;
+      return client.ask("POST", "/ai/echo/chat", chat(turns(1, parts)));
+    },
+  ],
+  ["event for a run, one string", onThread("/events/done", () => body(`{"a":"${"x".repeat(250_000)}"}`))],
+];
+
 export const shapes = [
   [
     "metadata of a thread, as many keys as a body may hold",
@@ -246,6 +299,8 @@ export const shapes = [
     },
   ],
   ["a copy of a thread with many keys", reading(members(VALUES - 20), "/copy", "POST")],
+
+  ...AGENT_PROTOCOLS,
 
   [
     "store item with many keys",

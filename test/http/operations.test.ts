@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { ConfigError, createService, fromFunctions, ServiceError, type ServiceOptions } from "../../lib/mod.ts";
 import { advanceUntil, type Faulty, faulty } from "../core/faulty.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
@@ -148,22 +149,70 @@ describe("/metrics", () => {
   });
 });
 
+const JSON_TYPE = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+const rpc = (method: string, params: object): object => ({ jsonrpc: "2.0", id: 1, method, params });
+const MESSAGE = { messageId: "m", role: "ROLE_USER", parts: [{ text: "Hi" }] };
+
+/** The routes that create a run, with a body that asks for one. */
+const CREATING: readonly (readonly [route: string, body?: unknown, headers?: Readonly<Record<string, string>>])[] = [
+  ["/runs"],
+  ["/runs/wait"],
+  ["/runs/stream"],
+  ["/runs/batch", [ask]],
+  ["/threads/:thread_id/runs"],
+  ["/threads/:thread_id/runs/wait"],
+  ["/threads/:thread_id/runs/stream"],
+  ["/threads/:thread_id/commands", { id: 1, method: "run.start", params: ask }],
+  ["/greenroom/runs/:run_id/again", {}],
+  ["/mcp", rpc("tools/call", { name: "quick", arguments: {} }), JSON_TYPE],
+  ["/a2a/:assistant_id", rpc("SendMessage", { message: MESSAGE }), JSON_TYPE],
+  ["/a2a/:assistant_id", rpc("SendStreamingMessage", { message: MESSAGE }), JSON_TYPE],
+  ["/ag-ui/:assistant_id", { threadId: "t", runId: "r", messages: [{ id: "u", role: "user", content: "Hi" }] }],
+  [
+    "/ai/:assistant_id/chat",
+    {
+      id: "c",
+      trigger: "submit-message",
+      messages: [{ id: "u", role: "user", parts: [{ type: "text", text: "Hi" }] }],
+    },
+  ],
+];
+/** Routes for callers who may run agents that start no run: those that stop runs, send events to them, or make a thread. */
+const OTHERS = [
+  ...["/threads", "/threads/:thread_id/runs/:run_id/cancel", "/runs/cancel", "/threads/:thread_id/events/:name"],
+  "/ai/:assistant_id/chat/:chat_id/stop",
+];
+const OF_AGENTS = /^\/(?:mcp|ai|ag-ui|a2a)(?:\/|$)/;
+
 describe("a service that stops", () => {
+  it("is asked for a run on every route that creates one", async () => {
+    const routes = (await allRoutes()).filter(
+      ({ method, path, access }) => method === "post" && (access === "run" || OF_AGENTS.test(path)),
+    );
+    const named = new Set([...CREATING.map(([route]) => route), ...OTHERS]);
+    assert.deepEqual(
+      routes.map(({ path }) => path).filter((path) => !named.has(path)),
+      [],
+    );
+  });
+
   it("refuses new runs at once, serves everything else until the last run has ended, and then nothing", async () => {
     const { gated, open, begun } = gate();
     await using kit = await testService({ agents: { gated, quick } });
     const { thread_id } = await kit.service.threads.create();
+    const { run_id } = (await kit.service.runs.wait(thread_id, ask)).run;
     const wait = await kit.service.runs.wait(thread_id, { ...ask, assistant_id: "gated" });
     await begun;
     const stopped = kit.service.stop(60_000);
-    for (const path of ["/runs", "/runs/wait", "/runs/stream", `/threads/${thread_id}/runs`]) {
-      assert.equal((await send(kit, path, ask)).status, 503, path);
+    for (const [route, body = ask, headers = {}] of CREATING) {
+      const path = route.replace(":thread_id", thread_id).replace(":assistant_id", "quick").replace(":run_id", run_id);
+      const response = await kit.fetch(at + path, { method: "POST", headers, body: JSON.stringify(body) });
+      assert.equal(response.status, 503, `${route}: ${await response.text()}`);
     }
-    assert.equal((await send(kit, "/runs/batch", [ask])).status, 503);
     await assert.rejects(kit.service.runs.create(null, ask), { code: "unavailable" });
     assert.deepEqual(await answer(kit, "/ready"), [503, { ok: false, detail: "The server is stopping" }]);
     assert.equal((await send(kit, "/ok")).status, 200);
-    assert.equal((await kit.service.runs.list(thread_id)).length, 1);
+    assert.equal((await kit.service.runs.list(thread_id)).length, 2);
     open();
     assert.deepEqual(await wait.result, { said: "gated" });
     await stopped;

@@ -94,17 +94,18 @@ async function findState(
 
 const KINDS: ReadonlySet<string> = new Set(["image", "audio", "video"]);
 
-/** A file of a message as a block that LangChain's providers read. `url`: `data:…;base64,` or `https:`. Null for other addresses. */
-export function fileBlock(mime_type: string, url: string, filename?: Json): JsonObject | null {
+/** A file as a block that LangChain's providers read. `source`: its content or its address, with `source_type`. */
+export function blockOfFile(mime_type: string, source: JsonObject, filename?: Json): JsonObject {
   const [kind = ""] = mime_type.split("/");
-  const about: JsonObject = {
-    type: KINDS.has(kind) ? kind : "file",
-    mime_type,
-    ...(typeof filename === "string" ? { metadata: { filename } } : {}),
-  };
+  const named: JsonObject = typeof filename === "string" && filename !== "" ? { metadata: { filename } } : {};
+  return { type: KINDS.has(kind) ? kind : "file", mime_type, ...named, ...source };
+}
+
+/** The block of a file at `url`: `data:…;base64,` or `https:`. Null for other addresses. */
+export function fileBlock(mime_type: string, url: string, filename?: Json): JsonObject | null {
   const inline = /^data:([^;,]*);base64,/.exec(url);
-  if (inline) return { ...about, source_type: "base64", data: url.slice(inline[0].length) };
-  return /^https:\/\//i.test(url) ? { ...about, source_type: "url", url } : null;
+  if (inline) return blockOfFile(mime_type, { source_type: "base64", data: url.slice(inline[0].length) }, filename);
+  return /^https:\/\//i.test(url) ? blockOfFile(mime_type, { source_type: "url", url }, filename) : null;
 }
 
 /** The SHA-256 of a text, in hexadecimal. */
@@ -113,10 +114,13 @@ export async function sha256(text: string): Promise<string> {
   return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A thread of another caller is as an absent one. For `catch` of a call that would create the thread. */
-export function hideForeign(error: unknown): never {
+/**
+ * A thread of another caller is as an absent one. For `catch` of a call that would create the thread. `absent`: the error of an absent
+ * thread; default: thread_not_found.
+ */
+export function hideForeign(error: unknown, absent?: Error): never {
   if (error instanceof ServiceError && error.reason === "already_exists") {
-    throw new ServiceError("thread_not_found", "Not found", { cause: error });
+    throw absent ?? new ServiceError("thread_not_found", "Not found", { cause: error });
   }
   throw error;
 }

@@ -3,6 +3,7 @@ import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { isText } from "../messages.ts";
+import { blockOfFile } from "../states.ts";
 import { noTask, RpcError } from "./protocol.ts";
 import type { Part } from "./wire.ts";
 
@@ -22,18 +23,10 @@ export interface SentMessage {
 
 const wrong = (place: string, problem: string): RpcError => new RpcError("params", `${place}: ${problem}`);
 
-const FILES: ReadonlySet<string> = new Set(["image", "audio", "video"]);
-
-function fileBlock({ raw, url, mediaType, filename }: JsonObject, place: string): JsonObject {
-  const mime_type = isText(mediaType) ? mediaType : "application/octet-stream";
-  const [kind = ""] = mime_type.split("/");
-  const about = {
-    type: FILES.has(kind) ? kind : "file",
-    mime_type,
-    ...(isText(filename) ? { metadata: { filename } } : {}),
-  };
-  if (isText(raw)) return { ...about, source_type: "base64", data: raw };
-  if (isText(url) && /^https?:\/\//i.test(url)) return { ...about, source_type: "url", url };
+function fileOf({ raw, url, mediaType, filename }: JsonObject, place: string): JsonObject {
+  const mime = isText(mediaType) ? mediaType : "application/octet-stream";
+  if (isText(raw)) return blockOfFile(mime, { source_type: "base64", data: raw }, filename);
+  if (isText(url) && /^https?:\/\//i.test(url)) return blockOfFile(mime, { source_type: "url", url }, filename);
   throw wrong(place, "a file needs raw (base64), or url of http or https");
 }
 
@@ -76,7 +69,7 @@ export function readMessage({ message = null, metadata = null }: JsonObject): Se
     else if (typeof part.text === "string") {
       texts.push(part.text);
       blocks.push({ type: "text", text: part.text });
-    } else blocks.push(fileBlock(part, place));
+    } else blocks.push(fileOf(part, place));
   }
   return {
     messageId,

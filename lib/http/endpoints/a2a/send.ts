@@ -9,6 +9,7 @@ import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
 import { RUN_EVENT_MODES } from "../run-events.ts";
+import { hideForeign } from "../states.ts";
 import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
 import { errorMessage, RpcError, type RpcRequest, resultMessage } from "./protocol.ts";
@@ -95,16 +96,6 @@ function requestOf({ run }: Wanted, isStreamed: boolean): RunCreate {
   return readFields({ ...run, ...streamed, multitask_strategy: "enqueue" }, runCreate);
 }
 
-/** A thread of another caller exists, and is none for this one. */
-async function hidden<Value>({ thread_id }: Wanted, created: Promise<Value>): Promise<Value> {
-  try {
-    return await created;
-  } catch (error) {
-    if (error instanceof ServiceError && error.reason === "already_exists") throw noContext(thread_id);
-    throw error;
-  }
-}
-
 /** `SendMessage`, `SendStreamingMessage`. */
 export async function sendMessage(called: Called): Promise<Response> {
   const { context, request } = called;
@@ -124,10 +115,11 @@ export async function sendMessage(called: Called): Promise<Response> {
   const wanted = sent.taskId === null ? await begin(called, sent) : await goOn(called, sent);
   const origin: RunOrigin = { ...originOfHeaders(context), ...wanted.origin };
   const { thread_id, first } = wanted;
+  const hide = (error: unknown): never => hideForeign(error, noContext(thread_id));
   const more = extensionHeaders(headers);
 
   if (isStream) {
-    const stream = await hidden(wanted, nouns.runs.stream(thread_id, requestOf(wanted, true), origin));
+    const stream = await nouns.runs.stream(thread_id, requestOf(wanted, true), origin).catch(hide);
     const frames = taskFrames(context, request, stream, openingOf(first ?? stream.run, stream.run, sent, history));
     return eventStream(context, frames, { run_id: stream.run.run_id, thread_id }, more);
   }
@@ -138,10 +130,10 @@ export async function sendMessage(called: Called): Promise<Response> {
   };
   const waits = asked.returnImmediately !== true && asked.blocking !== false;
   if (!waits) {
-    const run = await hidden(wanted, nouns.runs.create(thread_id, requestOf(wanted, true), origin));
+    const run = await nouns.runs.create(thread_id, requestOf(wanted, true), origin).catch(hide);
     return json(show(await taskNow(called, first ?? run, history)), more);
   }
-  const wait = await hidden(wanted, nouns.runs.wait(thread_id, requestOf(wanted, false), origin));
+  const wait = await nouns.runs.wait(thread_id, requestOf(wanted, false), origin).catch(hide);
   const result = answerOf(called, wait.result, async () => show(await taskNow(called, first ?? wait.run, history)));
   return waitResponse(context, { run: wait.run, result, leave: wait.leave }, more);
 }
