@@ -237,7 +237,9 @@ class StoredJournal implements OpenJournal {
     const base = base_url();
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     const token = await randomToken(environment);
-    pending().tokens.push({ token_hash: await hashOf(token), name, occurrence });
+    const token_hash = await hashOf(token);
+    // Not before: a save meanwhile takes what is pending, and this would be left out.
+    pending().tokens.push({ token_hash, name, occurrence });
     return { url: eventUrlAt(base, token), token };
   }
 
