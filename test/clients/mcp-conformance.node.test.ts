@@ -31,8 +31,7 @@ const TASKS = [
   "tasks-mrtr-composition",
 ];
 
-// Most scenarios wait for their tasks, so the versions run at the same time.
-describe("the MCP conformance suite", { concurrency: 2 }, () => {
+describe("the MCP conformance suite", () => {
   let service: Service;
   let server: Listener;
   // The suite saves its results in the current folder.
