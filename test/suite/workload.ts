@@ -64,7 +64,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   });
   const begin = (claimed: ClaimedRun, at: Pick<ClaimRequest, "now" | "lease_until">, sent: number): Attempt => {
     done.attempts++;
-    return history.addClaim(claimed, at.now, sent, at.lease_until);
+    return history.addClaim(claimed, { ...at, latest: now }, sent);
   };
 
   // ------------------------------------------------------------- workers

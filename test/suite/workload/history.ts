@@ -109,13 +109,20 @@ export class History {
     this.#threadsMade.add(run.thread_id);
   }
 
-  /** Records a claim. Call it as soon as the claim is answered, even if the work starts later. */
-  addClaim(claimed: ClaimedRun, now: number, sent: number, lease_until: number): Attempt {
+  /**
+   * Records a claim. Call it as soon as the claim is answered, even if the work starts later. `latest`: the time then. A run that others
+   * have changed meanwhile is due by the times of these calls.
+   */
+  addClaim(
+    claimed: ClaimedRun,
+    { now, lease_until, latest }: { readonly now: number; readonly lease_until: number; readonly latest: number },
+    sent: number,
+  ): Attempt {
     const { lease, run, thread } = claimed;
     assert.equal(run.status, "running");
     assert.equal(thread.running, run.run_id);
     assert.equal(thread.slot?.token, lease.token);
-    assert.ok(run.created_at <= now || this.run(run.run_id).at_once, `${run.run_id} was claimed before it was due`);
+    assert.ok(run.created_at <= latest || this.run(run.run_id).at_once, `${run.run_id} was claimed before it was due`);
     assert.equal(run.end_frame, null);
     const times = { now, sent, answered: this.tick(), accepted: 0, slot_until: lease_until, release_sent: NEVER };
     const attempt: Attempt = { lease, claimed, ...times, requeued: false, signalled: false };
