@@ -8,6 +8,8 @@ import type {
   DeliveryState,
   DeliveryStorage,
   MultitaskStrategy,
+  PushStorage,
+  PushTerms,
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
@@ -16,6 +18,7 @@ import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Feature, RunEnd, Runs } from "./feature.ts";
 import { andOfPermitted, below, boundOf, scoped } from "./filter.ts";
+import { pushesOf, pushRows, pushTables, pushVerbs } from "./pushes.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Args, type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
@@ -24,7 +27,7 @@ export const deliveryTables = {
   /** The outbox: an ended run with everything that its webhook's payload needs. */
   webhook_deliveries: {
     columns: {
-      /** The run's id. */
+      /** The run's id; that of a push notification is its own. */
       delivery_id: "text not null primary key",
       deployment: "text not null",
       url: "text not null",
@@ -54,6 +57,11 @@ export const deliveryTables = {
       state_values: "text",
       values_omitted: "integer not null",
       cancel_reason: "text",
+      run_id: "text not null",
+      /** JSON: the terms of a push configuration; null for the webhook of a run. */
+      push: "text",
+      /** The open interrupts, for a push notification. */
+      interrupts: "text",
     },
     constraints: [
       "check ((claim_token is null) = (claimed_until is null))",
@@ -92,30 +100,47 @@ type Rows = RowsOf<typeof deliveryTables>;
 /** The final state as JSON; null when there is none or it is omitted. */
 type State = { values: string | null; values_omitted: number };
 
+const COLUMNS = sql`delivery_id, deployment, url, host, depth, state, attempts, series_attempts, due_at,
+  created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
+  run_created_at, started_at, ended_at, error, state_values, values_omitted, cancel_reason, run_id, push, interrupts`;
+
+/** Rows for the push configurations of the runs' tasks. */
+function pushed<Of extends RunEnd & Args>(p: Of, runs: Runs<Of>): RawBuilder<unknown> {
+  const { status, error, now } = p;
+  return pushRows(sql`(select * from runs where ${runs(p)}) r`, {
+    status,
+    error,
+    now,
+    id_end: sql`substr(r.run_id, 25)`,
+  });
+}
+
 // Runs without a webhook are skipped, and a run gets one delivery at most. The row contains everything that the payload needs, so the
 // run may be deleted afterwards.
 const outbox = <Of extends RunEnd & Args>(runs: Runs<Of>): ((end: Of & State) => Statement) =>
   prepared<Of & State>(
     (p) =>
-      sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series_attempts, due_at,
-        created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
-        run_created_at, started_at, ended_at, error, state_values, values_omitted, cancel_reason)
+      sql`insert into webhook_deliveries (${COLUMNS})
       select run_id, deployment, webhook, coalesce(webhook_host, ''), webhook_depth, 'pending', 0, 0, ${p.now},
         ${p.now}, thread_id, assistant_id, ${p.status}, metadata, kwargs, multitask_strategy, attempt, temporary,
         created_at, started_at, ${p.now}, ${p.error}, case when temporary = 1 then null else ${p.values} end,
         case when temporary = 1 then 0 else ${p.values_omitted} end,
-        case when ${p.status} = 'interrupted' then cancel_reason else null end
+        case when ${p.status} = 'interrupted' then cancel_reason else null end, run_id, null, null
       from runs where webhook is not null and ${runs(p)}
-      on conflict do nothing`,
+      union all ${pushed(p, runs)} where true on conflict do nothing`,
   );
 
-export const webhooks: Feature<keyof Rows> = {
+export const webhooks: Feature<keyof (Rows & typeof pushTables)> = {
   name: "webhooks",
-  tables: deliveryTables,
+  tables: { ...deliveryTables, ...pushTables },
   runColumns: {
     webhook: ({ webhook }) => webhook?.url ?? null,
     webhook_host: ({ webhook }) => webhook?.host ?? null,
     webhook_depth: ({ webhook }) => webhook?.depth ?? 0,
+  },
+  created(deployment, { run: { run_id, thread_id, metadata, kwargs, push }, now }) {
+    const resumes = metadata.created_by === "a2a" && (kwargs.command as JsonObject | undefined)?.resume !== undefined;
+    return pushesOf({ deployment, thread_id, run_id }, push, resumes, now);
   },
   ended(runs) {
     const add = outbox(runs);
@@ -130,6 +155,19 @@ export const webhooks: Feature<keyof Rows> = {
   },
   verbs: deliveryVerbs,
 };
+
+/** A task whose questions are closed ends without a run that ends. */
+const tells = scoped<{ deployment: string; task_id: string; now: number }>((p, bound) => {
+  const from = sql`(select runs.* from runs where deployment = ${p.deployment} and run_id in (
+    select o.last_run from push_configs o where o.task_id = ${p.task_id})${andOfPermitted("runs", bound)}) r`;
+  const rows = pushRows(from, {
+    status: sql`'interrupted'`,
+    error: sql`null`,
+    now: p.now,
+    id_end: sql`'000000000000'`,
+  });
+  return sql`insert into webhook_deliveries (${COLUMNS}) ${rows} where c.task_id = ${p.task_id} on conflict do nothing`;
+});
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
@@ -237,8 +275,10 @@ const restart = scoped<Key & { now: number }>(
 );
 
 /** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
-function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage {
+function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage & PushStorage {
   return {
+    ...pushVerbs(driver, tells),
+
     /**
      * @statements takeDue
      * @guards one update of due rows, at most `per_host` per host including those being sent; sets token and
@@ -308,8 +348,16 @@ function toDelivery(row: SqlRow): DeliveryRow {
     sent_at: stored.sent_at,
     depth: stored.depth,
     created_at: stored.created_at,
+    ...(stored.push === null
+      ? {}
+      : {
+          push: {
+            ...(JSON.parse(stored.push) as PushTerms),
+            interrupts: fromText<JsonObject>(stored.interrupts) ?? {},
+          },
+        }),
     run: {
-      run_id: stored.delivery_id,
+      run_id: stored.run_id,
       thread_id: stored.thread_id,
       assistant_id: stored.assistant_id,
       status: stored.status as TerminalStatus,

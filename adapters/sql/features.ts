@@ -14,6 +14,7 @@ import { type deliveryTables, webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
 import type { Columns, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
 import { feedback } from "./feedback.ts";
+import type { pushTables } from "./pushes.ts";
 import type { feedbackTables } from "./schema/feedback.ts";
 import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";
@@ -22,7 +23,11 @@ import { steps } from "./steps.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage, type usageTables } from "./usage.ts";
 
-export type FeatureTables = typeof feedbackTables & typeof deliveryTables & typeof usageTables & typeof callTables;
+export type FeatureTables = typeof feedbackTables &
+  typeof deliveryTables &
+  typeof pushTables &
+  typeof usageTables &
+  typeof callTables;
 
 const FEATURES: readonly Feature<keyof FeatureTables>[] = [feedback, webhooks, usage, threadTtl, steps];
 

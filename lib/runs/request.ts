@@ -22,6 +22,7 @@ import type {
   ThreadRow,
 } from "../storage/mod.ts";
 import { unknownKey } from "../validation.ts";
+import type { PushRequest } from "../webhooks/pushes.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -80,6 +81,8 @@ export interface RunOrigin {
   readonly api_key?: string | null;
   /** The length of the chain of relative webhooks that led to this request. */
   readonly webhook_depth?: number;
+  /** Who is told how the task of A2A goes on that the run begins or continues. */
+  readonly push?: PushRequest;
   /** The user as custom authentication describes it; the graph gets it too. */
   readonly user?: AuthUser | null;
   /** The cron that creates the run. */

@@ -208,5 +208,9 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (due) publish("deliveries", scope.deployment);
       return due;
     },
+    async tellCancelled(scope, key, now) {
+      await storage.tellCancelled(scope, key, now);
+      publish("deliveries", scope.deployment);
+    },
   };
 }

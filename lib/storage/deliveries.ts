@@ -1,13 +1,45 @@
 /** The storage verbs of webhook deliveries: the outbox. `finishRun` and `stopRuns` fill it. */
+
+import type { JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
 import type { RunRow, Scope, TerminalStatus } from "./rows.ts";
 
 /** Whether a webhook delivery is waiting, delivered or failed. */
 export type DeliveryState = "pending" | "delivered" | "failed";
 
+/** How a client of A2A wants to be told. */
+export interface PushTerms {
+  readonly version: "1.0" | "0.3";
+  readonly task_id: string;
+  readonly token?: string;
+  readonly scheme?: string;
+  readonly credentials?: string;
+}
+
+/** The push configuration of a task that a new run begins, or continues. */
+export interface NewPush {
+  /** A UUID. */
+  readonly push_id: string;
+  /** The run that began the task. Absent: the new run. */
+  readonly task_id?: string;
+  /** Names it within the task. */
+  readonly config_id: string;
+  readonly url: string;
+  readonly host: string;
+  readonly terms: Omit<PushTerms, "task_id">;
+}
+
+/** A push configuration as stored. */
+export interface PushRow extends Omit<NewPush, "task_id"> {
+  readonly task_id: string;
+  readonly thread_id: string;
+  /** The newest run of the task: its end is told. */
+  readonly last_run: string;
+}
+
 /** A finished run that is to be told to a URL; everything the payload needs is in the row. */
 export interface DeliveryRow {
-  /** The run's id: a run has one delivery. */
+  /** The run's id: a run has one webhook. Push notifications have ids of their own. */
   readonly delivery_id: string;
   readonly url: string;
   /** Lower case, with its port; empty for a relative URL. */
@@ -23,6 +55,8 @@ export interface DeliveryRow {
   /** How deep it stands in a chain of relative webhooks. */
   readonly depth: number;
   readonly created_at: number;
+  /** For a push notification; absent for the webhook of a run. */
+  readonly push?: PushTerms & { readonly interrupts: JsonObject };
   readonly run: DeliveredRun;
 }
 
@@ -95,4 +129,18 @@ export interface DeliveryStorage {
   listAttempts(scope: Scope, delivery_id: string): Promise<readonly DeliveryAttempt[]>;
   /** Makes a delivery due now, with a new retry series. Guard: no attempt is under way; false then, and when there is none. */
   redeliver(scope: Scope, delivery_id: string, now: number): Promise<boolean>;
+}
+
+type PushKey = Pick<PushRow, "thread_id" | "task_id">;
+
+/** The verbs of push configurations. With a filter, a scope shows those whose thread is permitted. */
+export interface PushStorage {
+  /** Stores one, or replaces that with its id. Guard: the runs exist, and the task has fewer than 10 others; false else. */
+  setPush(scope: Scope, push: PushRow, now: number): Promise<boolean>;
+  /** Reads those of a task, oldest first. */
+  listPushes(scope: Scope, task_id: string): Promise<readonly PushRow[]>;
+  /** Deletes one. No effect if there is none. */
+  removePush(scope: Scope, key: PushKey & Pick<PushRow, "config_id">): Promise<void>;
+  /** Puts it into the outbox that a task was cancelled which waited for an answer. A second call has no effect. */
+  tellCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
 }

@@ -6,7 +6,7 @@
 import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
 import type { CronStorage } from "./crons.ts";
-import type { DeliveryStorage } from "./deliveries.ts";
+import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
@@ -28,7 +28,7 @@ export type * from "./threads.ts";
 export type * from "./usage.ts";
 
 /** The verbs of features. */
-export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage, CallStorage {}
+export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage, PushStorage, CallStorage {}
 
 /** Everything that Greenroom stores. */
 export interface Storage

@@ -1,6 +1,7 @@
 /** The storage verbs of runs: creating, claiming, saving, ending and stopping them. */
 import type { Json, JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
+import type { NewPush } from "./deliveries.ts";
 import type {
   IdempotencyKey,
   Lease,
@@ -43,6 +44,8 @@ export interface NewRun {
   /** The call that it continues. */
   readonly call_id?: string;
   readonly webhook?: NewWebhook;
+  /** Who is told how the task of A2A goes on. */
+  readonly push?: NewPush;
   /** Tokens created in the same batch. They are valid until `life_ms` after the end of the run. */
   readonly feedback?: {
     readonly tokens: readonly (readonly [key: string, token_id: string])[];

@@ -1,4 +1,5 @@
 /** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
+import { type Notification, notificationOf } from "../a2a/status.ts";
 import type { Environment } from "../environment.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
@@ -75,9 +76,10 @@ export function createAttempts(
     const verdict = checkUrl(settings.policy, row.url);
     if (verdict.verdict !== "accept") return failure(verdict.reason, { final: true });
     const { destination } = verdict;
-    const body = payload(row);
+    const notification = row.push ? notificationOf(row.run, row.push) : null;
+    const body = notification ? notification.body : payload(row);
     if (destination.kind === "loopback") {
-      return toLoopback(destination.path, row, await headersOf(row, at, body), body, signal);
+      return toLoopback(destination.path, row, await headersOf(row, at, body, notification), body, signal);
     }
     const transport = await options.transport();
     if (!transport) return failure("delivery_unavailable");
@@ -85,7 +87,7 @@ export function createAttempts(
     const addresses = literal === null ? await resolveHost(transport, destination.host) : [literal];
     const allowed = checkAddresses(settings.policy, addresses);
     if (allowed.verdict !== "send") return failure(allowed.reason, { final: allowed.verdict === "reject" });
-    const headers = await headersOf(row, at, body);
+    const headers = await headersOf(row, at, body, notification);
     if (signal.aborted) return failure("aborted");
     const request = { url: destination.href, method: "POST" as const, headers, body };
     const timeouts = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
@@ -117,15 +119,17 @@ export function createAttempts(
     row: DeliveryRow,
     at: number,
     body: string,
+    notification: Notification | null,
   ): Promise<readonly (readonly [string, string])[]> {
     const id = `msg_${row.delivery_id}`;
     const timestamp = Math.floor(at / 1000);
     const signed = settings.secrets.length > 0 ? await signature(settings.secrets, id, timestamp, body) : null;
     const defaults: readonly (readonly [string, string])[] = [
-      ["content-type", "application/json; charset=utf-8"],
+      ["content-type", notification?.content_type ?? "application/json; charset=utf-8"],
       ["user-agent", options.user_agent],
       ["webhook-id", id],
       ["idempotency-key", id],
+      ...(notification?.headers ?? []),
     ];
     const configured = new Set(settings.headers.map(([name]) => name.toLowerCase()));
     return [

@@ -16,4 +16,23 @@ export const bindWebhooks = (webhooks: Directory<Webhooks>, { authorize }: Bindi
     const { scope } = await authorize("threads:update", change);
     await webhooks.redeliver(scope, run_id);
   },
+  async setPush(push) {
+    const { thread_id, task_id } = push;
+    const change = { thread_id, action: "push", metadata: { run_ids: [task_id] } };
+    await webhooks.setPush((await authorize("threads:update", change)).scope, push);
+  },
+  async listPushes(task) {
+    const { thread_id, task_id: run_id } = task;
+    return await webhooks.listPushes((await authorize("threads:read", { thread_id, run_id })).scope, task);
+  },
+  async removePush(push) {
+    const { thread_id, task_id } = push;
+    const change = { thread_id, action: "push", metadata: { run_ids: [task_id] } };
+    await webhooks.removePush((await authorize("threads:update", change)).scope, push);
+  },
+  async tellCancelled(task) {
+    const { thread_id, task_id } = task;
+    const change = { thread_id, action: "push", metadata: { run_ids: [task_id] } };
+    await webhooks.tellCancelled((await authorize("threads:update", change)).scope, task);
+  },
 });

@@ -6,8 +6,9 @@ import type { Directory } from "../auth/binding.ts";
 import { ServiceError } from "../errors.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Listing } from "../storage/cursor.ts";
-import type { DeliveryRow, Scope } from "../storage/mod.ts";
+import type { DeliveryRow, DeliveryStorage, PushStorage, Scope } from "../storage/mod.ts";
 import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
+import { createPushes, type Pushes } from "./pushes.ts";
 import type { Recorder, RecorderOptions } from "./recorder.ts";
 
 let recorder: Promise<typeof import("./recorder.ts")> | undefined;
@@ -20,6 +21,7 @@ export function loadRecorder(): Promise<typeof import("./recorder.ts")> {
 
 interface DeliveriesOptions extends RecorderOptions {
   readonly bus: Bus;
+  readonly storage: DeliveryStorage & PushStorage;
 }
 
 /** Counters of this sender since it started. */
@@ -32,11 +34,11 @@ export interface DeliveryCounters {
   readonly failed: number;
 }
 
-/** The webhook deliveries of this deployment. The id of a delivery is its run's. URLs are shown with `?…` instead of their query. */
-export interface Webhooks {
+/** The webhook deliveries of this deployment. The id of a webhook is its run's. URLs are shown with `?…` instead of their query. */
+export interface Webhooks extends Pushes {
   /** Newest first. Default limit: 50. Errors: invalid (the cursor). */
   list(query?: DeliveryListQuery): Promise<Listing<DeliverySummary>>;
-  /** The delivery with its attempts, oldest first. Errors: not_found. */
+  /** The delivery of a run, or with this id, with its attempts, oldest first. Errors: not_found. */
   get(run_id: string): Promise<DeliveryDetail>;
   /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
   redeliver(run_id: string): Promise<void>;
@@ -172,6 +174,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       await get(seen, id);
       throw new ServiceError("delivery_active", `Webhook delivery ${id} is being sent: retry later`);
     },
+    ...createPushes({ storage, environment, policy: settings.policy }),
     counters: () => ({ sending: sending.size, ...counters }),
   };
 }

@@ -5,8 +5,10 @@ import { type Cursor, cursorOf, type Listing, positionOf } from "../storage/curs
 import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
 import { shownUrl } from "./policy.ts";
 
-/** A delivery: the webhook of one run. Its id is the run's. */
+/** A delivery: the webhook of one run, or a push notification of A2A about it. */
 export interface DeliverySummary {
+  /** The run's id; that of a push notification is its own. */
+  readonly delivery_id: Uuid;
   readonly run_id: Uuid;
   readonly thread_id: Uuid;
   readonly assistant_id: Uuid;
@@ -72,6 +74,7 @@ export async function deliveryOf(
 
 function summaryOf(row: DeliveryRow): DeliverySummary {
   return {
+    delivery_id: row.delivery_id,
     run_id: row.run.run_id,
     thread_id: row.run.thread_id,
     assistant_id: row.run.assistant_id,

@@ -2,11 +2,12 @@
 import { ServiceError } from "../errors.ts";
 import type { Feature, FeatureContext } from "../features/mod.ts";
 import type { Json } from "../json.ts";
-import type { FinishRun, NewRun } from "../storage/mod.ts";
+import type { FinishRun, NewRun, RunRow } from "../storage/mod.ts";
 import type { AttemptOptions } from "./attempt.ts";
 import { createDeliveries } from "./deliver.ts";
 import { exposedHeaders, type WebhookOptions, type WebhookSettings } from "./options.ts";
 import { checkUrl } from "./policy.ts";
+import { newPush, type PushRequest, refusedUrl } from "./pushes.ts";
 import { systemTransport } from "./send.ts";
 
 interface WebhookContext extends FeatureContext {
@@ -40,31 +41,33 @@ export function webhooksFeature(context: WebhookContext): Feature {
     nouns: { deliveries },
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },
-      { webhook_depth: depth = 0 }: { readonly webhook_depth?: number },
-    ): Pick<NewRun, "webhook"> {
+      { webhook_depth: depth = 0, push }: { readonly webhook_depth?: number; readonly push?: PushRequest },
+    ): Pick<NewRun, "webhook" | "push"> {
       if (depth >= DEEPEST) {
         const message = `x-webhook-depth: webhooks that start runs may follow each other ${DEEPEST} times`;
         throw new ServiceError("invalid", message);
       }
+      if (push) return { push: newPush(policy, environment, push) };
       if (url === null) return {};
       const verdict = checkUrl(policy, url);
       if (verdict.verdict === "ignore") return {};
-      const refused = (reason: string): ServiceError =>
-        new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
-      if (verdict.verdict === "reject") throw refused(verdict.reason);
+      if (verdict.verdict === "reject") throw refusedUrl(verdict.reason);
       const { destination } = verdict;
       const local = destination.kind === "loopback";
-      if (local && !loopback) throw refused("loopback_unavailable");
+      if (local && !loopback) throw refusedUrl("loopback_unavailable");
       return { webhook: { url, host: local ? "" : `${destination.host}:${destination.port}`, depth } };
     },
-    isUsedBy: ({ webhook }) => webhook !== null,
+    isUsedBy: (run) => run.webhook !== null || mayBePushed(run),
     finish: ({ webhook, stateless }, values) => (webhook && !stateless ? { values: shownValues(values) } : {}),
-    finished({ webhook }) {
-      if (webhook) bus.publish("deliveries", scope.deployment, "here");
+    finished(run) {
+      if (run.webhook || mayBePushed(run)) bus.publish("deliveries", scope.deployment, "here");
     },
     keep_ms: settings.retention.deliveries_ms,
   };
 }
+
+/** A push configuration of the task can be added in any process while the run executes. */
+const mayBePushed = ({ metadata }: RunRow): boolean => metadata.created_by === "a2a";
 
 /** The state as the payload has it. */
 function shownValues(values: Json | undefined): NonNullable<FinishRun["values"]> {

@@ -1,16 +1,35 @@
 /** The official client of A2A, with the protocol of version 1.0 and of 0.3. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { type AgentCard, ListTasksRequest, SendMessageRequest, type Task, TaskState } from "@a2a-js/sdk";
+import {
+  type AgentCard,
+  ListTasksRequest,
+  SendMessageRequest,
+  StreamResponse,
+  type Task,
+  TaskState,
+} from "@a2a-js/sdk";
 import { type Client, ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+import { legacyPushNotificationToV1StreamResponse } from "@a2a-js/sdk/compat/v0_3";
+import { Webhook } from "standardwebhooks";
 import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
+import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import { AGENTS } from "../http/a2a-asker.ts";
 import { type Gate, gate } from "../http/gate.ts";
 import { type TestService, testService } from "../suite/mod.ts";
+import { until } from "../support/until.ts";
 
 const textOf = (parts: Task["history"][number]["parts"] = []): string =>
   parts.map(({ content }) => (content?.$case === "text" ? content.value : "")).join("");
+
+const SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/** A notification whose signature was verified. */
+interface Told {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
 
 let messages = 0;
 const message = (text: string, more: object = {}, rest: object = {}): SendMessageRequest =>
@@ -23,20 +42,36 @@ describe("the client of A2A", () => {
   let test: TestService;
   let server: Listener;
   let stops: Gate;
+  let receiver: Listener;
+  const told: Told[] = [];
 
   before(async () => {
+    receiver = await serve(
+      async (request) => {
+        const headers = Object.fromEntries(request.headers);
+        told.push({ headers, body: new Webhook(SECRET).verify(await request.text(), headers) });
+        return new Response(null, { status: 204 });
+      },
+      { port: 0, hostname: "127.0.0.1" },
+    );
     stops = gate();
     const tells = async function* () {
       yield "Once ";
       yield "upon a time";
     };
-    test = await testService({ agents: { ...AGENTS, tells, slow: stops.agent }, environment: { log: () => {} } });
+    const webhooks: WebhookOptions = {
+      signing_secret: SECRET,
+      url: { allow_private_network: true, allowed_ports: [receiver.port] },
+    };
+    const agents = { ...AGENTS, tells, slow: stops.agent };
+    test = await testService({ agents, webhooks, environment: { log: () => {} } });
     server = await serve(createHandler(test.service, { prefix: "/agents" }), { port: 0, hostname: "127.0.0.1" });
   });
   after(async () => {
     stops.open();
     await server.close();
     await test.service.stop();
+    await receiver.close();
   });
 
   async function clientOf(agent: string, version: "1.0" | "0.3"): Promise<Client> {
@@ -96,6 +131,33 @@ describe("the client of A2A", () => {
       const { id: taskId, contextId } = asked;
       const done = await send(client, message("Rome", { taskId, contextId }));
       assert.deepEqual([done.id, textOf(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
+    });
+
+    it(`${version}: is told the end of a task at its URL, signed`, async () => {
+      stops.reset();
+      const client = await clientOf("slow", version);
+      const now = { configuration: { returnImmediately: true } };
+      const { id: taskId } = await send(client, message("One", {}, now));
+      const authentication = { scheme: "Bearer", credentials: "c" };
+      const config = { tenant: "", id: "mine", taskId, url: `${receiver.url}/told`, token: "t", authentication };
+      const shown = { ...config, token: "", authentication: { scheme: "Bearer", credentials: "" } };
+      assert.deepEqual(await client.createTaskPushNotificationConfig(config), shown);
+      await client.createTaskPushNotificationConfig({ ...config, id: "other" });
+      const key = { tenant: "", taskId, id: "mine" };
+      assert.deepEqual(await client.getTaskPushNotificationConfig(key), shown);
+      await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
+      await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
+      const list = { tenant: "", taskId, pageSize: 0, pageToken: "" };
+      assert.deepEqual((await client.listTaskPushNotificationConfig(list)).configs, [shown]);
+      stops.open();
+      await until(() => told.length === 1, "it is told");
+      const [{ headers, body }] = told.splice(0) as [Told];
+      assert.deepEqual([headers.authorization, headers["x-a2a-notification-token"]], ["Bearer c", "t"]);
+      const { payload } =
+        version === "1.0" ? StreamResponse.fromJSON(body) : legacyPushNotificationToV1StreamResponse(body);
+      assert.ok(payload?.$case === "statusUpdate" || payload?.$case === "task");
+      const id = payload.$case === "task" ? payload.value.id : payload.value.taskId;
+      assert.deepEqual([id, payload.value.status?.state], [taskId, TaskState.TASK_STATE_COMPLETED]);
     });
 
     it(`${version}: follows a task that it did not wait for, and cancels a queued one`, async () => {

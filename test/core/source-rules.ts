@@ -91,7 +91,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["store", "assistants", "engine", "usage", "feedback", "webhooks", "steps"],
   ["auth"],
   ["streams"],
-  ["features"],
+  ["features", "a2a"],
   ["executor"],
   ["storage"],
   ["validation"],

@@ -38,10 +38,8 @@ describe("a request of A2A", () => {
       assert.equal((await post(rpc("GetTask"), { "a2a-version": version }))[1], -32001);
     }
     assert.deepEqual(await post(rpc("GetExtendedAgentCard")), [200, -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"]);
-    assert.deepEqual(await post(rpc("ListTaskPushNotificationConfigs")), [
-      ...[200, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"],
-    ]);
-    assert.deepEqual(await post(rpc("tasks/pushNotificationConfig/set")), [200, -32003, undefined]);
+    assert.deepEqual(await post(rpc("ListTaskPushNotificationConfigs")), [200, -32001, "TASK_NOT_FOUND"]);
+    assert.deepEqual(await post(rpc("tasks/pushNotificationConfig/set")), [200, -32001, undefined]);
   });
 
   it("must have a message that fits, and begins no run otherwise", async () => {
@@ -61,7 +59,7 @@ describe("a request of A2A", () => {
       [say("Hi", {}, { configuration: { historyLength: -1 } }), -32602],
       [say("Hi", {}, { configuration: { historyScope: "all" } }), -32602],
       [say("Hi", {}, { configuration: { historyscope: "task" } }), -32602],
-      [say("Hi", {}, { configuration: { taskPushNotificationConfig: { url: "https://x.test" } } }), -32003],
+      [say("Hi", {}, { configuration: { taskPushNotificationConfig: { url: "https://10.0.0.1/" } } }), -32602],
     ];
     for (const [params, code] of wrong) {
       const { status, error } = await it.ask("echo", "SendMessage", params);

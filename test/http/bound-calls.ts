@@ -50,6 +50,9 @@ const BLANK = { value: null, comment: null, correction: null };
 const RECORD = { key: "k", score: 1, source: "api", source_metadata: null, extra: null, ...BLANK };
 const RANGE = { start: "2026-01-01T00:00:00Z", end: "2028-01-01T00:00:00Z" };
 
+const PUSH = { config_id: "c", url: "https://hooks.example/", terms: { version: "1.0" as const } };
+const taskOf = ({ thread_id, run_id }: Things) => ({ thread_id, task_id: run_id });
+
 const except = (exception: string, call: MakeCall): Call => ({ exception, call });
 
 export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
@@ -176,4 +179,8 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "webhooks.list": ({ webhooks }, { thread_id }) => webhooks.list({ thread_id }),
   "webhooks.get": ({ webhooks }, its) => webhooks.get(its.run_id),
   "webhooks.redeliver": ({ webhooks }, its) => webhooks.redeliver(its.run_id),
+  "webhooks.setPush": ({ webhooks }, its) => webhooks.setPush({ ...PUSH, ...taskOf(its), last_run: its.run_id }),
+  "webhooks.listPushes": ({ webhooks }, its) => webhooks.listPushes(taskOf(its)),
+  "webhooks.removePush": ({ webhooks }, its) => webhooks.removePush({ ...taskOf(its), config_id: "c" }),
+  "webhooks.tellCancelled": ({ webhooks }, its) => webhooks.tellCancelled(taskOf(its)),
 };

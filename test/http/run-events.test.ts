@@ -1,8 +1,8 @@
 /** The events of runs that the endpoints of other protocols are made from: each part is opened, grows and is closed once, also in a replay. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { approvalOf, decisionsAnswer, questionText } from "../../lib/executor/questions.ts";
 import { readCall, threadIdOf } from "../../lib/http/endpoints/calls.ts";
-import { approvalOf, decisionsAnswer, questionText } from "../../lib/http/endpoints/questions.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../lib/json.ts";
 import { serviceInternals } from "../../lib/service.ts";

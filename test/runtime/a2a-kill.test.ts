@@ -1,8 +1,11 @@
 /** Tasks by A2A after kill -9: one that works is subscribed to again, one that asks is answered. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { it } from "node:test";
+import { Webhook } from "standardwebhooks";
 import type { JsonObject } from "../../lib/json.ts";
 import {
   type Ask,
@@ -72,4 +75,55 @@ it("tasks go on after kill -9, with the same ids", async () => {
   assert.equal(answerText(plain(await ask("slow", "GetTask", { id: slow.id }))), "Before. After.");
   const done = taskOf(await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId })));
   assert.deepEqual([done.id, answerText(done)], [asks.id, "Got Rome"]);
+});
+
+it("push notifications are sent after kill -9, with their signature", async () => {
+  using folder = temporaryFolder();
+  const signing_secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+  const states: unknown[] = [];
+  const receiver = createServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>)).toString();
+    const { statusUpdate } = new Webhook(signing_secret).verify(body, request.headers as Record<string, string>) as {
+      statusUpdate: { taskId: string; status: { state: string } };
+    };
+    states.push([statusUpdate.taskId, statusUpdate.status.state, request.headers.authorization]);
+    response.writeHead(204).end();
+  });
+  await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+  const { port } = receiver.address() as AddressInfo;
+  writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
+  const configuration = {
+    graphs: { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" },
+    worker: { lease_ms: 1000 },
+    webhooks: { signing_secret, url: { allow_private_network: true, allowed_ports: [port] } },
+  };
+  writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(configuration));
+  const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
+  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await urlOf(program));
+  const authentication = { scheme: "Bearer", credentials: "c" };
+  try {
+    const first = serve();
+    const before = await asked(first);
+    const push = { id: "p", url: `http://127.0.0.1:${port}/told`, authentication };
+    const later = { configuration: { returnImmediately: true, taskPushNotificationConfig: push } };
+    const slow = taskOf(await before("slow", "SendMessage", say("Hi", {}, later)));
+    const asks = taskOf(await before("asks", "SendMessage", say("Weather?")));
+    await before("asks", "CreateTaskPushNotificationConfig", { taskId: asks.id, ...push });
+    await until(async () => stateOf(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING", "it works");
+    await first.kill("SIGKILL");
+
+    await using second = serve();
+    const ask = await asked(second);
+    assert.deepEqual((await ask("asks", "ListTaskPushNotificationConfigs", { taskId: asks.id })).result.configs, [
+      { taskId: asks.id, ...push, authentication: { scheme: "Bearer" } },
+    ]);
+    await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId }));
+    writeFileSync(join(folder.path, "go"), "");
+    await until(() => states.length === 2, "both are told");
+    const told = [slow.id, asks.id].map((id) => [id, "TASK_STATE_COMPLETED", "Bearer c"]);
+    assert.deepEqual(states.sort(), told.sort());
+  } finally {
+    receiver.closeAllConnections();
+    await new Promise<void>((resolve) => receiver.close(() => resolve()));
+  }
 });

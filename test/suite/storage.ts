@@ -40,6 +40,7 @@ import {
 } from "./storage/material.ts";
 import { overviewTests } from "./storage/overview.ts";
 import { pruningTests } from "./storage/pruning.ts";
+import { pushTests } from "./storage/pushes.ts";
 import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
 import { threadTests } from "./storage/threads.ts";
@@ -109,6 +110,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   usageTests(api, test);
   feedbackTests(api, test);
   deliveryTests(api, test);
+  pushTests(api, test);
   creationTests(api, test);
   claimTests(api, test);
   endTests(api, test);

@@ -1,11 +1,13 @@
 /** The card of an agent: what it can do, where, and with which credential. */
+
+import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { baseUrl } from "../../../options.ts";
 import { json } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
 import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
-import { type A2aVersion, VERSIONS } from "./protocol.ts";
+import { canPush } from "./push.ts";
 
 const EXTENSION: JsonObject = {
   uri: HISTORY_SCOPE,
@@ -60,7 +62,7 @@ function cardOf(context: RequestContext, assistant: Assistant, version: A2aVersi
           })),
         }),
     ...(version === "1.0" ? {} : { url, preferredTransport: "JSONRPC", protocolVersion: "0.3.0" }),
-    capabilities: { streaming: true, pushNotifications: false, extensions: [EXTENSION] },
+    capabilities: { streaming: true, pushNotifications: canPush(context.service), extensions: [EXTENSION] },
     ...securityOf(context, version ?? "1.0"),
     ...{ defaultInputModes: modes.input, defaultOutputModes: modes.output },
     skills: [

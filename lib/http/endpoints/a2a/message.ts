@@ -1,11 +1,12 @@
 /** The message of a client: what of it is the run's input, and what answers a question. */
+
+import type { Part } from "../../../a2a/wire.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { isText } from "../messages.ts";
 import { blockOfFile } from "../states.ts";
 import { noTask, RpcError } from "./protocol.ts";
-import type { Part } from "./wire.ts";
 
 /** A message that was checked. */
 export interface SentMessage {

@@ -1,4 +1,6 @@
 /** The methods of A2A that read, list, cancel and follow tasks. */
+
+import { isOver, type Task, type TaskState, taskJson } from "../../../a2a/wire.ts";
 import { ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import { parseRfc3339 } from "../../../rfc3339.ts";
@@ -7,11 +9,9 @@ import type { RunStatus } from "../../../storage/mod.ts";
 import { eventStream } from "../../sse.ts";
 import { cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
-import { RpcError } from "./protocol.ts";
-import type { Called } from "./send.ts";
+import { type Called, RpcError } from "./protocol.ts";
 import { restingFrames, taskFrames } from "./stream.ts";
 import { callOf, firstRun, type HistoryChoice, readTask } from "./task.ts";
-import { isOver, type Task, type TaskState, taskJson } from "./wire.ts";
 
 /** What a stream and an answer without messages show. */
 const NONE: HistoryChoice = { scope: "context", length: 0 };
@@ -28,6 +28,9 @@ export async function cancelTask({ context: { nouns }, request, assistant_id }: 
   if (isCancelled(call) || !(isActive(call.newest) || call.open.length > 0))
     throw new RpcError("cancelable", `Task not cancelable: ${call.first.run_id}`);
   await cancelCall(nouns, call);
+  const { run_id: task_id, thread_id } = call.first;
+  // No run ends: the end of a run that was cancelled is told by itself.
+  if (call.open.length > 0) await nouns.webhooks.tellCancelled({ thread_id, task_id });
   const after = await callOf(nouns, id, assistant_id);
   return taskJson(await readTask(nouns, after, NONE), request.version);
 }

@@ -1,7 +1,9 @@
 /** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
+import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { isFiniteJson, readJson } from "../../parse.ts";
+import type { RequestContext } from "../../route.ts";
 
 /** The methods of 0.3, by their names since 1.0. */
 const LEGACY = {
@@ -20,10 +22,6 @@ const LEGACY = {
 export type A2aMethod = (typeof LEGACY)[keyof typeof LEGACY] | "ListTasks";
 
 const METHODS: ReadonlySet<string> = new Set<A2aMethod>([...Object.values(LEGACY), "ListTasks"]);
-
-/** The versions of the protocol, newest first. */
-export const VERSIONS = ["1.0", "0.3"] as const;
-export type A2aVersion = (typeof VERSIONS)[number];
 
 /** Codes with the reason that answers since 1.0 name. */
 const CODES = {
@@ -67,6 +65,13 @@ export interface RequestHead {
 export interface RpcRequest extends RequestHead {
   readonly method: A2aMethod;
   readonly params: JsonObject;
+}
+
+/** A request for one agent. */
+export interface Called {
+  readonly context: RequestContext;
+  readonly request: RpcRequest;
+  readonly assistant_id: string;
 }
 
 /** Answers to what is no request. */

@@ -1,7 +1,7 @@
 /** A2A: each assistant as an agent that other agents talk to, in versions 1.0 and 0.3 of the protocol. */
 import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
-import { isObject, type JsonObject } from "../../../json.ts";
+import { isObject, type Json } from "../../../json.ts";
 import { readAssistantId } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf } from "../../route.ts";
@@ -9,6 +9,7 @@ import { cardAnswer } from "./card.ts";
 import { cancelTask, getTask, listTasks, subscribe } from "./methods.ts";
 import { extensionHeaders } from "./options.ts";
 import {
+  type Called,
   checkVersion,
   errorMessage,
   headOf,
@@ -19,10 +20,11 @@ import {
   resultMessage,
   UNKNOWN,
 } from "./protocol.ts";
-import { type Called, sendMessage } from "./send.ts";
+import { pushMethod } from "./push.ts";
+import { sendMessage } from "./send.ts";
 
 /** Answers one request. Errors: RpcError, and those of the nouns. */
-async function dispatch(called: Called): Promise<JsonObject | Response> {
+async function dispatch(called: Called): Promise<Json | Response> {
   switch (called.request.method) {
     case "SendMessage":
     case "SendStreamingMessage":
@@ -38,7 +40,7 @@ async function dispatch(called: Called): Promise<JsonObject | Response> {
     case "GetExtendedAgentCard":
       throw new RpcError("card", "There is no extended agent card");
     default:
-      throw new RpcError("push", "Push Notification is not supported");
+      return await pushMethod(called);
   }
 }
 

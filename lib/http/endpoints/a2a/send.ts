@@ -1,10 +1,11 @@
 /** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
+
+import { type Task, taskJson } from "../../../a2a/wire.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { readFields } from "../../parse.ts";
 import { json } from "../../respond.ts";
-import type { RequestContext } from "../../route.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
@@ -12,17 +13,10 @@ import { RUN_EVENT_MODES } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
 import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
-import { errorMessage, RpcError, type RpcRequest, resultMessage } from "./protocol.ts";
+import { type Called, errorMessage, RpcError, resultMessage } from "./protocol.ts";
+import { readPush, requirePush } from "./push.ts";
 import { taskFrames } from "./stream.ts";
 import { callOf, type HistoryChoice, readTask } from "./task.ts";
-import { type Task, taskJson } from "./wire.ts";
-
-/** A request for one agent. */
-export interface Called {
-  readonly context: RequestContext;
-  readonly request: RpcRequest;
-  readonly assistant_id: string;
-}
 
 /** The run that a message asks for. `first`: that of the task it continues. */
 interface Wanted {
@@ -109,12 +103,17 @@ export async function sendMessage(called: Called): Promise<Response> {
   if (isStream && history.scope === "task") {
     throw new RpcError("params", "historyScope task is not available with streaming");
   }
-  if ((asked.taskPushNotificationConfig ?? asked.pushNotificationConfig ?? null) !== null) {
-    throw new RpcError("push", "Push Notification is not supported");
-  }
+  const config = asked.taskPushNotificationConfig ?? asked.pushNotificationConfig ?? null;
+  if (config !== null) requirePush(context.service);
+  const push = config === null ? null : readPush(config, request.version, context.service.environment.uuid());
   const wanted = sent.taskId === null ? await begin(called, sent) : await goOn(called, sent);
-  const origin: RunOrigin = { ...originOfHeaders(context), ...wanted.origin };
   const { thread_id, first } = wanted;
+  const task = first ? { task_id: first.run_id } : {};
+  const origin: RunOrigin = {
+    ...originOfHeaders(context),
+    ...wanted.origin,
+    ...(push ? { push: { ...push, ...task } } : {}),
+  };
   const hide = (error: unknown): never => hideForeign(error, noContext(thread_id));
   const more = extensionHeaders(headers);
 

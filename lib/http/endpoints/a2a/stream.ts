@@ -1,4 +1,14 @@
 /** A task as a stream: the task, what its agent says meanwhile, and how it ends. */
+
+import {
+  type Artifact,
+  eventJson,
+  isGoing,
+  type Part,
+  type StreamEvent,
+  type Task,
+  type TaskState,
+} from "../../../a2a/wire.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { isoTime } from "../../../rfc3339.ts";
 import type { Frame, RunStream } from "../../../runs/mod.ts";
@@ -8,7 +18,6 @@ import { readCall } from "../calls.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { type RequestHead, resultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";
-import { type Artifact, eventJson, isGoing, type Part, type StreamEvent, type Task, type TaskState } from "./wire.ts";
 
 const frameOf = (head: RequestHead, event: StreamEvent): Frame => ({
   id: null,

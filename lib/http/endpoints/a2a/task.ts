@@ -1,4 +1,6 @@
 /** What a task is now: the state of its newest run, the messages of its context, and its answer. */
+import { askedParts, statusMessage } from "../../../a2a/status.ts";
+import type { Message, Part, Status, Task, TaskState } from "../../../a2a/wire.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -7,9 +9,7 @@ import type { RequestNouns } from "../../../service/nouns.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { type CallState, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
 import { blocksOf, errorIn, isText } from "../messages.ts";
-import { questionText } from "../questions.ts";
 import { noTask } from "./protocol.ts";
-import type { Message, Part, Status, Task, TaskState } from "./wire.ts";
 
 export type TaskNouns = Pick<RequestNouns, "runs" | "threads">;
 
@@ -64,14 +64,6 @@ function ownMessage({ kwargs: { input = null } }: Run): JsonObject | null {
 
 const ROLES: Readonly<Record<string, Message["role"]>> = { human: "USER", ai: "AGENT" };
 
-/** A message of the agent itself. */
-export const agentMessage = ({ run_id, thread_id }: Run, suffix: string, parts: readonly Part[]): Message => ({
-  messageId: `${run_id}-${suffix}`,
-  ...{ contextId: thread_id, taskId: run_id },
-  role: "AGENT",
-  parts,
-});
-
 /** The messages of a task's context, and where those of the task begin. */
 interface Conversation {
   readonly messages: readonly JsonObject[];
@@ -117,15 +109,6 @@ function replyOf({ messages, from }: Conversation): Part[] {
   return [];
 }
 
-/** What is asked: its id and value for clients that know them, and a text for all others. */
-function askedParts({ open }: CallState): Part[] {
-  return open.flatMap(({ id, value }): Part[] => {
-    const text = questionText(value);
-    const isSaid = text !== "" && text !== JSON.stringify(value);
-    return [...(isSaid ? [{ text }] : []), { data: { interrupt: { id, value } } }];
-  });
-}
-
 /** How a task stands. `said`: the parts of the status's message. */
 interface Standing {
   readonly state: TaskState;
@@ -139,7 +122,7 @@ async function standingOf(nouns: TaskNouns, call: CallState): Promise<Standing> 
   if (newest.status === "pending") return { state: "SUBMITTED", values };
   if (newest.status === "running") return { state: "WORKING", values };
   if (isCancelled(call)) return { state: "CANCELED", values };
-  if (open.length > 0) return { state: "INPUT_REQUIRED", values, said: askedParts(call) };
+  if (open.length > 0) return { state: "INPUT_REQUIRED", values, said: askedParts(open) };
   const result = await resultOfCall(nouns, call);
   const failure = errorIn(result);
   if (failure) {
@@ -161,7 +144,7 @@ export async function readTask(nouns: TaskNouns, call: CallState, history: Histo
   const parts = state === "COMPLETED" ? replyOf(conversation) : [];
   const status: Status = {
     ...{ state, timestamp: newest.updated_at },
-    ...(said ? { message: agentMessage(first, newest.run_id.slice(0, 8), said) } : {}),
+    ...(said ? { message: statusMessage(first.run_id, first.thread_id, newest.run_id, said) } : {}),
   };
   return {
     ...{ id: first.run_id, contextId: first.thread_id, status },

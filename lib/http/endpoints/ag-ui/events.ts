@@ -1,7 +1,7 @@
 /** Events of AG-UI, made from the events of a run. */
 import { sum } from "../../../executor/messages.ts";
+import { approvalOf, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
-import { approvalOf, questionText } from "../questions.ts";
 import type { RunEvent } from "../run-events.ts";
 import { contentText } from "../states.ts";
 import { shownMessages } from "./messages.ts";

@@ -1,12 +1,12 @@
 /** Runs of AG-UI's clients: which run a request creates, or which one it finds, and the stream of its events. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { type Interrupt, ResumeRefused, type StreamMode } from "../../../executor/contract.ts";
+import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
 import { callMetadata, threadIdOf } from "../calls.ts";
-import { approvalOf, type Decision, decisionsAnswer } from "../questions.ts";
 import { RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import {
   checkpointBefore,

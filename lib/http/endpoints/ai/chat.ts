@@ -1,10 +1,10 @@
 /** Turns of chats: which run a request of the AI SDK starts, or which one it finds. The state of the thread decides, not the client's history. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { ResumeRefused, type ThreadState } from "../../../executor/contract.ts";
+import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { callMetadata, threadIdOf } from "../calls.ts";
-import { approvalOf, type Decision, decisionsAnswer } from "../questions.ts";
 import { RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,

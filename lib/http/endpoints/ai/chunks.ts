@@ -1,7 +1,7 @@
 /** Chunks of the AI SDK's UI message stream, made from the events of runs. */
 import { sum } from "../../../executor/messages.ts";
+import { type Action, approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
-import { type Action, approvalOf } from "../questions.ts";
 import type { RunEvent } from "../run-events.ts";
 import { contentText } from "../states.ts";
 

@@ -1,7 +1,7 @@
 /** The questions of an agent as requests to the client, and the client's answers as values for `resume`. */
 import type { Interrupt } from "../../../executor/contract.ts";
+import { type Action, approvalOf, type Decision, decisionsAnswer, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { type Action, approvalOf, type Decision, decisionsAnswer, questionText } from "../questions.ts";
 import { canElicit, RpcError, type RpcRequest } from "./protocol.ts";
 
 /** A question as one request, or why the client cannot be asked. */

@@ -1,5 +1,6 @@
 /** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
+import { approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { baseUrl, DEFAULTS } from "../../../options.ts";
 import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
@@ -8,7 +9,6 @@ import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import { answerOrigin, callMetadata, isActive, questionsIn, readCall, resultOfCall } from "../calls.ts";
 import { errorIn } from "../messages.ts";
-import { approvalOf } from "../questions.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
 import { canPoll, capabilityMissing, checkHeader, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";

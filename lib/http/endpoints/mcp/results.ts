@@ -1,10 +1,10 @@
 /** What an agent has said, as the result of a tool. */
 
 import type { Interrupt } from "../../../executor/contract.ts";
+import { questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { blocksOf, errorIn, isText } from "../messages.ts";
-import { questionText } from "../questions.ts";
 
 /** Blocks of MCP, which agents may send as they are. */
 const OWN: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);

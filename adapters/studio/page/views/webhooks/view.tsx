@@ -33,15 +33,15 @@ function Attempts({ delivery }: { readonly delivery: DeliveryDetail }): VNode {
   );
 }
 
-function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
+function DeliveryPane({ id }: { readonly id: string }): VNode {
   const delivery = useResource<DeliveryDetail>(
-    `webhooks/one/${run_id}`,
-    (signal) => call("GET", `/greenroom/webhooks/${encodeURIComponent(run_id)}`, { signal }),
+    `webhooks/one/${id}`,
+    (signal) => call("GET", `/greenroom/webhooks/${encodeURIComponent(id)}`, { signal }),
     3000,
   );
   const send = (): void =>
     attempt("Send again", async () => {
-      await call("POST", `/greenroom/webhooks/${encodeURIComponent(run_id)}/send`);
+      await call("POST", `/greenroom/webhooks/${encodeURIComponent(id)}/send`);
       notify("Sent again");
       await refresh("webhooks/");
     });
@@ -58,7 +58,7 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
                 <button type="button" class="primary" onClick={send}>
                   Send again
                 </button>
-                <a class="button" href={hrefOf(["runs", run_id])}>
+                <a class="button" href={hrefOf(["runs", loaded.run_id])}>
                   Run
                 </a>
               </div>
@@ -83,11 +83,11 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
 
 export default function Webhooks(): VNode {
   const { ids, query } = place.value;
-  const [run_id] = ids;
+  const [id] = ids;
   const state = query.get("state") ?? "";
   const deliveries = usePages<DeliverySummary>({
     ...{ path: "webhooks", query: { state }, every: 4000 },
-    idOf: (one) => one.run_id,
+    idOf: (one) => one.delivery_id,
   });
   return (
     <Panes
@@ -119,9 +119,9 @@ export default function Webhooks(): VNode {
                   label="Deliveries"
                   items={deliveries.items}
                   rowHeight={56}
-                  keyOf={(one) => one.run_id}
-                  hrefOf={(one) => listHref(["webhooks", one.run_id])}
-                  current={run_id}
+                  keyOf={(one) => one.delivery_id}
+                  hrefOf={(one) => listHref(["webhooks", one.delivery_id])}
+                  current={id}
                   more={deliveries.more}
                   row={(one) => (
                     <>
@@ -141,7 +141,7 @@ export default function Webhooks(): VNode {
           </Ready>
         </>
       }
-      detail={run_id === undefined ? null : <DeliveryPane key={run_id} run_id={run_id} />}
+      detail={id === undefined ? null : <DeliveryPane key={id} id={id} />}
       hint={<Empty title="Choose a delivery" />}
     />
   );

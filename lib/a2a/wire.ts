@@ -1,6 +1,9 @@
 /** Tasks as version 1.0 of A2A writes them, and their form in version 0.3. */
-import type { Json, JsonObject } from "../../../json.ts";
-import type { A2aVersion } from "./protocol.ts";
+import type { Json, JsonObject } from "../json.ts";
+
+/** The versions of the protocol, newest first. */
+export const VERSIONS = ["1.0", "0.3"] as const;
+export type A2aVersion = (typeof VERSIONS)[number];
 
 export type TaskState =
   | "SUBMITTED"

@@ -1,0 +1,55 @@
+/** Push configurations of A2A tasks: which URL is told how a task goes on. */
+import type { Environment } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import type { NewPush, PushRow, PushStorage, Scope } from "../storage/mod.ts";
+import { checkUrl, type WebhookPolicy } from "./policy.ts";
+
+/** A push configuration as a client asks for it. */
+export type PushRequest = Pick<NewPush, "task_id" | "config_id" | "url" | "terms">;
+
+/** The push configurations of tasks. They use the policy, the signature and the retries of webhooks. */
+export interface Pushes {
+  /** Stores one, or replaces the one with its id. Errors: invalid (the URL, or the task has 10). */
+  setPush(push: Omit<PushRow, "push_id" | "host">): Promise<void>;
+  /** Those of a task, oldest first. */
+  listPushes(task: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]>;
+  /** No effect if there is none. */
+  removePush(push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void>;
+  /** Tells them that a task was cancelled while it waited for an answer. */
+  tellCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
+}
+
+/** Checks the URL. Errors: invalid. */
+export function newPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
+  const verdict = checkUrl(policy, push.url);
+  const reason = verdict.verdict === "accept" ? null : verdict.verdict === "reject" ? verdict.reason : "disabled";
+  if (verdict.verdict !== "accept") throw refusedUrl(reason as string);
+  const { destination } = verdict;
+  if (destination.kind === "loopback") throw refusedUrl("not_absolute");
+  return { ...push, push_id: environment.uuid(), host: `${destination.host}:${destination.port}` };
+}
+
+/** The error for a URL that is not allowed. */
+export const refusedUrl = (reason: string): ServiceError =>
+  new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
+
+interface PushOptions {
+  readonly storage: PushStorage;
+  readonly environment: Environment;
+  readonly policy: WebhookPolicy;
+}
+
+/** The push configurations in any scope. */
+export const createPushes = ({ storage, environment, policy }: PushOptions) => ({
+  async setPush(seen: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
+    const row: PushRow = { ...newPush(policy, environment, push), ...push, last_run, thread_id };
+    if (await storage.setPush(seen, row, environment.now())) return;
+    throw new ServiceError("invalid", "The task has 10 push configurations already");
+  },
+  listPushes: (seen: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
+    storage.listPushes(seen, task_id),
+  removePush: (seen: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> =>
+    storage.removePush(seen, push),
+  tellCancelled: (seen: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
+    storage.tellCancelled(seen, task, environment.now()),
+});
