@@ -40,7 +40,8 @@ interface Block {
 }
 
 const DEMO = "http://127.0.0.1:2024";
-const LIMIT_S = 30;
+/** For the commands of a block: each starts npx, and the tests of a CI run take most of the machine. */
+const LIMIT_S = 180;
 
 function blocksOf(text: string): Block[] {
   const found = text.matchAll(/^```((?:sh|ts)\b[^\n]*)\n(.*?)^```(?:\s*```(json|text)\n(.*?)^```)?/gms);
