@@ -14,11 +14,10 @@ import { sleep, wait } from "../../adapters/steps.ts";
 import type { Json, ProtocolEvent } from "../../lib/mod.ts";
 import { FakeChatModel } from "../clients/graphs.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 const folder = mkdtempSync(join(tmpdir(), "graph-steps-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;

@@ -7,12 +7,11 @@ import { after, before, describe, it } from "node:test";
 import { libsql } from "../../adapters/libsql/mod.ts";
 import type { AgentFunction, Json } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 import { type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 const done: string[] = [];
 

@@ -15,15 +15,7 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
   return (path, options) => {
     const started = Promise.withResolvers<void>();
     let writes = path === ":memory:";
-    const thread = async (file: string): Promise<WriterThread> => {
-      const made = threadOf(name, file);
-      // The driver takes it in a microtask after this one.
-      made.then(() => setImmediate(begin), fail);
-      return await made;
-    };
-    // A start alone keeps no process alive.
-    const alive = setInterval(() => {}, 1_000);
-    if (writes) clearInterval(alive);
+    let alive: ReturnType<typeof setInterval> | undefined;
     const begin = (): void => {
       clearInterval(alive);
       writes = true;
@@ -33,15 +25,17 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
       clearInterval(alive);
       started.reject(error);
     };
+    const thread = async (file: string): Promise<WriterThread> => {
+      const made = threadOf(name, file);
+      // The driver takes it in a microtask after this one.
+      made.then(() => setImmediate(begin), fail);
+      return await made;
+    };
+    const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
+    // A start alone keeps no process alive.
+    if (!writes) alive = setInterval(() => {}, 1_000);
     // An unhandled rejection would end the process before a test says why.
     started.promise.catch(() => {});
-    let driver: SqlDriver;
-    try {
-      driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
-    } catch (error) {
-      clearInterval(alive);
-      throw error;
-    }
     return {
       ...driver,
       async batch(statements) {

@@ -1,18 +1,17 @@
 /** Two open asks of a durable function beside a sleep, answered by stock clients. */
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { Client as Client111 } from "langgraph-sdk-1-11";
 import { Client as Client115 } from "langgraph-sdk-1-15";
 import { Client as Client2 } from "langgraph-sdk-2";
 import { type AgentFunction, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 import type { Fetch } from "./sdk/bench.ts";
 import { inProcess } from "./sdk/reach.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 /** The sleep never ends in these tests. */
 const refund: AgentFunction = async function* ({ step, sleep, ask }) {

@@ -7,11 +7,10 @@ import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AgentFunction } from "../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 const folder = mkdtempSync(join(tmpdir(), "steps-clock-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,13 +1,12 @@
 /** Events that come to the wrong place: late, again, or for another run. */
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import type { AgentFunction } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 const tokens: string[] = [];
 const waiter: AgentFunction = async ({ wait, ask }) => {

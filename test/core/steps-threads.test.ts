@@ -8,11 +8,10 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type AgentFunction, fromFunctions, type Json } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { type TestService, testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 const folder = mkdtempSync(join(tmpdir(), "steps-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

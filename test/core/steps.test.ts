@@ -1,12 +1,11 @@
 /** Durable functions: steps, sleeps, asks and waits, and what replays do with them. */
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import type { AgentFunction } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
+import { keepAlive } from "../support/alive.ts";
 
-// The timers of a service keep no process alive.
-const alive = setInterval(() => {}, 1_000);
-after(() => clearInterval(alive));
+keepAlive();
 
 describe("step", () => {
   it("returns the result, and stores it once", async () => {
