@@ -94,16 +94,21 @@ export class NodeTracker {
   private node(node: Node): Node {
     const { bound } = node;
     const writers = node.writers.map((writer) => (writer.name === BRANCH ? this.edge(writer) : writer));
-    // LangGraph joins neighbours among the writers here.
-    const getWriters = function (this: Node): readonly Runnable[] {
-      return node.getWriters.call(this).map(directWriter);
+    let joined: readonly Runnable[] | undefined;
+    const members: PropertyDescriptorMap = {
+      writers: { value: writers },
+      // LangGraph joins neighbours among the writers here, twice for each task.
+      getWriters: {
+        value(this: Node) {
+          joined ??= node.getWriters.call(this).map(directWriter);
+          return joined;
+        },
+      },
     };
     // LangGraph recognizes nodes without work by this class.
-    if (bound.constructor.name === "RunnablePassthrough") {
-      return Object.create(node, { writers: { value: writers }, getWriters: { value: getWriters } }) as Node;
+    if (bound.constructor.name !== "RunnablePassthrough") {
+      members.bound = { value: isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable) };
     }
-    const watched = isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable);
-    const members = { bound: { value: watched }, writers: { value: writers }, getWriters: { value: getWriters } };
     return Object.create(node, members) as Node;
   }
 
