@@ -1,4 +1,4 @@
-/** Push configurations of A2A tasks: who is told how a task goes on. What is told stands in the outbox of webhooks. */
+/** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
 import { type RawBuilder, sql } from "kysely";
 import type { NewPush, PushRow, PushStorage, PushTerms, Scope } from "../../lib/storage/mod.ts";
 import { type Query, scalar } from "./dialect.ts";
@@ -83,7 +83,7 @@ function columnsOf({ push_id, task_id, config_id, url, host, terms }: NewPush & 
   return { push_id, task_id, config_id, url, host, config: JSON.stringify(stored) };
 }
 
-/** How a run ended, as its task's configurations tell it. */
+/** How a run ended, for the notifications of its task. */
 interface PushedEnd {
   readonly status: unknown;
   readonly error: unknown;
@@ -115,7 +115,7 @@ const removed = scoped<Task & { config_id: string }>(
       and config_id = ${p.config_id}${andOfPermitted("push_configs", bound)} returning config_id`,
 );
 
-/** `tells`: the statement that tells the configurations of a task that it is cancelled. */
+/** `tells`: the statement that adds a notification of the cancelled task for each of its configurations. */
 export function pushVerbs(
   driver: Database,
   tells: (of: Task & { now: number }, filter: Scope["filter"]) => Statement,

@@ -1,4 +1,4 @@
-/** What the status of a task says, and how its push configurations are told. */
+/** The message of a task's status, and the requests of its push notifications. */
 import type { Interrupt } from "../executor/contract.ts";
 import { questionText } from "../executor/questions.ts";
 import { isObject, type JsonObject } from "../json.ts";

@@ -1,4 +1,4 @@
-/** Push configurations of A2A tasks: which URL is told how a task goes on. */
+/** Push configurations of A2A tasks: which URL gets a notification when a task ends or asks. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { NewPush, PushRow, PushStorage, Scope } from "../storage/mod.ts";
@@ -22,8 +22,7 @@ export interface Pushes {
 /** Checks the URL. Errors: invalid. */
 export function newPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
   const verdict = checkUrl(policy, push.url);
-  const reason = verdict.verdict === "accept" ? null : verdict.verdict === "reject" ? verdict.reason : "disabled";
-  if (verdict.verdict !== "accept") throw refusedUrl(reason as string);
+  if (verdict.verdict !== "accept") throw refusedUrl(verdict.verdict === "reject" ? verdict.reason : "disabled");
   const { destination } = verdict;
   if (destination.kind === "loopback") throw refusedUrl("not_absolute");
   return { ...push, push_id: environment.uuid(), host: `${destination.host}:${destination.port}` };
