@@ -1,9 +1,10 @@
 /** What the endpoints of agents' protocols share: ids of threads, and the runs of one call. */
 import { nameBasedId } from "../../assistants/mod.ts";
-import type { Interrupt } from "../../executor/contract.ts";
+import { ServiceError } from "../../errors.ts";
+import { type Interrupt, ResumeRefused } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Run, RunOrigin } from "../../runs/mod.ts";
-import type { RequestNouns } from "../../service/nouns.ts";
+import type { CallerNouns, RequestNouns } from "../../service/nouns.ts";
 import { UUID } from "../../storage/identity.ts";
 import type { Thread } from "../../threads/mod.ts";
 
@@ -46,7 +47,8 @@ const PAGE = 20;
 export const isActive = ({ status }: Pick<Run, "status">): boolean => status === "pending" || status === "running";
 
 /** A run answers questions if it resumes. The studio, and clients of the API, name no task in its metadata. */
-const answers = ({ kwargs }: Run): boolean => isObject(kwargs.command) && kwargs.command.resume !== undefined;
+export const isAnswer = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
+  isObject(kwargs.command) && kwargs.command.resume !== undefined;
 
 /**
  * Reads how far the call that began with a run has come, by the run and its thread alone. Errors: not_found (the thread is
@@ -57,7 +59,7 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
   let superseded = false;
   for (let seen = 0; seen < MOST_ANSWERS && !superseded && !isActive(newest); seen += PAGE) {
     const later = await runs.list(first.thread_id, { after: newest.run_id, limit: PAGE });
-    const end = later.findIndex((run) => !answers(run));
+    const end = later.findIndex((run) => !isAnswer(run));
     newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
     superseded = end >= 0;
     if (later.length < PAGE) break;
@@ -109,3 +111,21 @@ export const questionsIn = (result: Json): readonly Interrupt[] => {
   const list = isObject(result) ? result.__interrupt__ : undefined;
   return Array.isArray(list) ? questionsOf(list) : [];
 };
+
+/** For a run that a request finds again. Errors: not_found (it is of another assistant, and there is none with this id). */
+export async function requireAssistant(
+  { assistants }: Pick<CallerNouns, "assistants">,
+  run: Run | undefined,
+  assistant_id: string,
+): Promise<void> {
+  const isOfRun = run && [run.assistant_id, run.metadata.graph_id].includes(assistant_id);
+  if (!isOfRun) await assistants.get(assistant_id);
+}
+
+export const conflict = (message: string, options?: ErrorOptions): ServiceError =>
+  new ServiceError("conflict", message, options);
+
+/** For the error of a run that answers: an answer that came too late is a conflict, which says so. */
+export function refuseLate(error: unknown, message: string): void {
+  if (error instanceof ServiceError && error.cause instanceof ResumeRefused) throw conflict(message, { cause: error });
+}

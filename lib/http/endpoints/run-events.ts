@@ -7,6 +7,16 @@ import type { Frame } from "../../streams/hub.ts";
 /** The modes of a run whose frames `RunEventMapper` reads. It needs `stream_subgraphs` too. */
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
 
+/** The members of a run whose frames `RunEventMapper` reads from the first one. */
+export const EVENT_RUN: {
+  readonly stream_mode: readonly StreamMode[];
+  readonly stream_subgraphs: true;
+  readonly stream_resumable: true;
+} = { stream_mode: RUN_EVENT_MODES, stream_subgraphs: true, stream_resumable: true };
+
+/** The error for frames that stop before the end of their run, as when the service stops. Break the connection: an end would look complete. */
+export const stopped = (): Error => new Error("The frames stopped before the end of the run");
+
 /** Where an event comes from. */
 interface Source {
   /** `<node>:<task id>` of each level; empty for the root graph. */

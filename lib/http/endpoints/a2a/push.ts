@@ -51,7 +51,7 @@ export function readPush(config: Json, version: A2aVersion, id: string): PushReq
   };
 }
 
-/** Without the token and the credentials: whoever may read the task reads this. */
+/** Without the token and the credentials, because everybody who can read the task can read this. */
 function shown({ config_id: id, task_id: taskId, url, terms: { scheme } }: PushRow, version: A2aVersion): JsonObject {
   if (version === "1.0") return { taskId, id, url, ...(scheme === undefined ? {} : { authentication: { scheme } }) };
   const about: JsonObject = scheme === undefined ? {} : { authentication: { schemes: [scheme] } };

@@ -9,7 +9,7 @@ import { json } from "../../respond.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
-import { RUN_EVENT_MODES } from "../run-events.ts";
+import { EVENT_RUN } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
 import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
@@ -85,7 +85,7 @@ function openingOf(
 /** Two messages in one context wait for each other, as a client expects of a conversation. */
 function requestOf({ run }: Wanted, isStreamed: boolean): RunCreate {
   const streamed = isStreamed
-    ? { stream_mode: [...RUN_EVENT_MODES], stream_subgraphs: true, stream_resumable: true }
+    ? { ...EVENT_RUN, stream_mode: [...EVENT_RUN.stream_mode] }
     : { stream_mode: ["custom" as const] };
   return readFields({ ...run, ...streamed, multitask_strategy: "enqueue" }, runCreate);
 }

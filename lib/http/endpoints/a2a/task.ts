@@ -7,7 +7,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestNouns } from "../../../service/nouns.ts";
 import { UUID } from "../../../storage/identity.ts";
-import { type CallState, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
+import { type CallState, isAnswer, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
 import { blocksOf, errorIn, isText } from "../messages.ts";
 import { noTask } from "./protocol.ts";
 
@@ -21,11 +21,8 @@ export interface HistoryChoice {
 }
 
 /** A run that began a task of this assistant. Every run of a thread of A2A has the thread's metadata; one that resumes begins none. */
-const beginsTask = ({ metadata, kwargs, assistant_id }: Run, assistant: string): boolean =>
-  metadata.created_by === "a2a" &&
-  metadata.task_id === undefined &&
-  !(isObject(kwargs.command) && kwargs.command.resume !== undefined) &&
-  assistant_id === assistant;
+const beginsTask = ({ metadata, assistant_id, ...run }: Run, assistant: string): boolean =>
+  metadata.created_by === "a2a" && metadata.task_id === undefined && !isAnswer(run) && assistant_id === assistant;
 
 /** The run that began a task; null for one that is absent, of another caller or of another agent. */
 export async function firstRun({ runs }: TaskNouns, id: Json | undefined, assistant: string): Promise<Run | null> {

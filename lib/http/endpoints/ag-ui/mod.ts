@@ -6,23 +6,16 @@
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { readFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
-import { RunEventMapper } from "../run-events.ts";
+import { RunEventMapper, stopped } from "../run-events.ts";
 import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
 import { readAgui } from "./request.ts";
-import { AGUI_MODES, type AguiNouns, type AguiSettings, isLast, startRun } from "./run.ts";
+import { type AguiNouns, type AguiSettings, isLast, RUN, startRun } from "./run.ts";
 
 export type { AguiEvent, AguiOptions } from "./events.ts";
 export type { AguiNouns, AguiSettings } from "./run.ts";
 
 /** The members of a run whose frames `toAguiEvents` reads. */
-export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = {
-  stream_mode: AGUI_MODES,
-  stream_subgraphs: true,
-  stream_resumable: true,
-};
-
-/** The frames stopped before the end of the run, as when the service stops. Break the connection: an end would look complete. */
-const stopped = (): Error => new Error("The frames stopped before the end of the run");
+export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = RUN;
 
 /**
  * The events of a run for AG-UI's clients. `frames` are all frames of a run with the members of `AGUI_RUN`. Throws if they stop before the

@@ -1,13 +1,13 @@
 /** Runs of AG-UI's clients: which run a request creates, or which one it finds, and the stream of its events. */
-import { nullIfNotFound, ServiceError } from "../../../errors.ts";
-import { type Interrupt, ResumeRefused, type StreamMode } from "../../../executor/contract.ts";
+import { nullIfNotFound } from "../../../errors.ts";
+import type { Interrupt } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { callMetadata, threadIdOf } from "../calls.ts";
-import { RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
+import { callMetadata, conflict, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
+import { EVENT_RUN, RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import {
   checkpointBefore,
   checkpointToRegenerate,
@@ -46,13 +46,14 @@ export interface AguiRun {
   readonly events: Reader<AguiEvent>;
 }
 
-/** The modes of a run whose frames are mapped. */
-export const AGUI_MODES: readonly StreamMode[] = [...RUN_EVENT_MODES, "values", "tasks"];
+/** The members of a run whose frames are mapped. */
+export const RUN: typeof EVENT_RUN = {
+  ...EVENT_RUN,
+  stream_mode: [...RUN_EVENT_MODES, "values", "tasks"],
+};
 
 /** How many runs are looked at for one with the same `runId`. */
 const NEWEST_RUNS = 20;
-
-const conflict = (message: string): ServiceError => new ServiceError("conflict", message);
 
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
 export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
@@ -60,8 +61,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   const known = await findRun(nouns, thread_id, sent.runId);
   const cancels = origin.on_disconnect !== "continue";
   if (known) {
-    const isOfRun = [known.assistant_id, known.metadata.graph_id].includes(origin.assistant_id);
-    if (!isOfRun) await nouns.assistants.get(origin.assistant_id);
+    await requireAssistant(nouns, known, origin.assistant_id);
     const options = cancels ? { cancel_on_disconnect: true } : {};
     const { frames } = await nouns.runs.joinStream(thread_id, known.run_id, options);
     return { run: known, events: eventsOf(nouns, known, frames, sent, origin) };
@@ -80,9 +80,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     ...(context ? { context } : {}),
     ...(sent.configurable ? { config: { configurable: sent.configurable } } : {}),
     metadata: { ...callMetadata("ag-ui"), ag_ui: { ...sent.props, run_id: sent.runId } },
-    stream_mode: AGUI_MODES,
-    stream_subgraphs: true,
-    stream_resumable: true,
+    ...RUN,
     if_not_exists: "create",
     multitask_strategy: turn.command ? "reject" : "enqueue",
     on_disconnect: cancels ? "cancel" : "continue",
@@ -92,9 +90,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
     return { run, events: eventsOf(nouns, run, frames, sent, origin) };
   } catch (error) {
-    if (error instanceof ServiceError && error.cause instanceof ResumeRefused) {
-      throw new ServiceError("conflict", "The interrupt is not open any more", { cause: error });
-    }
+    refuseLate(error, "The interrupt is not open any more");
     return hideForeign(error);
   }
 }

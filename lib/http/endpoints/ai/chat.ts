@@ -1,11 +1,11 @@
 /** Turns of chats: which run a request of the AI SDK starts, or which one it finds. The state of the thread decides, not the client's history. */
-import { nullIfNotFound, ServiceError } from "../../../errors.ts";
-import { ResumeRefused, type ThreadState } from "../../../executor/contract.ts";
+import { nullIfNotFound } from "../../../errors.ts";
+import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import { callMetadata, threadIdOf } from "../calls.ts";
-import { RUN_EVENT_MODES } from "../run-events.ts";
+import { callMetadata, conflict, isActive, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
+import { EVENT_RUN } from "../run-events.ts";
 import {
   checkpointBefore,
   checkpointToRegenerate,
@@ -52,10 +52,6 @@ export interface ChatOrigin {
 }
 
 const REPLAY_MS = 300_000;
-
-const conflict = (message: string): ServiceError => new ServiceError("conflict", message);
-
-const isActive = ({ status }: Run): boolean => status === "pending" || status === "running";
 
 /** The head of a thread as far as turns need it. */
 interface Head {
@@ -173,9 +169,7 @@ class TurnStart {
     try {
       return await this.run({ ...request, multitask_strategy: "reject" }, key);
     } catch (error) {
-      if (error instanceof ServiceError && error.cause instanceof ResumeRefused) {
-        throw new ServiceError("conflict", "The question is not open any more", { cause: error });
-      }
+      refuseLate(error, "The question is not open any more");
       throw error;
     }
   }
@@ -191,9 +185,7 @@ class TurnStart {
       ...members,
       ...request,
       metadata: { ...withoutTurn(members.metadata ?? {}), ...callMetadata("ai"), ...request.metadata },
-      stream_mode: RUN_EVENT_MODES,
-      stream_subgraphs: true,
-      stream_resumable: true,
+      ...EVENT_RUN,
       multitask_strategy: request.multitask_strategy ?? "enqueue",
       if_not_exists: "create",
       on_disconnect: "continue",
@@ -224,8 +216,7 @@ class TurnStart {
     const { list, answers } = await answersOf(nouns, thread_id);
     const run = list.findLast((one) => messageIdOf(one) === message_id);
     const { assistant_id } = this.origin;
-    const isOfRun = run && [run.assistant_id, run.metadata.graph_id].includes(assistant_id);
-    if (!isOfRun) await nouns.assistants.get(assistant_id);
+    await requireAssistant(nouns, run, assistant_id);
     if (run && run === list.at(-1) && canReplay(run, this.origin)) {
       const { frames } = await nouns.runs.joinStream(thread_id, run.run_id);
       return { run, frames: await this.open(run, frames) };

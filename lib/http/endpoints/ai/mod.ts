@@ -5,7 +5,7 @@
  */
 import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
-import { RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
+import { EVENT_RUN, RunEventMapper, stopped } from "../run-events.ts";
 import { startTurn } from "./chat.ts";
 import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
 import { turnsOf } from "./messages.ts";
@@ -18,11 +18,7 @@ export { type ModelMessage, toModelMessages } from "./model-messages.ts";
 export type { ChatNouns } from "./turn.ts";
 
 /** The members of a run whose frames `toUIMessageStream` reads. */
-export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = {
-  stream_mode: RUN_EVENT_MODES,
-  stream_subgraphs: true,
-  stream_resumable: true,
-};
+export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = EVENT_RUN;
 
 /** What a stream of chunks begins with. */
 export interface UIMessageStreamOptions {
@@ -65,7 +61,7 @@ export async function* toUIMessageStream(
     for (const event of events.take(frame)) yield* mapper.take(event);
     if (frame.event === "end") return;
   }
-  throw new Error("The frames stopped before the end of the run");
+  throw stopped();
 }
 
 /** A turn of a chat. */
@@ -108,7 +104,7 @@ export async function chatRequest(nouns: ChatNouns, assistant_id: string, body: 
     {
       async pull(controller) {
         const ready = await frames.next();
-        if (ready.length === 0) throw new Error("The frames stopped before the end of the run");
+        if (ready.length === 0) throw stopped();
         const text = ready.map(({ id, data }) => `${id === null ? "" : `id: ${id}\n`}data: ${data}\n\n`);
         controller.enqueue(encoder.encode(text.join("")));
         if (ready.at(-1)?.last) controller.close();
