@@ -95,21 +95,15 @@ export class NodeTracker {
     const { bound } = node;
     const writers = node.writers.map((writer) => (writer.name === BRANCH ? this.edge(writer) : writer));
     let joined: readonly Runnable[] | undefined;
-    const members: PropertyDescriptorMap = {
-      writers: { value: writers },
-      // LangGraph joins neighbours among the writers here, twice for each task.
-      getWriters: {
-        value(this: Node) {
-          joined ??= node.getWriters.call(this).map(directWriter);
-          return joined;
-        },
-      },
-    };
+    // LangGraph joins neighbours among the writers here, twice for each task.
+    const value = (): readonly Runnable[] => (joined ??= node.getWriters.call(copy).map(directWriter));
+    const members: PropertyDescriptorMap = { writers: { value: writers }, getWriters: { value } };
     // LangGraph recognizes nodes without work by this class.
     if (bound.constructor.name !== "RunnablePassthrough") {
       members.bound = { value: isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable) };
     }
-    return Object.create(node, members) as Node;
+    const copy = Object.create(node, members) as Node;
+    return copy;
   }
 
   private runnable(runnable: Runnable): Runnable {

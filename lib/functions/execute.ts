@@ -101,10 +101,7 @@ function continuedCall(job: Job, { call, next }: Head): ContinuedCall | null {
 
 /** The state once more, with the call that it waits in. */
 const stateOf = ({ values, next, tasks, call }: Head): StateEvent => ({
-  type: "state",
-  values,
-  next,
-  tasks,
+  ...{ type: "state", values, next, tasks },
   ...(call ? { call } : {}),
 });
 
