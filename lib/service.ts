@@ -11,7 +11,7 @@ import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
-import { FEATURE_BINDERS, type FeatureCallerNouns, type FeatureDirectories } from "./service/features.ts";
+import { eachFeatureNoun, type FeatureCallerNouns, type FeatureDirectories } from "./service/features.ts";
 import {
   allNouns,
   bindNouns,
@@ -216,10 +216,7 @@ function trackedNouns(
   scope: Scope,
   { track }: OpenCalls,
 ): TrackedNouns {
-  const names = Object.keys(FEATURE_BINDERS) as (keyof FeatureDirectories)[];
-  const ofFeatures = Object.fromEntries(
-    names.map((name) => [name, track<object>(others[name])]),
-  ) as unknown as FeatureDirectories;
+  const ofFeatures = eachFeatureNoun<FeatureDirectories>((name) => track<object>(others[name]));
   const directories: Directories = {
     ...ofFeatures,
     assistants: track<Directories["assistants"]>(assistants),
@@ -233,9 +230,7 @@ function trackedNouns(
   const { token, submit } = directories.feedback;
   const { events, command } = directories.protocol;
   const { deliver } = directories.calls;
-  const inOwn = Object.fromEntries(
-    names.map((name) => [name, inScope<object>(ofFeatures[name], scope)]),
-  ) as unknown as FeatureCallerNouns;
+  const inOwn = eachFeatureNoun<FeatureCallerNouns>((name) => inScope<object>(ofFeatures[name], scope));
   const ownCalls = { ...inOwn.calls, deliver };
   const nouns = {
     ...inOwn,

@@ -69,11 +69,9 @@ export function readId(value: string | undefined, field: string): string {
 
 /** An id of a path. Errors: not_found, because every stored id is a UUID. The code must be that of an absent UUID. */
 export function readKnownId(value: string | undefined, what: string): string {
-  if (value === undefined || !UUID.test(value)) {
-    const reason = `${what.toLowerCase()}_not_found`;
-    throw new ServiceError(reason in REASONS ? (reason as ErrorReason) : "not_found", `${what} not found`);
-  }
-  return value.toLowerCase();
+  if (value !== undefined && UUID.test(value)) return value.toLowerCase();
+  const reason = `${what.toLowerCase()}_not_found`;
+  throw new ServiceError(reason in REASONS ? (reason as ErrorReason) : "not_found", `${what} not found`);
 }
 
 /** The assistant of a path: a UUID in lower case, or a graph id. */

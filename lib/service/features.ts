@@ -53,6 +53,10 @@ export const FEATURE_BINDERS: {
   ) => FeatureCallerNouns[Name];
 } = { feedback: bindFeedback, webhooks: bindWebhooks, calls: bindCalls };
 
+/** A value for each noun that `service.as` and requests use. */
+export const eachFeatureNoun = <All>(make: (name: keyof FeatureCallerNouns) => object): All =>
+  Object.fromEntries(Object.keys(FEATURE_BINDERS).map((name) => [name, make(name as keyof FeatureCallerNouns)])) as All;
+
 export interface Features {
   readonly list: readonly Feature[];
   readonly all: RunFeatures;
