@@ -10,7 +10,7 @@ import { ElicitRequestSchema, type ElicitResult } from "@modelcontextprotocol/sd
 import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { AGENTS, asks, textOf } from "../http/mcp-asker.ts";
+import { AGENTS, asker, asks, call, FORMS, TASKS, textOf } from "../http/mcp-asker.ts";
 import { type TestService, testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
 
@@ -111,6 +111,31 @@ describe("clients of MCP", () => {
       return thread?.metadata?.task_cancelled !== undefined;
     });
     await transport.terminateSession();
+    await client.close();
+  });
+
+  it("of version 2 listen for what becomes of tasks", async () => {
+    const tasks = { "io.modelcontextprotocol/tasks": {} };
+    const client = new NewClient(ME, {
+      capabilities: { extensions: tasks },
+      versionNegotiation: { mode: "auto" },
+    });
+    const heard: JsonObject[] = [];
+    client.fallbackNotificationHandler = async ({ method, params }) => {
+      if (method === "notifications/tasks") heard.push(params as JsonObject);
+    };
+    await client.connect(new NewTransport(url));
+    // This client cannot read the task that a call becomes.
+    const ask = asker(fetch, url.href);
+    await test.service.assistants.update("form", { metadata: { mcp: { task: "always" } } });
+    const { taskId } = (await ask("tools/call", call("form"), { capabilities: { ...FORMS, ...TASKS } })).result;
+    const filter = { taskIds: [taskId as string] } as Parameters<typeof client.listen>[0];
+    const subscription = await client.listen(filter);
+    await until(async () => heard.some(({ status }) => status === "working"));
+    await ask("tasks/cancel", { taskId: taskId as string }, { capabilities: TASKS });
+    assert.equal(await subscription.closed, "graceful");
+    assert.equal(heard.at(-1)?.status, "cancelled");
+    await test.service.assistants.update("form", { metadata: { mcp: {} } });
     await client.close();
   });
 

@@ -62,7 +62,15 @@ export interface RpcRequest {
 
 /** The methods of each era. */
 const METHODS = {
-  modern: ["server/discover", "tools/list", "tools/call", "tasks/get", "tasks/update", "tasks/cancel"],
+  modern: [
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "subscriptions/listen",
+  ],
   legacy: ["initialize", "ping", "tools/list", "tools/call"],
 };
 

@@ -7,6 +7,7 @@ import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { callTool, graphsOf, type OpenCall } from "./call.ts";
 import { takeNotice } from "./elicit.ts";
+import { listen } from "./listen.ts";
 import { createMessages } from "./progress.ts";
 import {
   batchOf,
@@ -167,6 +168,7 @@ async function post(context: RequestContext): Promise<Response> {
       await takeNotice(context, body as JsonObject);
       return accepted();
     }
+    if (request.method === "subscriptions/listen") return await listen(context, request);
     const answer = await dispatch(context, request);
     if (isOpen(answer)) return answerOf(context, request, answer);
     const session = request.method === "initialize" ? newSession(context, request) : {};
