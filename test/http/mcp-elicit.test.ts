@@ -269,39 +269,39 @@ describe("a call of MCP that asks on its answer", () => {
     assert.match(String(thread.metadata.mcp_request), /^[\w-]+\.[\w-]+$/);
   });
 
-  it("takes the reply, and the cancelled request, at another process", async () => {
-    const agents = { ...AGENTS, waits: gate().agent };
-    const world = await processes({ concurrency: [1, 0], executor: () => fromFunctions(agents) });
-    const [one, other] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
-    const client = await session(one);
-    const there = await session(other, { id: client.id });
-    const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {
-      let isDone = false;
-      promise.then(
-        () => (isDone = true),
-        () => (isDone = true),
-      );
-      await world.until(() => isDone);
-      return await promise;
-    };
-    const { questions, result } = await settled(client.asked(call("refund")));
-    assert.equal(await settled(there.send(yes(questions[0]))), 202);
-    assert.equal(textOf(await settled(result)), 'Got "yes"');
-    const undecided = await settled(client.asked(call("refund")));
-    await settled(there.send(replyTo(undecided.questions[0] ?? {}, null, "cancel")));
-    assert.match(textOf(await settled(undecided.result)), /^The agent asks/);
-    const cancelled = await settled(client.asked(call("refund")));
-    await settled(there.send({ method: "notifications/cancelled", params: { requestId: 3 } }));
-    assert.equal(textOf(await settled(cancelled.result)), "The call was cancelled");
-    const working = client.open("tools/call", call("waits"), "w").then(answerOf);
-    await world.until(async () => true);
-    let status = "";
-    while (status !== "running") {
-      await world.pass(50);
-      status = (await world.services[0]?.runs.search({ limit: 1 }))?.items[0]?.status ?? "";
-    }
-    await settled(there.send({ method: "notifications/cancelled", params: { requestId: "w" } }));
-    assert.equal(textOf((await settled(working)).result), "The call was cancelled");
-    await world.stop();
-  });
+  for (const mode of ["normal", "lost"] as const)
+    it(`takes the reply, and the cancelled request, at another process; signals: ${mode}`, async () => {
+      const agents = { ...AGENTS, waits: gate().agent };
+      const world = await processes({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
+      const [one, other] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
+      const client = await session(one);
+      const there = await session(other, { id: client.id });
+      const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {
+        let isDone = false;
+        promise.then(
+          () => (isDone = true),
+          () => (isDone = true),
+        );
+        await world.until(() => isDone);
+        return await promise;
+      };
+      const { questions, result } = await settled(client.asked(call("refund")));
+      assert.equal(await settled(there.send(yes(questions[0]))), 202);
+      assert.equal(textOf(await settled(result)), 'Got "yes"');
+      const undecided = await settled(client.asked(call("refund")));
+      await settled(there.send(replyTo(undecided.questions[0] ?? {}, null, "cancel")));
+      assert.match(textOf(await settled(undecided.result)), /^The agent asks/);
+      const cancelled = await settled(client.asked(call("refund")));
+      await settled(there.send({ method: "notifications/cancelled", params: { requestId: 3 } }));
+      assert.equal(textOf(await settled(cancelled.result)), "The call was cancelled");
+      const working = client.open("tools/call", call("waits"), "w").then(answerOf);
+      let status = "";
+      while (status !== "running") {
+        await world.pass(50);
+        status = (await world.services[0]?.runs.search({ limit: 1 }))?.items[0]?.status ?? "";
+      }
+      await settled(there.send({ method: "notifications/cancelled", params: { requestId: "w" } }));
+      assert.equal(textOf((await settled(working)).result), "The call was cancelled");
+      await world.stop();
+    });
 });

@@ -157,24 +157,25 @@ describe("a subscription of MCP", () => {
     await assert.rejects(messages.next());
   });
 
-  it("tells of tasks that another process executes", async () => {
-    const { agent, reached, open } = gate();
-    const executor = () => fromFunctions({ waits: agent });
-    const world = await processes({ concurrency: [1, 0], executor });
-    const [one, other] = world.services.map((service) => createHandler(service)) as [Fetch, Fetch];
-    await world.services[0]?.assistants.update("waits", { metadata: { mcp: { task: "always" } } });
-    const taskId = await created(asker(one), "waits");
-    await reached();
-    const messages = messagesIn(await listening(other, [taskId]));
-    await next(messages);
-    open();
-    let isDone = false;
-    const done = until(messages, "completed").then((task) => {
-      isDone = true;
-      return task;
+  for (const mode of ["normal", "lost"] as const)
+    it(`tells of tasks that another process executes; signals: ${mode}`, async () => {
+      const { agent, reached, open } = gate();
+      const executor = () => fromFunctions({ waits: agent });
+      const world = await processes({ mode, concurrency: [1, 0], executor });
+      const [one, other] = world.services.map((service) => createHandler(service)) as [Fetch, Fetch];
+      await world.services[0]?.assistants.update("waits", { metadata: { mcp: { task: "always" } } });
+      const taskId = await created(asker(one), "waits");
+      await reached();
+      const messages = messagesIn(await listening(other, [taskId]));
+      await next(messages);
+      open();
+      let isDone = false;
+      const done = until(messages, "completed").then((task) => {
+        isDone = true;
+        return task;
+      });
+      await world.until(() => isDone);
+      assert.equal(textOf((await done).result as JsonObject), "Through");
+      await world.stop();
     });
-    await world.until(() => isDone);
-    assert.equal(textOf((await done).result as JsonObject), "Through");
-    await world.stop();
-  });
 });

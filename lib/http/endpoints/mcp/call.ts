@@ -7,7 +7,16 @@ import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
-import { answerOrigin, callMetadata, isActive, isCancelled, questionsIn, readCall, resultOfCall } from "../calls.ts";
+import {
+  answerOrigin,
+  callMetadata,
+  isActive,
+  isCancelled,
+  questionsIn,
+  readCall,
+  resultOfCall,
+  withoutRequest,
+} from "../calls.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
 import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
@@ -66,7 +75,9 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   const session = request.isModern ? null : readSession(context.request.headers);
   const mcp_request = session && (await requestKey(context.principal, session, request.id));
   const digest = await callDigest(context.principal, name, given);
-  const called = { context, request, tool, args, digest, mcp_request };
+  // An open call keeps no arguments: they may be large.
+  const kept = { ...request, params: {} };
+  const called = { context, request: kept, tool, args, digest, mcp_request };
   try {
     const sent = request.isModern ? readResponses(inputResponses) : {};
     // Answers without the state of their call belong to none: it begins anew.
@@ -284,12 +295,15 @@ function stopping({ request }: Called, run: Run): JsonObject {
   return resultOf(request, failure(text), idsOf(run));
 }
 
+const nothing = (): void => {};
+
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
 function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
   const { context, request } = called;
   const { environment } = context.service;
-  const { run } = wait;
-  const begun = first ?? run;
+  let { leave } = wait;
+  const run = withoutRequest(wait.run);
+  const begun = first ? withoutRequest(first) : run;
   const after_ms = taskAfter(called);
   const open = !request.isModern && Object.keys(request.capabilities).length > 0 ? new OpenAnswer() : null;
   let isTask = false;
@@ -299,16 +313,19 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
     return await shownTask(context, request, begun);
   };
 
-  async function answer(): Promise<JsonObject> {
+  /** Null: the client is asked on its answer. */
+  async function answer(ended: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
-      wait.leave();
+      leave();
       return await asTask();
     }
     const slow = Promise.withResolvers<"slow">();
-    const stop = after_ms === null ? () => {} : environment.timer(after_ms, () => slow.resolve("slow"));
-    const result = await Promise.race([wait.result.then((value) => [value] as const), slow.promise]);
+    const stop = after_ms === null ? nothing : environment.timer(after_ms, () => slow.resolve("slow"));
+    const result = await Promise.race([ended.then((value) => [value] as const), slow.promise]);
     stop();
     if (result === "slow") return await asTask();
+    // It holds the run and its result.
+    leave = nothing;
     const [value] = result;
     if (isStopping(value)) {
       return after_ms === null ? stopping(called, run) : await asTask();
@@ -316,12 +333,14 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
     // A person can answer while the client polls.
     const questions = questionsIn(value);
     const canAsk = questions.length === 0 || inputRequests(askedOf(request, questions)) !== null;
-    if (open && questions.length > 0) return await openOutcome(called, begun, open);
+    if (open && questions.length > 0) return null;
     if (after_ms !== null && !canAsk) return await asTask();
     return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
   }
 
-  const answered = answer().catch((error: unknown): JsonObject => {
+  // The questions come after it, so that the values of the run are not kept meanwhile.
+  const known = answer(wait.result).then((one) => one ?? openOutcome(called, begun, open as OpenAnswer));
+  const answered = known.catch((error: unknown): JsonObject => {
     const log = { level: "error", message: "A call of a tool failed", run_id: run.run_id, error } as const;
     if (!(error instanceof ServiceError)) environment.log({ ...log, request_id: context.request_id });
     const message = error instanceof ServiceError ? error.message : "Internal error";
@@ -331,7 +350,7 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
     ...{ run, answer: answered, open },
     leave() {
       if (isTask) return;
-      wait.leave();
+      leave();
       open?.leave();
     },
   };

@@ -3,7 +3,7 @@ import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestContext } from "../../route.ts";
-import { type CallState, cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
+import { type CallState, cancelCall, isActive, isCancelled, readCall, withoutRequest } from "../calls.ts";
 import { errorIn } from "../messages.ts";
 import { askedOf, inputRequests, replyOf } from "./answers.ts";
 import { firstRun, runsOfState, stateOfCall } from "./call-state.ts";
@@ -85,29 +85,36 @@ export async function askOpenly(
         leave();
         watch.close();
       });
-      answer.send({ kind: "run", run: call.newest });
+      answer.send({ kind: "run", run: withoutRequest(call.newest) });
       if (isStopping(await result)) return null;
       answer.hold(watch.close);
     }
+  }
+
+  /** Asks what is open. Undefined while the client is asked. A function of its own: what it reads is not kept meanwhile. */
+  async function ask(): Promise<CallState | null | undefined> {
+    const call = await idleCall();
+    if (!call || answer.left) return call;
+    const { newest, open } = call;
+    const requests = askedOf(request, open).map((one) => one.request);
+    if (open.length === 0 || isCancelled(call) || isClosed(call) || requests.includes(null)) return call;
+    for (const [at, one] of asked === newest.run_id ? [] : requests.entries()) {
+      const message = { jsonrpc: "2.0", id: questionId(first, newest, at), ...one };
+      answer.send({ kind: "request", message });
+    }
+    asked = newest.run_id;
+    last = { ...call, first, newest: withoutRequest(newest) };
+    // The process that took the last reply may have crashed before it started the run.
+    if (unansweredOf(call).length === 0) await resumeCall(context, call);
+    return undefined;
   }
 
   answer.hold(watch.close);
   try {
     for (;;) {
       await watch.next();
-      const call = await idleCall();
-      if (!call || answer.left) return call;
-      const { newest, open } = call;
-      const requests = askedOf(request, open).map((one) => one.request);
-      if (open.length === 0 || isCancelled(call) || isClosed(call) || requests.includes(null)) return call;
-      for (const [at, one] of asked === newest.run_id ? [] : requests.entries()) {
-        const message = { jsonrpc: "2.0", id: questionId(first, newest, at), ...one };
-        answer.send({ kind: "request", message });
-      }
-      asked = newest.run_id;
-      last = call;
-      // The process that took the last reply may have crashed before it started the run.
-      if (unansweredOf(call).length === 0) await resumeCall(context, call);
+      const call = await ask();
+      if (call !== undefined) return call;
     }
   } catch (error) {
     if (last && error instanceof ServiceError && error.reason === "server_stopping") return last;
