@@ -6,7 +6,7 @@ import { Client as NewClient, StreamableHTTPClientTransport as NewTransport } fr
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import type { RequestOptions } from "@modelcontextprotocol/sdk/shared/protocol.js";
-import { ElicitRequestSchema, type ElicitResult } from "@modelcontextprotocol/sdk/types.js";
+import { CreateMessageRequestSchema, ElicitRequestSchema, type ElicitResult } from "@modelcontextprotocol/sdk/types.js";
 import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
@@ -24,6 +24,11 @@ describe("clients of MCP", () => {
   before(async () => {
     const agents = {
       ...AGENTS,
+      page: asks({ message: "Log in", url: "https://login.example/" }),
+      sample: asks({
+        method: "sampling/createMessage",
+        params: { messages: [{ role: "user", content: { type: "text", text: "Hi" } }], maxTokens: 5 },
+      }),
       form: asks({
         message: "Who?",
         requestedSchema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
@@ -136,6 +141,25 @@ describe("clients of MCP", () => {
     assert.equal(await subscription.closed, "graceful");
     assert.equal(heard.at(-1)?.status, "cancelled");
     await test.service.assistants.update("form", { metadata: { mcp: {} } });
+    await client.close();
+  });
+
+  it("of version 1 open pages, and are asked for a sample", async () => {
+    const client = new Client(ME, { capabilities: { elicitation: { url: {} }, sampling: {} } });
+    const opened: unknown[] = [];
+    client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+      opened.push(params.mode === "url" ? [params.message, params.url, typeof params.elicitationId] : params);
+      return { action: "accept" };
+    });
+    client.setRequestHandler(CreateMessageRequestSchema, async ({ params }) => {
+      assert.equal(params.maxTokens, 5);
+      return { role: "assistant", model: "test", content: { type: "text", text: "Sampled" } };
+    });
+    await client.connect(new StreamableHTTPClientTransport(url) as Parameters<typeof client.connect>[0]);
+    const ask = async (name: string) => textOf((await client.callTool({ name, arguments: {} })) as JsonObject);
+    assert.equal(await ask("page"), 'Got {"action":"accept"}');
+    assert.deepEqual(opened, [["Log in", "https://login.example/", "string"]]);
+    assert.match(await ask("sample"), /"text":"Sampled"/);
     await client.close();
   });
 

@@ -58,6 +58,12 @@ const isClosed = ({ newest, thread }: CallState): boolean => thread.metadata[CLO
 const PREFIX = "elicit:";
 const questionId = (first: Run, newest: Run, at: number): string => `${PREFIX}${stateOfCall(first, newest)}.${at}`;
 
+/** Up to 2025-11-25 a page has an id of its own. */
+function messageOf(id: string, { params = null, ...request }: JsonObject): JsonObject {
+  const page: JsonObject = isObject(params) && params.mode === "url" ? { elicitationId: id } : {};
+  return { jsonrpc: "2.0", id, ...request, ...(isObject(params) ? { params: { ...params, ...page } } : {}) };
+}
+
 /**
  * Asks the client, and waits until the call has ended, or cannot be answered on this connection. How far it has come then; null when
  * the server stops while a run of the call goes on.
@@ -96,11 +102,10 @@ export async function askOpenly(
     const call = await idleCall();
     if (!call || answer.left) return call;
     const { newest, open } = call;
-    const requests = askedOf(request, open).map((one) => one.request);
-    if (open.length === 0 || isCancelled(call) || isClosed(call) || requests.includes(null)) return call;
+    const requests = askedOf(request, open).flatMap((one) => (one.request ? [one.request] : []));
+    if (open.length === 0 || requests.length < open.length || isCancelled(call) || isClosed(call)) return call;
     for (const [at, one] of asked === newest.run_id ? [] : requests.entries()) {
-      const message = { jsonrpc: "2.0", id: questionId(first, newest, at), ...one };
-      answer.send({ kind: "request", message });
+      answer.send({ kind: "request", message: messageOf(questionId(first, newest, at), one) });
     }
     asked = newest.run_id;
     last = { ...call, first, newest: withoutRequest(newest) };
