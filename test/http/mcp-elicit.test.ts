@@ -117,6 +117,33 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal(await ann.send(yes(question)), 202);
   });
 
+  it("asks for permission again, for the reply and while it waits", async () => {
+    let isAllowed = true;
+    await using it = await customWorld({ agents: AGENTS, on: { "*": () => isAllowed } });
+    const ann = await session(it.it.fetch, { headers: { authorization: "Bearer ann" } });
+    const { questions, result } = await ann.asked(call("refund"));
+    const { items } = await it.it.service.threads.search({ select: ["thread_id"] });
+    const thread_id = String(items[0]?.thread_id);
+    isAllowed = false;
+    assert.equal(await ann.send(yes(questions[0])), 403);
+    assert.equal(await ann.send({ method: "notifications/cancelled", params: { requestId: 1 } }), 403);
+    await it.it.service.threads.update(thread_id, { metadata: { changed: true } });
+    await assert.rejects(result);
+    assert.equal((await it.it.service.runs.list(thread_id)).length, 1);
+    isAllowed = true;
+    assert.equal(await ann.send(yes(questions[0])), 202);
+    assert.equal((await it.it.service.runs.list(thread_id)).length, 2);
+  });
+
+  it("takes a reply of a megabyte", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const { questions, result } = await client.asked(call("refund"));
+    const answer = "x".repeat(1_000_000);
+    assert.equal(await client.send(replyTo(questions[0] ?? {}, { answer })), 202);
+    assert.equal(textOf(await result), `Got "${answer}"`);
+  });
+
   it("tells the agent of a refusal, and gives the handle if the person does not decide", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
@@ -162,9 +189,17 @@ describe("a call of MCP that asks on its answer", () => {
     await client.send(replyTo(one, { name: "One" }));
     const { answers } = (await result).structuredContent as { answers: JsonObject[] };
     assert.deepEqual(answers.map(({ name }) => name).sort(), ["One", "Two"]);
-    const together_ = await client.asked({ name: "both", arguments: {} }, 2);
-    await Promise.all(together_.questions.map((one) => client.send(replyTo(one, { name: "Same" }))));
-    assert.equal((await it.service.runs.list(threadOf(await together_.result))).length, 2);
+    const same = await client.asked({ name: "both", arguments: {} }, 2);
+    await Promise.all(same.questions.map((one) => client.send(replyTo(one, { name: "Same" }))));
+    assert.equal((await it.service.runs.list(threadOf(await same.result))).length, 2);
+    // A process has stored the last reply, and crashed before it started the run.
+    const crashed = await client.asked({ name: "both", arguments: {} }, 2);
+    const [thread] = (await it.service.threads.search({ limit: 1 })).items;
+    const open = Object.values(thread?.interrupts ?? {}).flat() as { readonly id: string }[];
+    const notes = open.map(({ id }): [string, JsonObject] => [`mcp_answer_${id}`, { value: { name: "Stored" } }]);
+    await it.service.threads.update(String(thread?.thread_id), { metadata: Object.fromEntries(notes) });
+    const { answers: stored } = (await crashed.result).structuredContent as { answers: JsonObject[] };
+    assert.deepEqual(stored, [{ name: "Stored" }, { name: "Stored" }]);
   });
 
   it("asks again, and reports the progress of each run", async () => {
@@ -183,12 +218,16 @@ describe("a call of MCP that asks on its answer", () => {
     const params = call("twice", { _meta: { progressToken: "p" } });
     const replies = ["a", "b"];
     const asked: unknown[] = [];
+    const questions: JsonObject[] = [];
     const notes: number[] = [];
     for await (const message of messagesIn(await client.open("tools/call", params))) {
       const { method, params, result } = message as { method?: string; params: JsonObject; result?: JsonObject };
       if (method === "notifications/progress") notes.push(params.progress as number);
       else if (method !== undefined) {
         asked.push(params.message);
+        // A late reply to the first question answers no other.
+        for (const earlier of questions) assert.equal(await client.send(replyTo(earlier, { answer: "late" })), 202);
+        questions.push(message);
         await client.send(replyTo(message, { answer: replies.shift() ?? "" }));
       } else assert.equal(textOf(result ?? {}), "a b");
     }
