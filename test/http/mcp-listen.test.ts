@@ -18,6 +18,7 @@ import {
   mcpWorld,
   messagesIn,
   requestOf,
+  session,
   TASKS,
   textOf,
 } from "./mcp-asker.ts";
@@ -143,6 +144,22 @@ describe("a subscription of MCP", () => {
     await it.service.stop(0);
     assert.equal((await last).result?.resultType, "complete");
     assert.equal((await messages.next()).done, true);
+  });
+
+  it("breaks off when the key is revoked, as a call that asks does", async () => {
+    await using it = await mcpWorld({ ...AT_ONCE, auth: { mode: "api_key" } });
+    const { accounts } = it.service;
+    const { key, row } = await accounts.createKey({ kind: "sk" });
+    const headers = { "x-api-key": key };
+    const client = await session(it.test.fetch, { headers });
+    const { result } = await client.asked(call("refund"));
+    const taskId = await created(it.ask, "refund", { headers });
+    const messages = messagesIn(await listening(it.test.fetch, [taskId], { ...BOTH, headers }));
+    await next(messages);
+    await until(messages, "input_required");
+    const ends = [result, messages.next()];
+    await accounts.revokeKey(row.id);
+    for (const end of ends) await assert.rejects(end);
   });
 
   it("breaks off when its caller may read no more", async () => {

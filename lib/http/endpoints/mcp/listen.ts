@@ -29,16 +29,11 @@ function tasksOf(request: RpcRequest): readonly string[] | null {
   return [...new Set(taskIds.map(String))];
 }
 
-/** A task, and what was said of it last. */
-interface Watched {
-  readonly thread_id: string;
-  said: string;
-}
-
 /** The stream ends when all tasks have ended, and when the server stops. Tasks that are absent or foreign are left out. */
 export async function listen(context: RequestContext, request: RpcRequest): Promise<Response> {
   const wanted = tasksOf(request);
-  const watched = new Map<string, Watched>();
+  // The tasks that go on, with what was said of them last.
+  const watched = new Map<string, { readonly thread_id: string; readonly said: string }>();
   const ready: Frame[] = [];
   let isDone = false;
 
@@ -54,11 +49,14 @@ export async function listen(context: RequestContext, request: RpcRequest): Prom
       if (error instanceof RpcError) return null;
       throw error;
     });
-    const said = found && JSON.stringify(found.state);
-    if (found && watched.get(taskId)?.said !== said) notify("tasks", { ...found.head, ...found.state });
-    if (!found || ENDED.has(found.state.status)) watched.delete(taskId);
-    else watched.set(taskId, { thread_id: found.thread_id, said: said as string });
-    return found !== null;
+    const before = watched.get(taskId);
+    watched.delete(taskId);
+    if (!found) return false;
+    const { thread_id, head, state } = found;
+    const said = JSON.stringify(state);
+    if (before?.said !== said) notify("tasks", { ...head, ...state });
+    if (!ENDED.has(state.status)) watched.set(taskId, { thread_id, said });
+    return true;
   }
 
   const taskIds: string[] = [];
