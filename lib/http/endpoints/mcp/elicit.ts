@@ -143,7 +143,7 @@ async function takeReply(context: RequestContext, { id, result = null }: JsonObj
   if (!unansweredOf(call).includes(interrupt)) return;
   const reply = isObject(result) ? replyOf(interrupt, result) : null;
   if (reply?.kind === "resume") return await answerCall(context, call, [[interrupt, reply.value]]);
-  // The question stays open: whoever waits for the result gets the handle.
+  // The question stays open, and the call gets its handle.
   await context.nouns.threads.update(first.thread_id, { metadata: { [CLOSED]: asked } });
 }
 

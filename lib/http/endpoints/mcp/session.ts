@@ -7,7 +7,7 @@ import { UUID } from "../../../storage/identity.ts";
 /** The header of the id. */
 export const SESSION_HEADER = "mcp-session-id";
 
-/** The session of a request. It proves nothing: who has made the id up gets what every client gets by `initialize`. */
+/** The session of a request. Its id is not signed: a made-up one gives no more than `initialize` does. */
 export interface Session {
   readonly nonce: string;
   readonly capabilities: JsonObject;
@@ -75,7 +75,7 @@ export function readSession(headers: Headers): Session | null {
 
 const sessionDigest = (principal: Principal, { nonce }: Session): Promise<string> => callerDigest(principal, nonce);
 
-/** Names a request of a session in the metadata of its run. Nobody can compute it without the nonce. */
+/** Names a request of a session in the metadata of its run and thread. Computing it needs the nonce. */
 export async function requestKey(principal: Principal, session: Session, id: string | number): Promise<string> {
   return `${await sessionDigest(principal, session)}.${await callerDigest(principal, session.nonce, id)}`;
 }
