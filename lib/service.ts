@@ -35,6 +35,7 @@ import {
 } from "./service/storage.ts";
 import { runCalls, threadCalls } from "./steps/bind.ts";
 import type { Calls, CallTokens } from "./steps/calls.ts";
+import type { Bus } from "./storage/bus.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
 import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
@@ -97,6 +98,8 @@ export interface ServiceInternals extends Service {
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
+  /** Says that something has changed, never what: readers ask the nouns. */
+  readonly bus: Pick<Bus, "on">;
 }
 
 /** A registered symbol: it stays when a host spreads the service, and other bundled copies of this module know it. */
@@ -198,7 +201,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       const bound = createRequestBinding(binding, caller);
       return { watch: bound.watch, nouns: bindNouns(own.directories, bound) };
     };
-    return withInternals(service, { access, directories: own.directories, bind, options, environment });
+    return withInternals(service, { access, directories: own.directories, bind, options, environment, bus });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;

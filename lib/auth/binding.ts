@@ -126,17 +126,19 @@ export function createBinding(
 export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
   let shown: Permission | undefined;
   let last: Permission | undefined;
+  // Without the value that was permitted, which may be large.
+  const kept = ({ scope, again }: Permission): Permission => ({ scope, ...(again ? { again } : {}) });
   const granted = (permit: Permission): void => {
-    last = permit;
+    last = kept(permit);
   };
   return {
     ...createBinding(options, caller, granted),
     reader(permit, reader) {
-      shown = permit;
+      shown = kept(permit);
       return reader;
     },
     value(permit, waiting) {
-      shown = permit;
+      shown = kept(permit);
       return waiting;
     },
     watch(lost) {

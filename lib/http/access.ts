@@ -37,7 +37,7 @@ const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
 const READS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
 const STUDIO = "https://smith.langchain.com";
-const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
+const EXPOSED = ["Content-Location", "Location", "Mcp-Session-Id", "X-Pagination-Total", "X-Pagination-Next"];
 const MAX_AGE_S = 600;
 
 const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());

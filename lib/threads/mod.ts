@@ -24,6 +24,7 @@ import {
   type Thread,
   type ThreadSearches,
   type TimeToLive,
+  withoutState,
   withState,
 } from "./thread.ts";
 
@@ -69,8 +70,8 @@ export interface ThreadPatch {
 export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate): Promise<Thread>;
-  /** Errors: not_found. */
-  get(thread_id: string, options?: { readonly include?: readonly Extra[] }): Promise<Thread>;
+  /** `state` false: reads no state, so `values` is null, and `interrupts` are those of the last ended run. Errors: not_found. */
+  get(thread_id: string, options?: { readonly include?: readonly Extra[]; readonly state?: boolean }): Promise<Thread>;
   /** Merges metadata shallowly. Errors: not_found. */
   update(thread_id: string, patch: ThreadPatch): Promise<Thread>;
   /** Deletes the thread with its runs and checkpoints; active runs are stopped. Errors: not_found. */
@@ -156,7 +157,10 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       }
       return await toThread(outcome.thread);
     },
-    get: async (seen, thread_id, { include } = {}) => toThread(await shown(seen, thread_id), include),
+    async get(seen, thread_id, { include, state = true } = {}) {
+      if (state) return await toThread(await shown(seen, thread_id), include);
+      return { ...withoutState(await visible(seen, thread_id), include), values: null };
+    },
     async update(seen, thread_id, patch) {
       const ttl = ttlOf(patch.ttl);
       await visible(seen, thread_id);

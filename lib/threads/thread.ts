@@ -76,7 +76,7 @@ export function withState(row: ThreadRow, state: ThreadState | null, include?: r
 }
 
 /** The thread without its state; `interrupts` are those of the last ended run. */
-function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
+export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
     created_at: isoTime(row.created_at),

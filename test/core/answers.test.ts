@@ -205,6 +205,7 @@ describe("a run that is cancelled before it has a state of its own", () => {
     assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, question);
     const now = await threads.get(thread_id);
     assert.deepEqual([now.status, now.interrupts], ["interrupted", interrupts]);
+    assert.deepEqual(await threads.get(thread_id, { state: false }), { ...now, values: null });
     assert.deepEqual(await threads.state(thread_id), state);
   });
 });

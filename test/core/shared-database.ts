@@ -77,6 +77,8 @@ export interface ProcessesOptions {
   readonly skew?: readonly number[];
   /** A process's storage in place of the one given. */
   readonly storage?: (storage: Storage, process: number) => Storage;
+  /** The agents of a process. Default: one that does what `say` says. */
+  readonly executor?: (process: number) => Executor;
   /** False: every process goes by its own clock. Default true. */
   readonly common_clock?: boolean;
 }
@@ -136,7 +138,7 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
     services.push(
       await createService({
         storage: options.storage?.(storage, i) ?? storage,
-        executor: agent(i),
+        executor: (options.executor ?? agent)(i),
         worker: { concurrency: places },
         environment: { timer: clock.timer, now: () => clock.now() + own, log: () => {} },
       }),

@@ -15,7 +15,7 @@ describe("CORS", () => {
     assert.equal(response.headers.get("access-control-allow-origin"), "*");
     assert.equal(
       response.headers.get("access-control-expose-headers"),
-      "Content-Location, Location, X-Pagination-Total, X-Pagination-Next",
+      "Content-Location, Location, Mcp-Session-Id, X-Pagination-Total, X-Pagination-Next",
     );
     assert.equal(response.headers.get("vary"), null);
   });

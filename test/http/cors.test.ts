@@ -10,7 +10,7 @@ import { type FakeOptions, fake, notFound, THREAD } from "./fake.ts";
 type Cors = NonNullable<HttpOptions["cors"]>;
 
 const PAGE = "https://app.example";
-const EXPOSED = "Content-Location, Location, X-Pagination-Total, X-Pagination-Next";
+const EXPOSED = "Content-Location, Location, Mcp-Session-Id, X-Pagination-Total, X-Pagination-Next";
 
 /** The CORS headers of an answer. */
 function told({ status, headers }: Response): Record<string, unknown> {

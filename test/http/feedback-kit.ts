@@ -128,6 +128,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
       directories: {} as Directories,
       options: {} as ServiceOptions,
       environment,
+      bus: { on: () => () => {} },
     }),
   );
   const ids = new Map<string, string>();

@@ -151,3 +151,92 @@ export const call = (name: string, more: JsonObject = {}): JsonObject => ({
   arguments: { message: "Hi" },
   ...more,
 });
+
+/** The messages of an answer that stays open, as they come. */
+export async function* messagesIn({ body }: Response): AsyncGenerator<JsonObject, void> {
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
+    const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
+    rest = events.pop() ?? "";
+    for (const event of events) {
+      const [, data] = /^data: (.*)$/m.exec(event) ?? [];
+      if (data !== undefined) yield JSON.parse(data) as JsonObject;
+    }
+  }
+}
+
+/** A client of 2025-11-25. */
+export interface Session {
+  readonly id: string;
+  /** Sends a request, whose answer may stay open. */
+  open(method: string, params?: JsonObject, id?: number | string): Promise<Response>;
+  /** Sends a message that gets no answer. Returns the status. */
+  send(message: JsonObject): Promise<number>;
+  /** Begins a call that asks. */
+  asked(params: JsonObject, questions?: number): Promise<Asked>;
+}
+
+interface Asked {
+  readonly questions: readonly JsonObject[];
+  /** The result of the call. */
+  readonly result: Promise<JsonObject>;
+}
+
+/** The reply of a client to a question. */
+export const replyTo = ({ id }: JsonObject, content: JsonObject | null, action = "accept"): JsonObject => ({
+  jsonrpc: "2.0",
+  id: id ?? null,
+  result: content ? { action, content } : { action },
+});
+
+export async function session(
+  fetch: Fetch,
+  {
+    capabilities = FORMS,
+    headers = {},
+    id: given,
+    url = "http://127.0.0.1/mcp",
+  }: { capabilities?: JsonObject; headers?: Record<string, string>; id?: string; url?: string } = {},
+): Promise<Session> {
+  const send = (message: JsonObject, more: Record<string, string>): Promise<Response> =>
+    fetch(
+      new Request(url, {
+        method: "POST",
+        headers: { "content-type": "application/json", accept: ACCEPT, ...headers, ...more },
+        body: JSON.stringify({ jsonrpc: "2.0", ...message }),
+      }),
+    );
+  const hello = { protocolVersion: "2025-11-25", capabilities, clientInfo: { name: "test", version: "1" } };
+  const begun = await send({ id: 0, method: "initialize", params: hello }, {});
+  await begun.text();
+  const id = given ?? begun.headers.get("mcp-session-id") ?? "";
+  const own = { "mcp-session-id": id, "mcp-protocol-version": "2025-11-25" };
+  let last = 0;
+  const self: Session = {
+    id,
+    open: (method, params = {}, request = ++last) => send({ id: request, method, params }, own),
+    async send(message) {
+      const response = await send(message, own);
+      await response.text();
+      return response.status;
+    },
+    async asked(params, count = 1) {
+      const messages = messagesIn(await self.open("tools/call", params));
+      const questions: JsonObject[] = [];
+      while (questions.length < count) questions.push((await messages.next()).value as JsonObject);
+      // Read at once: a body that nobody reads stalls.
+      const result = (async () => {
+        for (;;) {
+          const { value } = await messages.next();
+          if (!value) throw new Error("The answer broke off");
+          if (value.result) return value.result as JsonObject;
+          if (value.error) throw new Error(JSON.stringify(value.error));
+        }
+      })();
+      result.catch(() => {});
+      return { questions, result };
+    },
+  };
+  return self;
+}

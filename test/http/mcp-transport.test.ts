@@ -4,7 +4,18 @@ import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/mod.ts";
 import { customWorld, owning } from "./custom-world.ts";
-import { AGENTS, type Answer, asker, call, mcpWorld, requestOf, TASKS, textOf, threadOf } from "./mcp-asker.ts";
+import {
+  AGENTS,
+  type Answer,
+  asker,
+  call,
+  mcpWorld,
+  requestOf,
+  session,
+  TASKS,
+  textOf,
+  threadOf,
+} from "./mcp-asker.ts";
 
 const MODERN = { capabilities: {} };
 const LIVE = { capabilities: TASKS };
@@ -176,6 +187,7 @@ describe("the transport of MCP", () => {
       "tasks/get",
       "tasks/update",
       "tasks/cancel",
+      "subscriptions/listen",
       "server/discover",
     ];
     const members = [
@@ -186,6 +198,8 @@ describe("the transport of MCP", () => {
       "cursor",
       "taskId",
       "protocolVersion",
+      "notifications",
+      "capabilities",
       "_meta",
     ];
     for (const method of methods) {
@@ -200,6 +214,18 @@ describe("the transport of MCP", () => {
           }
         }
       }
+    }
+    const client = await session(it.test.fetch);
+    const unanswered: JsonObject[] = values.flatMap((value): JsonObject[] => [
+      { method: "notifications/cancelled", params: value ?? null },
+      { method: "notifications/cancelled", params: { requestId: value ?? null } },
+      { id: 1, result: value ?? null },
+      { id: "elicit:x.0", result: value ?? null },
+      { id: "elicit:x.0", error: value ?? null },
+    ]);
+    for (const message of unanswered) {
+      const status = await client.send(message);
+      assert.ok(status === 202 || status === 400, `${status} ${JSON.stringify(message)}`);
     }
     const deep = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":${"[".repeat(100)}`;
     const headers = { "content-type": "application/json", accept: "*/*" };

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
-import { type Ask, answered, asker, call, FORMS, TASKS, textOf } from "../http/mcp-asker.ts";
+import { type Ask, answered, asker, call, FORMS, replyTo, session, TASKS, textOf } from "../http/mcp-asker.ts";
 import { until } from "../support/until.ts";
 import { start, temporaryFolder, urlOf } from "./programs.ts";
 
@@ -62,7 +62,11 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   const asks = await polled(before, ids.asks, "input_required");
   const works = await polled(before, ids.slow, "working");
   const interrupted = (await before("tools/call", call("refund"), FORM)).result;
+  const client = await session(fetch, { url: `${await urlOf(first)}/mcp` });
+  const waiting = await client.asked(call("refund"));
+  const unanswered = await client.asked(call("refund"));
   await first.kill("SIGKILL");
+  await assert.rejects(waiting.result);
 
   await using second = serve();
   const ask = await asked(second);
@@ -81,6 +85,23 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
     const repeated = call("refund", answered(interrupted, { answer: "later" }));
     assert.equal(textOf((await ask("tools/call", repeated, FORM)).result), "Got later");
   }
-  const done = existsSync(join(folder.path, "done.txt")) ? readFileSync(join(folder.path, "done.txt"), "utf8") : "";
-  assert.deepEqual(done.trim().split("\n").sort(), ["refund later", "refund yes", "slow"]);
+  // The connections of the older client broke. A reply that comes after the restart counts, and the handle for what has none.
+  const again = await session(fetch, { url: `${await urlOf(second)}/mcp`, id: client.id });
+  for (let time = 0; time < 2; time++) {
+    assert.equal(await again.send(replyTo(waiting.questions[0] ?? {}, { answer: "after" })), 202);
+  }
+  const threads = `${await urlOf(second)}/threads/search`;
+  const found = await fetch(threads, { method: "POST", body: JSON.stringify({ status: "interrupted" }) });
+  const open = (await found.json()) as { readonly thread_id: string }[];
+  assert.equal(open.length, 1);
+  const handle = { name: "refund", arguments: { thread_id: open[0]?.thread_id ?? "", resume: "by handle" } };
+  assert.equal(textOf((await ask("tools/call", handle)).result), "Got by handle");
+  assert.equal(unanswered.questions.length, 1);
+  const done = (): string[] =>
+    existsSync(join(folder.path, "done.txt"))
+      ? readFileSync(join(folder.path, "done.txt"), "utf8").trim().split("\n").sort()
+      : [];
+  const all = ["refund after", "refund by handle", "refund later", "refund yes", "slow"];
+  await until(() => done().length >= all.length);
+  assert.deepEqual(done(), all);
 });

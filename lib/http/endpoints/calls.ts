@@ -34,7 +34,7 @@ export interface CallState {
   readonly open: readonly Interrupt[];
   /** The thread went on with another input. */
   readonly superseded: boolean;
-  /** With its time to live. */
+  /** With its time to live, and without its state. */
   readonly thread: Thread;
 }
 
@@ -45,6 +45,9 @@ const MOST_ANSWERS = 1000;
 const PAGE = 20;
 
 export const isActive = ({ status }: Pick<Run, "status">): boolean => status === "pending" || status === "running";
+
+/** For those that keep a run while they wait: its input may be large. */
+export const withoutRequest = (run: Run): Run => ({ ...run, kwargs: {} });
 
 /** A run answers questions if it resumes. The studio, and clients of the API, name no task in its metadata. */
 export const isAnswer = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
@@ -64,7 +67,7 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
     superseded = end >= 0;
     if (later.length < PAGE) break;
   }
-  const thread = await threads.get(first.thread_id, { include: ["ttl"] });
+  const thread = await threads.get(first.thread_id, { include: ["ttl"], state: false });
   const rests = !superseded && newest.status === "success" && thread.status !== "busy";
   const open = rests ? questionsOf(Object.values(thread.interrupts).flat()) : [];
   return { first, newest, open, superseded, thread };

@@ -1,7 +1,7 @@
 /** The tools that the MCP conformance suite calls, as agents. */
 import { setTimeout as wait } from "node:timers/promises";
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
-import { langgraph } from "../../../adapters/langgraph/mod.ts";
+import { type GraphLike, langgraph } from "../../../adapters/langgraph/mod.ts";
 import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObject } from "../../../lib/mod.ts";
 import type { Service } from "../../../lib/service.ts";
 
@@ -27,6 +27,9 @@ const sample = (key: string, prompt: string): JsonObject => ({
   params: { messages: [{ role: "user", content: text(prompt) }], maxTokens: 100 },
 });
 const ROOTS: JsonObject = { key: "client_roots", method: "roots/list", params: {} };
+
+const titled = (value: string, title: string): JsonObject[] =>
+  ["First", "Second", "Third"].map((place, at) => ({ const: `${value}${at + 1}`, title: `${place} ${title}` }));
 
 /** Asks, then says what was answered. */
 const asks =
@@ -78,6 +81,40 @@ const functions: Record<string, AgentFunction> = {
     }),
     (answer) => `User response: ${shown(answer)}`,
   ),
+  test_sampling: asks(
+    (state) => sample("sample", String(state.prompt)),
+    ({ content }) => `LLM response: ${(content as JsonObject).text}`,
+  ),
+  test_elicitation_sep1034_defaults: asks(
+    {
+      message: "Please confirm",
+      requestedSchema: form({
+        name: { type: "string", default: "John Doe" },
+        age: { type: "integer", default: 30 },
+        score: { type: "number", default: 95.5 },
+        status: { type: "string", enum: ["active", "inactive", "pending"], default: "active" },
+        verified: { type: "boolean", default: true },
+      }),
+    },
+    (answer) => `Elicitation completed: action=accept, content=${shown(answer)}`,
+  ),
+  test_elicitation_sep1330_enums: asks(
+    {
+      message: "Please choose",
+      requestedSchema: form({
+        untitledSingle: { type: "string", enum: ["option1", "option2", "option3"] },
+        titledSingle: { type: "string", oneOf: titled("value", "Option") },
+        legacyEnum: {
+          type: "string",
+          enum: ["opt1", "opt2", "opt3"],
+          enumNames: ["Option One", "Option Two", "Option Three"],
+        },
+        untitledMulti: { type: "array", items: { type: "string", enum: ["option1", "option2", "option3"] } },
+        titledMulti: { type: "array", items: { anyOf: titled("value", "Choice") } },
+      }),
+    },
+    (answer) => `Elicitation completed: action=accept, content=${shown(answer)}`,
+  ),
   test_input_required_result_elicitation: asks(NAME, ({ name }) => `Hello, ${name}!`),
   test_input_required_result_sampling: asks(sample("capital_question", "What is the capital of France?"), shown),
   test_input_required_result_list_roots: asks(ROOTS, shown),
@@ -125,7 +162,7 @@ const functions: Record<string, AgentFunction> = {
 };
 
 /** A graph whose nodes ask at the same time. */
-function together(questions: readonly JsonObject[]) {
+export function together(questions: readonly JsonObject[]): GraphLike {
   const State = Annotation.Root({
     answers: Annotation<JsonObject[]>({ reducer: (old, more) => [...old, ...more], default: () => [] }),
   });

@@ -13,6 +13,9 @@ interface Asked {
   readonly request: JsonObject | null;
 }
 
+/** What a client can do. */
+type Able = Pick<RpcRequest, "capabilities">;
+
 /** Requests that pass through, and the capability that they need. */
 const PASSED: Readonly<Record<string, string>> = { "sampling/createMessage": "sampling", "roots/list": "roots" };
 
@@ -65,7 +68,7 @@ function schemaOf(value: Json): JsonObject {
 
 const hasOwnSchema = (value: Json): boolean => schemaOf(value) !== ANSWER;
 
-function requestOf(request: RpcRequest, value: Json): JsonObject | null {
+function requestOf(request: Able, value: Json): JsonObject | null {
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(PASSED, value.method)) {
     const { method, params } = value;
     const canPass = isObject(request.capabilities[PASSED[method as string] as string] ?? null);
@@ -81,7 +84,7 @@ function requestOf(request: RpcRequest, value: Json): JsonObject | null {
 }
 
 /** The questions as requests, in their order. */
-export function askedOf(request: RpcRequest, open: readonly Interrupt[]): Asked[] {
+export function askedOf(request: Able, open: readonly Interrupt[]): Asked[] {
   const taken = new Set<string>();
   return open.map((interrupt) => {
     const { id, value } = interrupt;

@@ -1,24 +1,16 @@
 /** `requestState`: it names the call; everything that it stands for is in the database, and checked there each time. */
 import type { Principal } from "../../../auth/principal.ts";
 import { nullIfNotFound } from "../../../errors.ts";
-import { isObject, type Json } from "../../../json.ts";
+import type { Json } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestNouns } from "../../../service/nouns.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { RpcError } from "./protocol.ts";
-
-const sorted = (_key: string, value: unknown): unknown =>
-  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
-
-const urlSafe = (text: string): string => btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+import { callerDigest, textOfToken, urlSafe } from "./session.ts";
 
 /** Of the caller, the tool and its arguments. It is stored with the run, and an answer must have the same. */
-export async function callDigest({ user, user_id, api_key }: Principal, name: string, given: Json): Promise<string> {
-  const caller = user ? user.identity : (user_id ?? api_key);
-  const text = JSON.stringify([caller, name, given], sorted);
-  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return urlSafe(String.fromCharCode(...new Uint8Array(hash)));
-}
+export const callDigest = (principal: Principal, name: string, given: Json): Promise<string> =>
+  callerDigest(principal, name, given);
 
 const stateOf = (ids: readonly string[]): string => urlSafe(ids.join("."));
 
@@ -28,15 +20,11 @@ export const stateOfCall = (first: Run, newest: Run): string => stateOf([first.r
 const invalid = (): RpcError =>
   new RpcError("params", "Invalid or expired requestState", { data: { reason: "invalid_request_state" } });
 
-/** The ids in a state; none if it has another form. */
-function idsOf(state: Json | undefined): readonly string[] {
+/** The ids of the first and the newest run in a state; none if it has another form. */
+export function runsOfState(state: Json | undefined): readonly string[] {
   if (typeof state !== "string" || state.length > 200) return [];
-  try {
-    const ids = atob(state.replaceAll("-", "+").replaceAll("_", "/")).split(".");
-    return ids.length === 2 && ids.every((id) => UUID.test(id)) && stateOf(ids) === state ? ids : [];
-  } catch {
-    return [];
-  }
+  const ids = textOfToken(state).split(".");
+  return ids.length === 2 && ids.every((id) => UUID.test(id)) && stateOf(ids) === state ? ids : [];
 }
 
 /** A run that began a call by MCP; null for any other, and for one that the caller cannot see. */
@@ -52,7 +40,7 @@ export async function callOfState(
   state: Json | undefined,
   digest: string,
 ): Promise<{ readonly first: Run; readonly asked: string }> {
-  const [first_id, asked] = idsOf(state);
+  const [first_id, asked] = runsOfState(state);
   const first = first_id === undefined ? null : await firstRun(nouns, first_id);
   if (!first || asked === undefined || first.metadata.mcp_call !== digest) throw invalid();
   const { metadata } = await nouns.threads.get(first.thread_id);

@@ -7,12 +7,22 @@ import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
-import { answerOrigin, callMetadata, isActive, questionsIn, readCall, resultOfCall } from "../calls.ts";
-import { errorIn } from "../messages.ts";
+import {
+  answerOrigin,
+  callMetadata,
+  isActive,
+  isCancelled,
+  questionsIn,
+  readCall,
+  resultOfCall,
+  withoutRequest,
+} from "../calls.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
+import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
 import { canPoll, capabilityMissing, checkHeader, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
 import { endedResult, failure, handle } from "./results.ts";
+import { readSession, requestKey } from "./session.ts";
 import { shownTask } from "./tasks.ts";
 import { argumentsOf, findTool, readArguments, type Tool, type ToolArguments } from "./tools.ts";
 
@@ -21,6 +31,8 @@ export interface OpenCall {
   readonly run: Run;
   /** The answer to the request; never rejects for a failed run. */
   readonly answer: Promise<JsonObject>;
+  /** What is sent before it; null for a client that cannot be asked meanwhile. */
+  readonly open: OpenAnswer | null;
   /** The client has hung up. */
   leave(): void;
 }
@@ -32,6 +44,8 @@ interface Called {
   readonly tool: Tool;
   readonly args: ToolArguments;
   readonly digest: string;
+  /** Names the request of a session, so that it can be cancelled. */
+  readonly mcp_request: string | null;
 }
 
 export const graphsOf = ({ service }: RequestContext): string[] =>
@@ -58,7 +72,12 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   }
   const args = await argumentsOf(context.nouns, tool);
   if (request.isModern) checkParamHeaders(context.request.headers, args, given);
-  const called = { context, request, tool, args, digest: await callDigest(context.principal, name, given) };
+  const session = request.isModern ? null : readSession(context.request.headers);
+  const mcp_request = session && (await requestKey(context.principal, session, request.id));
+  const digest = await callDigest(context.principal, name, given);
+  // An open call keeps no arguments: they may be large.
+  const kept = { ...request, params: {} };
+  const called = { context, request: kept, tool, args, digest, mcp_request };
   try {
     const sent = request.isModern ? readResponses(inputResponses) : {};
     // Answers without the state of their call belong to none: it begins anew.
@@ -85,12 +104,19 @@ function checkParamHeaders(headers: Headers, { inputSchema }: ToolArguments, giv
   }
 }
 
+const keyOf = ({ mcp_request }: Called): JsonObject => (mcp_request === null ? {} : { mcp_request });
+
 /** The run's request without what it starts from. */
-const requestOfRun = ({ request, tool, digest }: Called, task_id?: string): RunCreate => ({
-  assistant_id: tool.assistant.assistant_id,
-  metadata: { ...callMetadata("mcp", task_id), mcp_tool: tool.name, mcp_call: digest },
+const requestOfRun = (called: Called, task_id?: string): RunCreate => ({
+  assistant_id: called.tool.assistant.assistant_id,
+  metadata: {
+    ...callMetadata("mcp", task_id),
+    ...keyOf(called),
+    mcp_tool: called.tool.name,
+    mcp_call: called.digest,
+  },
   multitask_strategy: "enqueue",
-  stream_mode: request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
+  stream_mode: called.request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
 });
 
 /** How long a call may take before it becomes a task; null where it never does. */
@@ -107,6 +133,7 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   const { context, tool, args } = called;
   const { input, thread_id, resume } = readArguments(args, given);
   const continued = await conversationOf(called, thread_id);
+  if (continued && called.mcp_request !== null) await nameRequest(called, continued.thread_id);
   if (resume !== undefined) {
     const command = answered(called, continued, resume);
     if ("content" in command) return resultOf(called.request, command);
@@ -117,10 +144,20 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   const thread =
     continued ??
     (await context.nouns.threads.create({
-      metadata: { ...callMetadata("mcp"), mcp_tool: tool.name },
+      metadata: { ...callMetadata("mcp"), ...keyOf(called), mcp_tool: tool.name },
       ttl: { ttl: mcp_ms / MINUTE_MS },
     }));
   return follow(called, null, await start(called, thread.thread_id, { ...requestOfRun(called), input }));
+}
+
+/** The thread names the last request on it: that one can be cancelled. */
+async function nameRequest(called: Called, thread_id: string): Promise<void> {
+  try {
+    await called.context.nouns.threads.update(thread_id, { metadata: keyOf(called) });
+  } catch (error) {
+    // Callers who may run on a thread, but not change it, cannot cancel there either.
+    if (!(error instanceof ServiceError && error.code === "forbidden")) throw error;
+  }
 }
 
 const noConversation = (id: Json): ServiceError =>
@@ -241,16 +278,34 @@ async function outcome(called: Called, first: Run, newest: Run, result: Json): P
   return resultOf(request, endedResult(result, newest, args.output), idsOf(newest));
 }
 
-/** The hub ends all logs at shutdown, though the run goes on. */
-const isStopping = (result: Json): boolean => errorIn(result)?.error === "ServerStopping";
+/** The answer of a call whose client was asked on its connection. */
+async function openOutcome(called: Called, first: Run, open: OpenAnswer): Promise<JsonObject> {
+  const { context, request, tool, args } = called;
+  const call = await askOpenly(context, request, first, open);
+  if (!call) return stopping(called, first);
+  const { newest } = call;
+  if (isCancelled(call)) return resultOf(request, failure("The call was cancelled"), idsOf(newest));
+  if (call.open.length > 0)
+    return resultOf(request, handle(tool.name, call.open, args, newest.thread_id), idsOf(newest));
+  return await outcome(called, first, newest, await resultOfCall(context.nouns, call));
+}
+
+function stopping({ request }: Called, run: Run): JsonObject {
+  const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
+  return resultOf(request, failure(text), idsOf(run));
+}
+
+const nothing = (): void => {};
 
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
 function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
   const { context, request } = called;
   const { environment } = context.service;
-  const { run } = wait;
-  const begun = first ?? run;
+  let { leave } = wait;
+  const run = withoutRequest(wait.run);
+  const begun = first ? withoutRequest(first) : run;
   const after_ms = taskAfter(called);
+  const open = !request.isModern && Object.keys(request.capabilities).length > 0 ? new OpenAnswer() : null;
   let isTask = false;
 
   const asTask = async (): Promise<JsonObject> => {
@@ -258,40 +313,45 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
     return await shownTask(context, request, begun);
   };
 
-  async function answer(): Promise<JsonObject> {
+  /** Null: the client is asked on its answer. */
+  async function answer(ended: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
-      wait.leave();
+      leave();
       return await asTask();
     }
     const slow = Promise.withResolvers<"slow">();
-    const stop = after_ms === null ? () => {} : environment.timer(after_ms, () => slow.resolve("slow"));
-    const result = await Promise.race([wait.result.then((value) => [value] as const), slow.promise]);
+    const stop = after_ms === null ? nothing : environment.timer(after_ms, () => slow.resolve("slow"));
+    const result = await Promise.race([ended.then((value) => [value] as const), slow.promise]);
     stop();
     if (result === "slow") return await asTask();
+    // It holds the run and its result.
+    leave = nothing;
     const [value] = result;
     if (isStopping(value)) {
-      if (after_ms !== null) return await asTask();
-      const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
-      return resultOf(request, failure(text), idsOf(run));
+      return after_ms === null ? stopping(called, run) : await asTask();
     }
     // A person can answer while the client polls.
-    const open = questionsIn(value);
-    const canAsk = open.length === 0 || inputRequests(askedOf(request, open)) !== null;
+    const questions = questionsIn(value);
+    const canAsk = questions.length === 0 || inputRequests(askedOf(request, questions)) !== null;
+    if (open && questions.length > 0) return null;
     if (after_ms !== null && !canAsk) return await asTask();
     return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
   }
 
-  const answered = answer().catch((error: unknown): JsonObject => {
+  // The questions come after it, so that the values of the run are not kept meanwhile.
+  const known = answer(wait.result).then((one) => one ?? openOutcome(called, begun, open as OpenAnswer));
+  const answered = known.catch((error: unknown): JsonObject => {
     const log = { level: "error", message: "A call of a tool failed", run_id: run.run_id, error } as const;
     if (!(error instanceof ServiceError)) environment.log({ ...log, request_id: context.request_id });
     const message = error instanceof ServiceError ? error.message : "Internal error";
     return { jsonrpc: "2.0", error: { code: -32603, message }, id: request.id };
   });
   return {
-    run,
-    answer: answered,
+    ...{ run, answer: answered, open },
     leave() {
-      if (!isTask) wait.leave();
+      if (isTask) return;
+      leave();
+      open?.leave();
     },
   };
 }

@@ -1,6 +1,6 @@
-/** The progress of a call: a notification for each node that has ended, or for what the agent emits, then the answer. */
+/** The messages of an open call: a notification for each node that has ended, or for what the agent emits, questions, then the answer. */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import type { Frame } from "../../../runs/mod.ts";
+import type { Frame, Run } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import { RunEventMapper } from "../run-events.ts";
@@ -28,20 +28,21 @@ function noteOf(data: Json): Note | null {
   };
 }
 
-const frameOf = (message: JsonObject, isLast = false): Frame => ({
+/** A message as an event. */
+export const messageFrame = (message: JsonObject, isLast = false): Frame => ({
   id: null,
   event: "message",
   data: JSON.stringify(message),
   ...(isLast ? { last: true } : {}),
 });
 
-/** The messages of a call with a progress token. The last one is its answer. */
-export function createProgress(
+/** The messages of a call. The last one is its answer. Without a token there is no progress. */
+export function createMessages(
   { nouns, service: { environment } }: RequestContext,
-  progressToken: string | number,
-  { run, answer, leave }: OpenCall,
+  progressToken: string | number | undefined,
+  { run, answer, open, leave }: OpenCall,
 ): Reader<Frame> {
-  const mapper = new RunEventMapper();
+  const requests: Frame[] = [];
   let shown = 0;
   let sentAt = Number.NEGATIVE_INFINITY;
   let emits = false;
@@ -59,7 +60,7 @@ export function createProgress(
     shown = next.progress;
   }
 
-  function takeFrame(frame: Frame): void {
+  function takeFrame(mapper: RunEventMapper, frame: Frame): void {
     for (const event of mapper.take(frame)) {
       if (event.type === "custom") {
         const emitted = noteOf(event.data);
@@ -71,20 +72,32 @@ export function createProgress(
     }
   }
 
-  /** Follows the run until its end. Progress is a courtesy: its failure does not fail the call. */
-  async function follow(): Promise<void> {
+  /** Follows a run until its end. Progress is a courtesy: its failure does not fail the call. */
+  async function follow(run: Run): Promise<void> {
+    const mapper = new RunEventMapper();
     const { frames } = await nouns.runs.joinStream(run.thread_id, run.run_id);
     reader = frames;
     if (isDone) frames.leave();
     for await (const frame of frames) {
-      takeFrame(frame);
+      takeFrame(mapper, frame);
       if (note) wake.resolve();
     }
   }
 
-  follow().catch(() => {});
+  function followSafely(run: Run): void {
+    if (progressToken !== undefined) follow(run).catch(() => {});
+  }
+
+  followSafely(run);
+  open?.listen((sent) => {
+    if (sent.kind === "run") followSafely(sent.run);
+    else {
+      requests.push(messageFrame(sent.message));
+      wake.resolve();
+    }
+  });
   void answer.then((message) => {
-    last = frameOf(message, true);
+    last = messageFrame(message, true);
     wake.resolve();
   });
 
@@ -102,12 +115,13 @@ export function createProgress(
         return [last];
       }
       if (isDone) return [];
+      if (requests.length > 0) return requests.splice(0);
       const rest = EVERY_MS - (environment.now() - sentAt);
       if (note && rest <= 0) {
         const params = { progressToken, ...note } as JsonObject;
         note = null;
         sentAt = environment.now();
-        return [frameOf({ jsonrpc: "2.0", method: "notifications/progress", params })];
+        return [messageFrame({ jsonrpc: "2.0", method: "notifications/progress", params })];
       }
       if (note) {
         cancelTimer();

@@ -4,6 +4,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { VERSION } from "../../../service.ts";
 import { isFiniteJson, readJson } from "../../parse.ts";
 import { json } from "../../respond.ts";
+import { readSession } from "./session.ts";
 
 /** The version whose requests carry what they need. */
 export const MODERN = "2026-07-28";
@@ -54,14 +55,22 @@ export interface RpcRequest {
   readonly method: string;
   readonly params: JsonObject;
   readonly isModern: boolean;
-  /** What the client can do; empty for legacy clients, whose `initialize` is not remembered. */
+  /** What the client can do; of a legacy client, what its session says. */
   readonly capabilities: JsonObject;
   readonly progressToken: string | number | undefined;
 }
 
 /** The methods of each era. */
 const METHODS = {
-  modern: ["server/discover", "tools/list", "tools/call", "tasks/get", "tasks/update", "tasks/cancel"],
+  modern: [
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "subscriptions/listen",
+  ],
   legacy: ["initialize", "ping", "tools/list", "tools/call"],
 };
 
@@ -110,6 +119,9 @@ export function batchOf(body: unknown, headers: Headers): readonly unknown[] | n
   return body;
 }
 
+/** Proxies must not change event streams. */
+export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
+
 /** A checked request; null for a notification or a response, which have no answer. */
 export function readRequest(message: unknown, headers: Headers): RpcRequest | null {
   if (!isObject(message) || message.jsonrpc !== "2.0" || !isFiniteJson(message)) {
@@ -145,7 +157,7 @@ function checkLegacy(request: RpcRequest, headers: Headers): RpcRequest {
     throw new RpcError("refused", message, { status: 400, id: null });
   }
   if (!METHODS.legacy.includes(method)) throw new RpcError("method", "Method not found");
-  return request;
+  return { ...request, capabilities: readSession(headers)?.capabilities ?? {} };
 }
 
 function checkModern(request: RpcRequest, meta: JsonObject, headers: Headers): RpcRequest {
@@ -223,7 +235,7 @@ export const capabilityMissing = (required: JsonObject): RpcError =>
 
 /** The client can show a form to its user. */
 export function canElicit(
-  { capabilities: { elicitation = null } }: RpcRequest,
+  { capabilities: { elicitation = null } }: Pick<RpcRequest, "capabilities">,
   mode: "form" | "url" = "form",
 ): boolean {
   if (!isObject(elicitation)) return false;

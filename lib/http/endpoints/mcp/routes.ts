@@ -2,11 +2,13 @@
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { ServiceOptions } from "../../../options.ts";
-import { accepted, json } from "../../respond.ts";
+import { accepted, type HeaderValues, json } from "../../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { callTool, graphsOf, type OpenCall } from "./call.ts";
-import { createProgress } from "./progress.ts";
+import { takeNotice } from "./elicit.ts";
+import { listen } from "./listen.ts";
+import { createMessages } from "./progress.ts";
 import {
   batchOf,
   checkTransport,
@@ -20,8 +22,10 @@ import {
   readRequest,
   resultOf,
   SERVER_INFO,
+  SSE_HEADERS,
   TASKS,
 } from "./protocol.ts";
+import { SESSION_HEADER, sessionId } from "./session.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
 import { argumentsOf, listTools, shownTool } from "./tools.ts";
 
@@ -55,6 +59,11 @@ function initialize(request: RpcRequest): JsonObject {
   const protocolVersion = LEGACY.find((one) => one === asked) ?? (LEGACY[0] as string);
   return resultOf(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
 }
+
+/** The header with the id of a new session. */
+const newSession = ({ service: { environment } }: RequestContext, { params }: RpcRequest): HeaderValues => ({
+  [SESSION_HEADER]: sessionId(environment.uuid(), params.capabilities ?? null),
+});
 
 const discovered = (request: RpcRequest): JsonObject =>
   resultOf(request, {
@@ -97,13 +106,14 @@ function failed(context: RequestContext, error: unknown, id: Json): Response {
   return errorAnswer(new RpcError("internal", "Internal error"), id);
 }
 
-/** The answer of a call that is not known yet: events if it reports its progress, else one JSON text. */
+/** The answer of a call that is not known yet: events if it reports its progress or asks its client, else one JSON text. */
 function answerOf(context: RequestContext, request: RpcRequest, call: OpenCall): Response {
   const { run, answer, leave } = call;
-  if (request.progressToken === undefined) return waitResponse(context, { run, result: answer, leave }, {});
-  const frames = createProgress(context, request.progressToken, call);
+  if (request.progressToken === undefined && !call.open)
+    return waitResponse(context, { run, result: answer, leave }, {});
+  const frames = createMessages(context, request.progressToken, call);
   const { run_id, thread_id } = run;
-  return eventStream(context, frames, { run_id, thread_id }, { "cache-control": "no-cache, no-transform" });
+  return eventStream(context, frames, { run_id, thread_id }, SSE_HEADERS);
 }
 
 /** The id for the answer to a message, which may be malformed. */
@@ -120,8 +130,12 @@ async function answerBatch(context: RequestContext, batch: readonly unknown[]): 
     const id = idOf(message);
     try {
       const request = readRequest(message, headers);
-      if (!request) continue;
-      const answer = await dispatch(context, request);
+      if (!request) {
+        await takeNotice(context, message as JsonObject);
+        continue;
+      }
+      // The answer of a batch is one text, in which nothing can be asked.
+      const answer = await dispatch(context, { ...request, capabilities: {} });
       if (isOpen(answer)) open.push(answer);
       answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
     } catch (error) {
@@ -150,9 +164,15 @@ async function post(context: RequestContext): Promise<Response> {
     if (batch) return await answerBatch(context, batch);
     id = idOf(body);
     const request = readRequest(body, headers);
-    if (!request) return accepted();
+    if (!request) {
+      await takeNotice(context, body as JsonObject);
+      return accepted();
+    }
+    if (request.method === "subscriptions/listen") return await listen(context, request);
     const answer = await dispatch(context, request);
-    return isOpen(answer) ? answerOf(context, request, answer) : json(answer);
+    if (isOpen(answer)) return answerOf(context, request, answer);
+    const session = request.method === "initialize" ? newSession(context, request) : {};
+    return json(answer, session);
   } catch (error) {
     return failed(context, error, id);
   }
@@ -186,7 +206,7 @@ export const MCP_ROUTES: readonly Route[] = [
     handle: post,
   }),
   ...(["get", "delete"] as const).map((method) =>
-    route(method, "/mcp", { ...own, summary: "Not allowed: there are no sessions", errors: [405], handle: refused }),
+    route(method, "/mcp", { ...own, summary: "Not allowed: sessions are not stored", errors: [405], handle: refused }),
   ),
 ];
 

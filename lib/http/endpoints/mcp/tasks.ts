@@ -1,38 +1,19 @@
 /** Tasks: calls that clients poll. What a task is stands in the runs of its thread, so every process knows it, also after a crash. */
-import { nullIfNotFound, ServiceError } from "../../../errors.ts";
-import type { Interrupt } from "../../../executor/contract.ts";
+import { nullIfNotFound } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
-import type { Thread } from "../../../threads/mod.ts";
 import type { RequestContext } from "../../route.ts";
-import { originOfHeaders } from "../../run-request.ts";
-import {
-  answerOrigin,
-  type CallState,
-  callMetadata,
-  cancelCall,
-  isActive,
-  isCancelled,
-  LAPSED,
-  readCall,
-  resultOfCall,
-} from "../calls.ts";
+import { type CallState, cancelCall, isActive, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
 import { errorIn } from "../messages.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { firstRun } from "./call-state.ts";
 import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
 import { endedResult } from "./results.ts";
+import { type Answer, answerCall, resumeCall, unansweredOf } from "./resume.ts";
 import { outputOf } from "./tools.ts";
 
 const absent = (): RpcError => new RpcError("params", "Failed to retrieve task: Task not found");
-
-/** The thread's note on an answer that waits for the others of its question. */
-const ANSWER = "mcp_answer_";
-const storedAnswer = ({ metadata }: Pick<Thread, "metadata">, { id }: Interrupt): JsonObject | null => {
-  const stored = metadata[`${ANSWER}${id}`] ?? null;
-  return isObject(stored) ? stored : null;
-};
 
 const POLL_MS = 500;
 const SLOW_POLL_MS = 2_000;
@@ -52,8 +33,7 @@ function headOf({ service: { environment } }: RequestContext, { first, newest, t
 }
 
 /** The call of a task. Errors: one for tasks that are absent, foreign or expired. */
-async function taskCall({ nouns }: RequestContext, request: RpcRequest): Promise<CallState> {
-  const { taskId } = request.params;
+async function taskCall({ nouns }: RequestContext, request: RpcRequest, taskId: Json | undefined): Promise<CallState> {
   if (!canPoll(request)) throw capabilityMissing({ extensions: { [TASKS]: {} } });
   const first = typeof taskId === "string" && UUID.test(taskId) ? await firstRun(nouns, taskId) : null;
   const call = first && (await readCall(nouns, first).catch(nullIfNotFound));
@@ -69,15 +49,18 @@ export async function shownTask(context: RequestContext, request: RpcRequest, fi
 
 /** What a task is now. */
 async function stateOf(context: RequestContext, request: RpcRequest, call: CallState): Promise<JsonObject> {
-  const { newest, open, thread } = call;
+  const { newest, open } = call;
   if (isActive(newest)) {
     return { status: "working", statusMessage: newest.status === "pending" ? "queued" : "running" };
   }
   if (isCancelled(call)) return { status: "cancelled" };
   if (open.length > 0) {
-    const unanswered = open.filter((one) => !storedAnswer(thread, one));
-    // A crash came between the last answer and the run that it starts.
-    if (unanswered.length === 0) return await resume(context, call, thread);
+    const unanswered = unansweredOf(call);
+    if (unanswered.length === 0) {
+      // A crash came between the last answer and the run that it starts.
+      await resumeCall(context, call);
+      return { status: "working", statusMessage: "queued" };
+    }
     const requests = inputRequests(askedOf(request, unanswered));
     if (requests) return { status: "input_required", inputRequests: requests };
     return { status: "working", statusMessage: "Waits for a person" };
@@ -93,53 +76,44 @@ async function stateOf(context: RequestContext, request: RpcRequest, call: CallS
   return { status: "completed", result: { resultType: "complete", ...endedResult(result, newest, members) } };
 }
 
-/** Starts the run that answers all questions of a task. A repeated start gives the same run. */
-async function resume({ nouns, ...context }: RequestContext, call: CallState, thread: Thread): Promise<JsonObject> {
-  const { open, newest } = call;
-  const answers = open.map((one): [string, Json] => [one.id, storedAnswer(thread, one)?.value ?? null]);
-  const { mcp_tool = null, mcp_call = null } = call.first.metadata;
-  const run = {
-    assistant_id: call.first.assistant_id,
-    metadata: { ...callMetadata("mcp", call.first.run_id), mcp_tool, mcp_call },
-    command: { resume: Object.fromEntries(answers) },
-    strict_resume: true,
-    stream_mode: ["custom"],
-  } as const;
-  try {
-    const origin = { ...originOfHeaders({ nouns, ...context }), ...answerOrigin(newest) };
-    await nouns.runs.create(thread.thread_id, run, origin);
-  } catch (error) {
-    // Somebody else has answered meanwhile.
-    if (!(error instanceof ServiceError && error.code === "invalid")) throw error;
-  }
-  return { status: "working", statusMessage: "queued" };
+/** A task as it is now. */
+interface TaskNow {
+  readonly thread_id: string;
+  /** The members that every task has. */
+  readonly head: JsonObject;
+  readonly state: JsonObject;
+}
+
+/** Errors: as `taskCall`. */
+export async function readTask(
+  context: RequestContext,
+  request: RpcRequest,
+  taskId: Json | undefined,
+): Promise<TaskNow> {
+  const call = await taskCall(context, request, taskId);
+  const state = await stateOf(context, request, call);
+  return { thread_id: call.first.thread_id, head: headOf(context, call), state };
 }
 
 export async function getTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
-  const call = await taskCall(context, request);
-  const state = await stateOf(context, request, call);
-  return resultOf(request, { ...headOf(context, call), ...state });
+  const { head, state } = await readTask(context, request, request.params.taskId);
+  return resultOf(request, { ...head, ...state });
 }
 
-/** Keeps answers until all open questions have one, then starts one run with all of them. */
 export async function updateTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
-  const call = await taskCall(context, request);
+  const call = await taskCall(context, request, request.params.taskId);
   const sent = readResponses(request.params.inputResponses);
-  const open = isCancelled(call) ? [] : call.open.filter((one) => !storedAnswer(call.thread, one));
-  const fresh = askedOf(request, open).flatMap(({ key, interrupt }): [string, Json][] => {
+  const open = isCancelled(call) ? [] : unansweredOf(call);
+  const fresh = askedOf(request, open).flatMap(({ key, interrupt }): Answer[] => {
     const reply = isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null;
-    return reply?.kind === "resume" ? [[`${ANSWER}${interrupt.id}`, { value: reply.value }]] : [];
+    return reply?.kind === "resume" ? [[interrupt, reply.value]] : [];
   });
-  if (fresh.length > 0) {
-    // The row as it is now: another answer may have come at the same time.
-    const thread = await context.nouns.threads.update(call.thread.thread_id, { metadata: Object.fromEntries(fresh) });
-    if (call.open.every((one) => storedAnswer(thread, one))) await resume(context, call, thread);
-  }
+  await answerCall(context, call, fresh);
   return resultOf(request, {});
 }
 
 /** No effect on a task that has ended. */
 export async function cancelTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
-  await cancelCall(context.nouns, await taskCall(context, request));
+  await cancelCall(context.nouns, await taskCall(context, request, request.params.taskId));
   return resultOf(request, {});
 }

@@ -1,0 +1,87 @@
+/** Sessions of clients with `initialize`: the id says what the client can do, so that nothing is stored and every process can read it. */
+import type { Principal } from "../../../auth/principal.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Run } from "../../../runs/mod.ts";
+import { UUID } from "../../../storage/identity.ts";
+
+/** The header of the id. */
+export const SESSION_HEADER = "mcp-session-id";
+
+/** The session of a request. Its id is not signed: a made-up one gives no more than `initialize` does. */
+export interface Session {
+  readonly nonce: string;
+  readonly capabilities: JsonObject;
+}
+
+/** The longest id, in characters. */
+const LONGEST = 500;
+
+/** What the server may ask clients for, and the modes of it that matter. */
+const CAPABILITIES = ["elicitation", "sampling", "roots"];
+const MODES = ["form", "url"];
+
+const sorted = (_key: string, value: unknown): unknown =>
+  isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+export const urlSafe = (text: string): string =>
+  btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+
+/** The text of a token; empty if it is none. */
+export function textOfToken(token: string): string {
+  try {
+    return atob(token.replaceAll("-", "+").replaceAll("_", "/"));
+  } catch {
+    return "";
+  }
+}
+
+/** Of the caller and some values: what is stored with it belongs to this caller. */
+export async function callerDigest({ user, user_id, api_key }: Principal, ...values: readonly Json[]): Promise<string> {
+  const caller = user ? user.identity : (user_id ?? api_key);
+  const text = JSON.stringify([caller, ...values], sorted);
+  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return urlSafe(String.fromCharCode(...new Uint8Array(hash)));
+}
+
+/** What is kept of the capabilities of a client. */
+function keptOf(capabilities: Json): JsonObject {
+  const given: JsonObject = isObject(capabilities) ? capabilities : {};
+  const known = CAPABILITIES.flatMap((name): [string, JsonObject][] => {
+    const one = given[name] ?? null;
+    return isObject(one)
+      ? [[name, Object.fromEntries(MODES.filter((mode) => mode in one).map((mode) => [mode, {}]))]]
+      : [];
+  });
+  return Object.fromEntries(known);
+}
+
+/** The id of a new session. `nonce`: a random UUID. */
+export const sessionId = (nonce: string, capabilities: Json): string =>
+  urlSafe(JSON.stringify([nonce, keptOf(capabilities)]));
+
+/** The session that a request names; null without one, and for an id of another server. */
+export function readSession(headers: Headers): Session | null {
+  const id = headers.get(SESSION_HEADER) ?? "";
+  const text = id.length > LONGEST ? "" : textOfToken(id);
+  try {
+    const read: unknown = JSON.parse(text);
+    const [nonce, capabilities]: unknown[] = Array.isArray(read) ? read : [];
+    if (typeof nonce !== "string" || !UUID.test(nonce) || !isObject(capabilities)) return null;
+    return { nonce, capabilities: keptOf(capabilities) };
+  } catch {
+    return null;
+  }
+}
+
+const sessionDigest = (principal: Principal, { nonce }: Session): Promise<string> => callerDigest(principal, nonce);
+
+/** Names a request of a session in the metadata of its run and thread. Computing it needs the nonce. */
+export async function requestKey(principal: Principal, session: Session, id: string | number): Promise<string> {
+  return `${await sessionDigest(principal, session)}.${await callerDigest(principal, session.nonce, id)}`;
+}
+
+/** Whether a run began with a request of this session and this caller. */
+export async function isOfSession({ metadata }: Run, principal: Principal, session: Session): Promise<boolean> {
+  const { mcp_request } = metadata;
+  return typeof mcp_request === "string" && mcp_request.startsWith(`${await sessionDigest(principal, session)}.`);
+}
