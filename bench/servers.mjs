@@ -103,7 +103,7 @@ export function serversOf({ runtime, workers, profile }) {
       process.kill(child.pid, "SIGSTOP");
     };
     const wake = () => process.kill(child.pid, "SIGCONT");
-    return { name, client, ms, pid: child.pid, stop, pause, wake };
+    return { name, url, client, ms, pid: child.pid, stop, pause, wake };
   }
   return serve;
 }

@@ -68,8 +68,9 @@ export interface ProgressWriter {
 }
 
 const SAVE_MS = 50;
-/** Shorter for stored frames, because subscribers wait for them. */
+/** Shorter for stored frames, because subscribers wait for them; while saves are slow, so many times as long as the last one took. */
 const SAVE_FRAMES_MS = 10;
+const SAVE_SHARE = 4;
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
 const LARGE_VALUES = 16 * 1024;
 
@@ -79,6 +80,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const unstored = createUnstored(options, saveSoon);
   let saved = false;
   let saving: Promise<void> | null = null;
+  let saved_ms = 0;
   let cancelTimer: (() => void) | null = null;
   let closed = false;
   // A save failed: nothing that came after it may be stored without it.
@@ -95,7 +97,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    cancelTimer = environment.timer(unstored.isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    const soon_ms = Math.min(SAVE_MS, Math.max(SAVE_FRAMES_MS, SAVE_SHARE * saved_ms));
+    cancelTimer = environment.timer(unstored.isAwaited() ? soon_ms : SAVE_MS, () => void save(false));
   }
 
   function stopTimer(): void {
@@ -110,8 +113,10 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     stopTimer();
     if (!isDirty(all)) return Promise.resolve();
     const progress = take(all);
+    const from = environment.now();
     saving = store(progress).finally(() => {
       saving = null;
+      saved_ms = environment.now() - from;
       saveSoon();
     });
     return saving;

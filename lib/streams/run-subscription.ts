@@ -21,10 +21,16 @@ export function tailLength({ frames, error }: Tail): number {
   return frames.length + (error === null ? 0 : 1);
 }
 
+const IDS_PER_CLAIM = 2 ** 32;
+
 /** The first frame id after so many claims, for a run without stored frames: above the ids of all earlier attempts. */
 export function firstFrameId(claims: number): number {
-  return claims * 2 ** 32 + 1;
+  return claims * IDS_PER_CLAIM + 1;
 }
+
+/** Whether a frame that is not stored may be one of a later claim than the newest frame here. */
+const isOfLaterClaim = (id: number, newest: number, { claims }: RunRow): boolean =>
+  claims > Math.floor(newest / IDS_PER_CLAIM) + 1 && id < firstFrameId(claims);
 
 /**
  * Ends the log with the frames of the tail, an `error` frame if it has one, and the `end`. `end_frame` is the one in the run's
@@ -289,6 +295,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
       // The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped.
       const row = await storage.getRun(scope, run_id);
       if (!row || (hasEnded(row) && after <= (row.end_frame ?? 0))) return after;
+      if (!runEvents.stored && isOfLaterClaim(after, runEvents.lastId, row)) return after;
     }
     return after <= runEvents.lastId ? after : 0;
   }

@@ -292,7 +292,14 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/engine/events.ts",
     find: "  async function readEarlier(): Promise<void> {\n",
     replace: "  async function readEarlier(): Promise<void> {\n    read = true;\n",
-    from: 15_500_589,
+    from: 15_509_100,
+  },
+  {
+    name: "a reader that has seen a later attempt gets the frames of one that has lost its lease",
+    file: "lib/streams/run-subscription.ts",
+    find: "      if (!runEvents.stored && isOfLaterClaim(after, runEvents.lastId, row)) return after;\n",
+    replace: "",
+    from: 73_001_820,
   },
   {
     name: "a run starts beside the executor of its thread that has lost its lease",
