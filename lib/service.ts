@@ -11,6 +11,7 @@ import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
+import { eachFeatureNoun, type FeatureCallerNouns, type FeatureDirectories } from "./service/features.ts";
 import {
   allNouns,
   bindNouns,
@@ -207,18 +208,17 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 interface TrackedNouns {
   /** The nouns in any scope, for `service.as` and requests. */
   readonly directories: Directories;
-  readonly nouns: Pick<
-    Service,
-    "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks" | "calls"
-  >;
+  readonly nouns: Pick<Service, keyof CallerNouns | "usage">;
 }
 
 function trackedNouns(
-  { assistants, threads, runs, crons, store, feedback, usage, deliveries, calls, protocol }: Nouns,
+  { assistants, threads, runs, crons, store, usage, protocol, ...others }: Nouns,
   scope: Scope,
   { track }: OpenCalls,
 ): TrackedNouns {
+  const ofFeatures = eachFeatureNoun<FeatureDirectories>((name) => track<object>(others[name]));
   const directories: Directories = {
+    ...ofFeatures,
     assistants: track<Directories["assistants"]>(assistants),
     threads: track<Directories["threads"]>(threads),
     runs: track<Directories["runs"]>(runs, { creating: CREATING }),
@@ -226,15 +226,14 @@ function trackedNouns(
     // Readers of events end by themselves.
     protocol: { ...protocol, ...track({ command: protocol.command }, { creating: COMMANDS }) },
     store: track<Directories["store"]>(store),
-    feedback: track<Directories["feedback"]>(feedback),
-    webhooks: track<Directories["webhooks"]>(deliveries),
-    calls: track<Directories["calls"]>(calls),
   };
   const { token, submit } = directories.feedback;
   const { events, command } = directories.protocol;
-  const { deliver, ...ofCallers } = directories.calls;
-  const ownCalls = { ...inScope<Calls>(ofCallers, scope), deliver };
+  const { deliver } = directories.calls;
+  const inOwn = eachFeatureNoun<FeatureCallerNouns>((name) => inScope<object>(ofFeatures[name], scope));
+  const ownCalls = { ...inOwn.calls, deliver };
   const nouns = {
+    ...inOwn,
     assistants: inScope<Assistants>(directories.assistants, scope),
     threads: {
       ...inScope<Threads>(directories.threads, scope),
@@ -244,9 +243,8 @@ function trackedNouns(
     runs: { ...inScope<Runs>(directories.runs, scope), ...runCalls(ownCalls) },
     crons: inScope<Crons>(directories.crons, scope),
     store: inScope<Store>(directories.store, scope),
-    feedback: { ...inScope<Feedback>(directories.feedback, scope), token, submit },
+    feedback: { ...inOwn.feedback, token, submit },
     usage: track<Usage>(usage, { untracked: "admit" }),
-    webhooks: inScope<Webhooks>(directories.webhooks, scope),
     calls: ownCalls,
   };
   return { directories, nouns };
@@ -285,7 +283,7 @@ function createAuth(
 function createReports(
   options: ServiceOptions,
   { storage, environment, health }: OpenStorage,
-  { worker, deliveries, crons }: Nouns,
+  { worker, webhooks, crons }: Nouns,
   calls: OpenCalls,
   started: number,
 ): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics" | "report"> {
@@ -327,7 +325,7 @@ function createReports(
         runs,
         oldest_pending_seconds: oldest_due === null ? 0 : Math.max(0, now - oldest_due) / 1000,
         worker: worker.counters(),
-        webhooks: deliveries.counters(),
+        webhooks: webhooks.counters(),
         crons: crons.counters(),
       };
     },
@@ -348,7 +346,7 @@ function createReports(
 
 function createStop(
   opened: OpenStorage,
-  { worker, crons, deliveries, hub, events }: Nouns,
+  { worker, crons, webhooks, hub, events }: Nouns,
   calls: OpenCalls,
   stopJobs: () => Promise<void>,
 ): Service["stop"] {
@@ -358,7 +356,7 @@ function createStop(
     calls.stopping = true;
     const jobs = stopJobs();
     await Promise.all([crons.stop(), worker.stop(grace_ms)]);
-    await deliveries.stop();
+    await webhooks.stop();
     hub.close();
     events.close();
     opened.bus.close();

@@ -3,10 +3,10 @@ import type { Binding, Directory } from "../auth/binding.ts";
 import { type Feature, type FeatureContext, joinFeatures, type RunFeatures } from "../features/mod.ts";
 import { bindFeedback } from "../feedback/bind.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
-import type { Feedback, FeedbackDirectory } from "../feedback/mod.ts";
+import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
 import { bindCalls } from "../steps/bind.ts";
-import type { CallDirectory, Calls } from "../steps/calls.ts";
+import type { Calls, CallTokens } from "../steps/calls.ts";
 import { stepsFeature } from "../steps/feature.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
@@ -31,26 +31,20 @@ const FEATURES: readonly ((context: ServiceContext) => Feature)[] = [
   stepsFeature,
 ];
 
-/** The nouns of features. */
-export interface FeatureNouns {
-  readonly feedback: FeedbackDirectory;
-  readonly usage: Usage;
-  readonly deliveries: Deliveries;
-  readonly calls: CallDirectory;
-}
-
-/** Those that `service.as` and requests use. */
+/** The nouns of features that `service.as` and requests use. */
 export interface FeatureCallerNouns {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
   readonly calls: Calls;
 }
 
-export interface FeatureDirectories {
-  readonly feedback: FeedbackDirectory;
-  readonly webhooks: Directory<Webhooks>;
-  readonly calls: CallDirectory;
-}
+/** The same in any scope, with the calls that need no caller. */
+export type FeatureDirectories = {
+  readonly [Name in keyof FeatureCallerNouns]: Directory<FeatureCallerNouns[Name]>;
+} & { readonly feedback: FeedbackTokens; readonly calls: CallTokens };
+
+/** What the service itself uses of features. */
+export type FeatureNouns = FeatureDirectories & { readonly usage: Usage; readonly webhooks: Deliveries };
 
 export const FEATURE_BINDERS: {
   readonly [Name in keyof FeatureCallerNouns]: (
@@ -58,6 +52,10 @@ export const FEATURE_BINDERS: {
     binding: Binding,
   ) => FeatureCallerNouns[Name];
 } = { feedback: bindFeedback, webhooks: bindWebhooks, calls: bindCalls };
+
+/** A value for each noun that `service.as` and requests use. */
+export const eachFeatureNoun = <All>(make: (name: keyof FeatureCallerNouns) => object): All =>
+  Object.fromEntries(Object.keys(FEATURE_BINDERS).map((name) => [name, make(name as keyof FeatureCallerNouns)])) as All;
 
 export interface Features {
   readonly list: readonly Feature[];

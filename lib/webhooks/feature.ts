@@ -38,7 +38,7 @@ export function webhooksFeature(context: WebhookContext): Feature {
   }
   return {
     name: "webhooks",
-    nouns: { deliveries },
+    nouns: { webhooks: deliveries },
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },
       { webhook_depth: depth = 0, push }: { readonly webhook_depth?: number; readonly push?: PushRequest },

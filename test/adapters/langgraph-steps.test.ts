@@ -316,6 +316,16 @@ describe("a run of a graph that sleeps", () => {
     assert.equal((await threads.get(thread_id)).status, "busy");
   });
 
+  it("is left out of a copy of its thread, which goes on by itself", async () => {
+    await using it = await kit();
+    const { runs, threads, thread_id, run_id } = await begin(it);
+    const copy = await threads.copy(thread_id);
+    assert.deepEqual([copy.status, copy.interrupts, await runs.list(copy.thread_id)], ["idle", {}, []]);
+    const own = await runs.create(copy.thread_id, { assistant_id: "agent", input: {} });
+    await until(isWaiting(it, copy.thread_id, own.run_id));
+    assert.equal(await isWaiting(it, thread_id, run_id)(), true);
+  });
+
   it("goes with its thread", async () => {
     await using it = await kit();
     const { runs, threads, thread_id, run_id } = await begin(it);

@@ -1,5 +1,6 @@
 /** A schema version after the newest, planted for tests: it changes tables in every way that a later release may need. */
 
+import { readFileSync, writeFileSync } from "node:fs";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { migrate } from "../../adapters/sql/migrate.ts";
 import { type Schema, type SchemaStep, schema, tables } from "../../adapters/sql/schema/mod.ts";
@@ -66,6 +67,36 @@ export const planted: Schema = {
   },
   steps: [...schema.steps, plantedStep],
 };
+
+const FIRST = new URL("first-schema.jsonl", import.meta.url);
+const RELEASED = /^## \[\d/m.test(readFileSync(new URL("../../CHANGELOG.md", import.meta.url), "utf8"));
+if (process.env.GREENROOM_RECORD === "1" && !RELEASED && schema.steps.length === 0) {
+  writeFileSync(
+    FIRST,
+    Object.entries(tables)
+      .map((entry) => `${JSON.stringify(entry)}\n`)
+      .join(""),
+  );
+}
+
+/**
+ * The statements that make version 1 and take every step, the planted one too. Until the first release version 1 may change without a
+ * step: `GREENROOM_RECORD=1 node --test test/adapters/migration.test.ts` records its tables anew.
+ */
+export function stepByStep(dialect: SchemaDialect): readonly string[] {
+  const first = readFileSync(FIRST, "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as [string, TableDefinition]);
+  return [
+    ...first.flatMap(([name, table]) => createTable(name, table, dialect)),
+    ...planted.steps.flatMap((step) => step.statements(dialect)),
+  ];
+}
+
+/** The statements that make the newest version at once, with the planted step. */
+export const atOnce = (dialect: SchemaDialect): readonly string[] =>
+  Object.entries(planted.tables).flatMap(([name, table]) => createTable(name, table, dialect));
 
 /** Migrates the driver's database as a Greenroom with this schema does when it starts. */
 export function migrateTo(driver: SqlDriver, schema: Schema): Promise<void> {

@@ -5,12 +5,10 @@ import pg from "pg";
 import { lockKey } from "../../adapters/postgres/locks.ts";
 import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres/mod.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
-import { type Schema, schema } from "../../adapters/sql/schema/mod.ts";
-import { createTable } from "../../adapters/sql/schema/tables.ts";
 import { until } from "../support/until.ts";
 import { all, onNode } from "./efforts.ts";
 import { pgliteOptions } from "./pglite.ts";
-import { planted, plantedStep } from "./planted-step.ts";
+import { atOnce, stepByStep } from "./planted-step.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import {
   allItems,
@@ -299,9 +297,7 @@ it("An empty Postgres database gets at once what it would have got step by step"
       await driver.close();
     }
   };
-  const whole = ({ tables }: Schema): string[] =>
-    Object.entries(tables).flatMap(([name, table]) => createTable(name, table, "postgres"));
-  const steps = await made([...whole(schema), ...plantedStep.statements("postgres")]);
+  const steps = await made(stepByStep("postgres"));
   assert.ok((steps[0] as unknown[]).length > 200);
-  assert.deepEqual(await made(whole(planted)), steps);
+  assert.deepEqual(await made(atOnce("postgres")), steps);
 });

@@ -1,10 +1,12 @@
 /** What features cost: a run that uses none sends none of their statements. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { SWEPT } from "../../adapters/sql/features.ts";
 import { type SqlStatement, sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import type { RunCreate } from "../../lib/mod.ts";
-import { testService } from "../suite/kit.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import { testClock, testService } from "../suite/kit.ts";
 
 /** `insert runs`, `update threads` and so on. */
 function nameOf({ sql }: SqlStatement): string {
@@ -71,4 +73,24 @@ describe("the statements of a run", () => {
     const [, spent] = await statementsOf("stateless", { metadata: { spends: true } });
     assert.deepEqual(spent, ["update traces", ...ended]);
   });
+});
+
+it("the rows of each feature that retention may sweep have an age", async () => {
+  const storage = sqlStorage(nodeSqliteDriver(":memory:"));
+  const swept = Promise.withResolvers<readonly string[]>();
+  const sweep: Storage["sweep"] = async (_scope, { features }) => {
+    if (features) swept.resolve(Object.keys(features));
+    return 0;
+  };
+  const clock = testClock();
+  await using _kit = await testService({
+    storage: { ...storage, sweep },
+    agents: { echo: () => "" },
+    environment: clock,
+  });
+  await clock.advance("5s");
+  assert.deepEqual(
+    await swept.promise,
+    SWEPT.map(({ name }) => name),
+  );
 });

@@ -6,6 +6,7 @@ import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
+import { FEATURE_BINDERS } from "../../lib/service/features.ts";
 import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
 import {
   type Metrics,
@@ -217,7 +218,7 @@ export function fake(options: FakeOptions = {}): Fake {
     uuid: () => `id-${++ids}`,
     log: (record: LogRecord) => log.push(record),
   };
-  const names = ["assistants", "threads", "runs", "crons", "store", "feedback", "webhooks", "calls"];
+  const names = ["assistants", "threads", "runs", "crons", "store", ...Object.keys(FEATURE_BINDERS)];
   const protocol = {
     command: (directory("protocol") as { command: unknown }).command,
     subscribe({ filter }: Scope, ...args: unknown[]) {

@@ -378,10 +378,20 @@ describe("another tenant's things", () => {
         } else {
           assert.equal(theirs.shown, none.shown, about);
         }
+        for (const [name, value] of Object.entries(others)) {
+          const isNamed = choice.includes(name as keyof Things) || row.exception;
+          assert.ok(isNamed || !theirs.shown.includes(value), `${about} shows another's ${name}: ${theirs.shown}`);
+        }
         if (route.startsWith("GET ")) {
           const heads = [await ask(route, row, pick(others), "HEAD"), await ask(route, row, pick(absent), "HEAD")];
           assert.equal(heads[0]?.shown, heads[1]?.shown, `HEAD ${about}`);
         }
+      }
+      if (/^\w+ \/greenroom\/.*:\w*id\b/.test(route)) {
+        const codeOf = ({ shown }: Answer) => shown.match(/^\d+|"code":"\w+"/g);
+        const malformed = Object.fromEntries(Object.keys(own).map((name) => [name, "no-id"])) as unknown as Things;
+        const [of, none] = [await ask(route, row, malformed), await ask(route, row, nobody())];
+        assert.deepEqual(codeOf(of), codeOf(none), "an id that is no UUID is as nobody's");
       }
       assert.deepEqual(await seenByAnn(others), before, "nothing of it has changed");
       const mine = await ask(route, row, own);

@@ -66,6 +66,16 @@ describe("openapi.json", () => {
       assert.ok(name in components.schemas, name);
   });
 
+  it("lets a search select each field of what it finds", () => {
+    const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
+    const fieldsOf = (name: string) => Object.entries((schemas[name] as { properties: object }).properties);
+    for (const [of, never] of Object.entries({ Assistant: "", Thread: "error ttl extracted", Cron: "" })) {
+      const select = JSON.stringify(fieldsOf(`${of}Search`).find(([name]) => name === "select"));
+      const missing = fieldsOf(of).filter(([name]) => !select.includes(`"${name}"`));
+      assert.equal(missing.map(([name]) => name).join(" "), never, of);
+    }
+  });
+
   it("says which routes ask for a key", () => {
     const { paths, security, components } = JSON.parse(read("lib/http/openapi.json")) as Description;
     assert.deepEqual(security, [{ "X-API-Key": [] }, {}]);

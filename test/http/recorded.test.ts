@@ -23,8 +23,19 @@ const FILE = new URL("recorded/exchanges.json", import.meta.url);
 const ELSEWHERE =
   /^(?:GET \/(?:metrics|info|openapi\.json|docs)|(?:GET|POST) \/ui\/.*|GET (?:\/a2a\/.*)?\/\.well-known\/.*|(?:GET|POST|DELETE) \/mcp|GET \/threads\/:thread_id\/stream(?:\/events)?)$/;
 
+interface Schema {
+  readonly $ref?: string;
+  readonly items?: Schema;
+  readonly properties?: object;
+}
+interface Answer {
+  readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+}
 interface Description {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: object }>>>>;
+  readonly paths: Readonly<
+    Record<string, Readonly<Record<string, { readonly responses: Readonly<Record<string, Answer>> }>>>
+  >;
+  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 }
 
 const patternOf = ({ path }: Pick<Route, "path">): RegExp =>
@@ -50,18 +61,37 @@ describe("the recorded exchanges", () => {
     assert.deepEqual(forgotten, [], `call ${forgotten} at the end of recorded/exchanges.ts, then record anew`);
   });
 
+  const document = readFileSync(new URL("../../lib/http/openapi.json", import.meta.url), "utf8");
+  const { paths, components } = JSON.parse(document) as Description;
+  /** What the OpenAPI document says of the route, by status. */
+  const describedOf = ({ request }: Exchange) => {
+    const [method = "", at = ""] = request.split(/[ ?]/);
+    const route = ROUTES.find((row) => row.handle && row.method === method.toLowerCase() && patternOf(row).test(at));
+    return route && paths[route.path.replace(/:(\w+)\+?/g, "{$1}")]?.[route.method]?.responses;
+  };
+
   it("have only statuses that the OpenAPI document names", () => {
-    const document = readFileSync(new URL("../../lib/http/openapi.json", import.meta.url), "utf8");
-    const { paths } = JSON.parse(document) as Description;
-    const named = (exchange: Exchange): boolean => {
-      const [method = "", at = ""] = exchange.request.split(/[ ?]/);
-      const route = ROUTES.find((row) => row.handle && row.method === method.toLowerCase() && patternOf(row).test(at));
-      const described = route && paths[route.path.replace(/:(\w+)\+?/g, "{$1}")]?.[route.method];
-      return !described || String(exchange.status) in described.responses;
-    };
-    const unnamed = exchanges.filter((exchange) => !named(exchange));
+    const unnamed = exchanges.filter(
+      (exchange) => !(exchange.status in (describedOf(exchange) ?? { [exchange.status]: {} })),
+    );
     const found = unnamed.map(({ request, status }) => `${status} ${request.slice(0, 120)}`);
     assert.deepEqual(found, [], "add the status to `errors` of its row");
+  });
+
+  it("have only members that the OpenAPI document names", () => {
+    const resolved = (schema: Schema): Schema => {
+      const { $ref, items } = schema;
+      if ($ref) return resolved(components.schemas[$ref.split("/").at(-1) as string] as Schema);
+      return items ? resolved(items) : schema;
+    };
+    for (const exchange of exchanges.filter(({ status }) => status === 200)) {
+      const described = describedOf(exchange)?.[200]?.content?.["application/json"];
+      const { properties } = described ? resolved(described.schema) : {};
+      if (!properties) continue;
+      const rows = [JSON.parse(exchange.body)].flat();
+      const unnamed = new Set(rows.flatMap(Object.keys).filter((name) => !(name in properties)));
+      assert.deepEqual([...unnamed], [], `${exchange.request.slice(0, 120)}: add them to scripts/openapi`);
+    }
   });
 
   it("have a code in every error", () => {

@@ -99,6 +99,7 @@ const route = routesOf({ tag: "Operations", group: "operations", issues: "query"
 const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account", issues: "query" });
 
 const runId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Run");
+const deliveryId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Webhook delivery");
 const cronId = ({ params }: RequestContext): string => parse.readKnownId(params.cron_id, "Cron");
 
 async function runAgain(context: RequestContext): Promise<Response> {
@@ -169,7 +170,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     answer: "DeliveryDetail",
     errors: [404],
-    handle: async (context) => json(await context.nouns.webhooks.get(runId(context))),
+    handle: async (context) => json(await context.nouns.webhooks.get(deliveryId(context))),
   }),
   route("post", "/greenroom/webhooks/:run_id/send", {
     summary: "Send the webhook of a run again, with a new series of retries",
@@ -177,7 +178,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     accepted: "It will be sent",
     errors: [404, 409],
     async handle(context) {
-      await context.nouns.webhooks.redeliver(runId(context));
+      await context.nouns.webhooks.redeliver(deliveryId(context));
       return accepted();
     },
   }),

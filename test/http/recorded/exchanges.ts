@@ -252,7 +252,6 @@ async function platform(send: Send): Promise<void> {
   await send("POST", "/a2a/chat", {});
 }
 
-/** The event protocol: a run and a question with its answer, replayed whole and from the middle. */
 /** A durable function waits for an event. */
 async function durable(send: Send): Promise<void> {
   await send("POST", "/threads", { thread_id: CALL });
@@ -268,6 +267,7 @@ async function durable(send: Send): Promise<void> {
   await send("POST", "/greenroom/events/unknown", { code: 7 });
 }
 
+/** The event protocol: a run and a question with its answer, replayed whole and from the middle. */
 async function events(send: Send, read: (path: string, body: object, until: RegExp) => Promise<string>): Promise<void> {
   const all = {
     channels: ["lifecycle", "values", "updates", "messages", "tools", "input", "checkpoints", "tasks", "custom"],
