@@ -1,8 +1,8 @@
 /** Writes dist: JavaScript and declarations of everything the package exports. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
-import { buildSync } from "esbuild";
+import { build, buildSync, type Plugin } from "esbuild";
 
 function rewrite(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, "utf8")));
@@ -39,7 +39,7 @@ function copyLoader(): void {
 /** The WebSockets of Node, for the same reason, as one file. */
 function bundleWebSockets(): void {
   const from = join("node_modules", "ws");
-  const outfile = "dist/adapters/node/ws.cjs";
+  const outfile = "dist/adapters/standalone/ws.cjs";
   const external = ["bufferutil", "utf-8-validate"];
   buildSync({
     entryPoints: [join(from, "wrapper.mjs")],
@@ -49,7 +49,7 @@ function bundleWebSockets(): void {
     external,
     outfile,
   });
-  cpSync(join(from, "LICENSE"), "dist/adapters/node/ws.LICENSE");
+  cpSync(join(from, "LICENSE"), "dist/adapters/standalone/ws.LICENSE");
   rewrite("dist/adapters/node/upgrade.js", (text) => {
     const parts = text.split('import("ws")');
     if (parts.length !== 2) throw new Error("upgrade.js does not import ws where it did");
@@ -57,30 +57,48 @@ function bundleWebSockets(): void {
   });
 }
 
-/** What the verbs use of kysely, as one file: its 200 files take a fifth of the time that the server takes to start. */
-function bundleKysely(): void {
-  const outfile = "dist/adapters/sql/kysely.mjs";
-  const names = new Set<string>();
-  for (const file of globSync("dist/adapters/sql/**/*.js")) {
-    const path = relative(dirname(file), outfile).replaceAll("\\", "/");
-    rewrite(file, (text) =>
-      text.replace(/^import \{([^}]+)\} from "kysely";$/m, (_, imported: string) => {
-        for (const name of imported.split(",")) if (name.trim() !== "") names.add(name.trim());
-        return `import {${imported}} from "${path.startsWith(".") ? path : `./${path}`}";`;
-      }),
-    );
-    if (/from "kysely"/.test(readFileSync(file, "utf8"))) throw new Error(`${file} imports kysely in another way`);
-  }
-  const contents = `export { ${[...names].join(", ")} } from "kysely";`;
-  buildSync({
-    stdin: { contents, resolveDir: "." },
+/**
+ * Joins the files behind each export and the command, with what they use of kysely's 200 files: to find and read all of them takes
+ * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader.
+ */
+async function joinFiles(): Promise<void> {
+  const { exports, dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as Record<
+    "exports" | "dependencies" | "peerDependencies",
+    Record<string, { default?: string }>
+  >;
+  const { kysely, ...apart } = { ...dependencies, ...peerDependencies };
+  const command = "dist/adapters/standalone/bin.js";
+  // What works on the host's own Kysely uses the host's kysely.
+  const hosts: Plugin = {
+    name: "kysely of the host",
+    setup: ({ onResolve }) =>
+      onResolve({ filter: /^kysely$/ }, ({ importer }) =>
+        /adapters.kysely/.test(importer) ? { external: true } : null,
+      ),
+  };
+  const { metafile } = await build({
+    plugins: [hosts],
+    entryPoints: [command, ...Object.values(exports).flatMap((target) => target.default ?? [])],
     bundle: true,
+    splitting: true,
     format: "esm",
-    minify: true,
-    keepNames: true,
-    outfile,
+    platform: "node",
+    external: [...Object.keys(apart), "bun:*", "./jiti/*", "./ws.cjs"],
+    outbase: "dist",
+    outdir: "dist",
+    chunkNames: `${relative("dist", dirname(command))}/[name]-[hash]`,
+    sourcemap: true,
+    sourcesContent: false,
+    allowOverwrite: true,
+    metafile: true,
   });
-  cpSync(join("node_modules", "kysely", "LICENSE"), "dist/adapters/sql/kysely.LICENSE");
+  for (const file of Object.keys(metafile.inputs)) {
+    if (file in metafile.outputs || file.startsWith("node_modules/kysely/")) continue;
+    if (!file.startsWith("dist/")) throw new Error(`${file} belongs to a package that dist must not contain`);
+    rmSync(file);
+    rmSync(`${file}.map`, { force: true });
+  }
+  cpSync(join("node_modules", "kysely", "LICENSE"), join(dirname(command), "kysely.LICENSE"));
 }
 
 rmSync("dist", { recursive: true, force: true });
@@ -92,8 +110,8 @@ if (status === 0) {
   for (const file of globSync("dist/**/*.d.ts")) rewrite(file, nameJavaScript);
   copyLoader();
   bundleWebSockets();
-  bundleKysely();
-  for (const file of globSync("dist/**/*.js")) nameDeclarations(file);
+  await joinFiles();
+  for (const file of globSync("dist/**/*.js")) if (existsSync(file.replace(/js$/, "d.ts"))) nameDeclarations(file);
   chmodSync("dist/adapters/standalone/bin.js", 0o755);
 }
 process.exitCode = status ?? 1;
