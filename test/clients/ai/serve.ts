@@ -8,10 +8,10 @@ import { langchainAgents } from "./agents.ts";
 
 const [, , file = "", port = "0"] = process.argv;
 const agents = {
-  /** The second attempt gets to the end. */
-  async *slow({ attempt, signal }: FunctionJob) {
+  /** In the first turn, the second attempt gets to the end. */
+  async *slow({ attempt, messages, signal }: FunctionJob) {
     yield "Begun. ";
-    if (attempt === 1)
+    if (attempt === 1 && messages.length === 1)
       await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     yield "Ended.";
   },

@@ -255,6 +255,15 @@ export class AguiMapper {
     return [{ type: "STATE_DELTA", delta: patchOf(before, state) }];
   }
 
+  /**
+   * The frames stop before the end of the run, as when the service stops. Not a broken connection: `HttpAgent` rejects twice then, which
+   * ends a Node process such as CopilotKit's runtime.
+   */
+  stop(): AguiEvent[] {
+    const message = "The server stops. The run goes on, and the next one shows its answer";
+    return [...this.#closeAll(), { type: "RUN_ERROR", message, code: "stopped" }];
+  }
+
   #closeAll(): AguiEvent[] {
     const texts = [...this.#texts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
     this.#texts.clear();
