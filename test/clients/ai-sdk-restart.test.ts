@@ -32,7 +32,9 @@ describe("a chat of the AI SDK after kill -9", () => {
     url = await urlOf(second);
     await chat.resumeStream();
     assert.equal(chat.error, undefined);
-    assert.match(textOf(chat), /Ended/);
+    assert.match(textOf(chat), /"text":"Begun. Ended."/);
+    const stored = (await (await fetch(`${url}/ai/slow/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(stored.messages, plain(chat.messages));
     const again = openChat({ ...options, messages: plain(chat.messages.slice(0, 1)) });
     await again.resumeStream();
     assert.deepEqual(plain(again.messages), plain(chat.messages));
@@ -73,6 +75,6 @@ describe("a chat of the AI SDK after kill -9", () => {
     await urlOf(second);
     await sent;
     assert.deepEqual([chat.status, chat.error], ["ready", undefined]);
-    assert.match(textOf(chat), /Ended/);
+    assert.match(textOf(chat), /"text":"Begun. Ended."/);
   });
 });

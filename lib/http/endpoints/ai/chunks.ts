@@ -61,6 +61,11 @@ export class ChunkMapper {
   #current: string | null = null;
   #last = "";
   #waiting: RunEvent[] = [];
+  /** Messages of the run that no update has shown: a lost attempt has not stored them. */
+  readonly #unsaved = new Set<string>();
+  #begun = false;
+  /** The message that is shown, and that the attempt which wrote it has lost. */
+  #lost: string | null = null;
   #asked: string[] = [];
   #failed = false;
   #reason = "stop";
@@ -79,6 +84,7 @@ export class ChunkMapper {
     if (!("message_id" in event)) return this.#other(event);
     if (event.type === "tool-result") return this.#result(event);
     const { message_id } = event;
+    if (event.type === "message-open") this.#unsaved.add(message_id);
     if (this.#current !== null && this.#current !== message_id) {
       this.#waiting.push(event);
       return [];
@@ -136,6 +142,12 @@ export class ChunkMapper {
         return this.#interrupt(event);
       case "custom":
         return [customPart(event.data)];
+      case "start":
+        this.#start();
+        return [];
+      case "update":
+        for (const id of messageIds(event.values)) this.#unsaved.delete(id);
+        return [];
       case "error": {
         this.#failed = true;
         const errorText = event.message || event.error;
@@ -156,6 +168,13 @@ export class ChunkMapper {
     }
   }
 
+  #start(): void {
+    if (this.#begun && this.#stepOpen && this.#unsaved.has(this.#last)) this.#lost = this.#last;
+    // What comes before the first attempt is of the state.
+    this.#unsaved.clear();
+    this.#begun = true;
+  }
+
   #finish(finishReason: string): UIMessageChunk {
     const usage = this.#usage;
     return { type: "finish", finishReason, ...(usage === null ? {} : { messageMetadata: { usage } }) };
@@ -166,9 +185,17 @@ export class ChunkMapper {
       this.#ignored.add(message_id);
       return [];
     }
+    const lost = this.#lost;
+    this.#lost = null;
     this.#current = message_id;
     this.#last = message_id;
     this.#ignored.delete(message_id);
+    // A durable function continues the message of an earlier attempt.
+    if (lost === message_id) return [];
+    if (lost !== null && this.#version === 7) {
+      for (const [id, call] of this.#calls) if (call.message_id === lost) this.#calls.delete(id);
+      return [{ type: "reset-step" }];
+    }
     const chunks: UIMessageChunk[] = [...this.#closeStep(), { type: "start-step" }];
     this.#stepOpen = true;
     return chunks;
@@ -295,6 +322,12 @@ export class ChunkMapper {
     return [{ type: "finish-step" }];
   }
 }
+
+/** The ids of the messages in what a node returned. */
+const messageIds = (values: Json): string[] =>
+  (isObject(values) ? Object.values(values) : [])
+    .flat()
+    .flatMap((one) => (isObject(one) && typeof one.id === "string" ? [one.id] : []));
 
 const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", content_filter: "content-filter" };
 
