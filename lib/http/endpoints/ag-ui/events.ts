@@ -96,7 +96,7 @@ export class AguiMapper {
       case "custom":
         return [custom(event.data)];
       case "question":
-        this.#ask(event.id, event.value);
+        this.#interrupts.push(interruptOf(event.id, event.value, this.#calls));
         return [];
       case "values":
         return isObject(event.values) ? this.#show(event.values) : [];
@@ -221,28 +221,6 @@ export class AguiMapper {
     return [{ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } }];
   }
 
-  #ask(id: string, value: Json): void {
-    const actions = approvalOf(value)?.actions;
-    const given = isObject(value) ? value : {};
-    const [action] = actions ?? [];
-    const meant =
-      actions?.length === 1 && action
-        ? [...this.#calls].filter(
-            ([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args),
-          )
-        : [];
-    const text = questionText(value);
-    this.#interrupts.push({
-      id,
-      reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
-      message: text,
-      ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
-      ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
-      ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
-      metadata: { langgraph: { raw: value } },
-    });
-  }
-
   #show(values: JsonObject): AguiEvent[] {
     this.#values = values;
     const { messages: _, ...state } = values;
@@ -305,6 +283,25 @@ export class AguiMapper {
       return { type: "CUSTOM", name: "on_interrupt", value: typeof value === "string" ? value : JSON.stringify(value) };
     });
   }
+}
+
+function interruptOf(id: string, value: Json, calls: ReadonlyMap<string, ToolCall>): JsonObject {
+  const actions = approvalOf(value)?.actions;
+  const given = isObject(value) ? value : {};
+  const [action] = actions ?? [];
+  const meant =
+    actions?.length === 1 && action
+      ? [...calls].filter(([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args))
+      : [];
+  return {
+    id,
+    reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
+    message: questionText(value),
+    ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
+    ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
+    ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
+    metadata: { langgraph: { raw: value } },
+  };
 }
 
 /** `<message id>:<index>` → `<message id>:r<index>`. */

@@ -61,10 +61,8 @@ export class ChunkMapper {
   #current: string | null = null;
   #last = "";
   #waiting: RunEvent[] = [];
-  /** Messages of the run that no update has shown: a lost attempt has not stored them. */
-  readonly #unsaved = new Set<string>();
-  #begun = false;
-  /** The message that is shown, and that the attempt which wrote it has lost. */
+  readonly #unsaved = new Unsaved();
+  /** The message of the open step, if its attempt was lost. */
   #lost: string | null = null;
   #asked: string[] = [];
   #failed = false;
@@ -84,7 +82,7 @@ export class ChunkMapper {
     if (!("message_id" in event)) return this.#other(event);
     if (event.type === "tool-result") return this.#result(event);
     const { message_id } = event;
-    if (event.type === "message-open") this.#unsaved.add(message_id);
+    if (event.type === "message-open") this.#unsaved.open(message_id);
     if (this.#current !== null && this.#current !== message_id) {
       this.#waiting.push(event);
       return [];
@@ -127,13 +125,8 @@ export class ChunkMapper {
   }
 
   /** Ends the message: with open questions, or with calls that never ran. */
-  #close(): UIMessageChunk[] {
-    return [...(this.#asked.length > 0 ? this.#automatic() : this.#notRun()), ...this.#closeStep()];
-  }
-
-  /** What the state of an ended run shows after its messages. */
   close(): UIMessageChunk[] {
-    return this.#close();
+    return [...(this.#asked.length > 0 ? this.#automatic() : this.#notRun()), ...this.#closeStep()];
   }
 
   #other(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
@@ -143,41 +136,29 @@ export class ChunkMapper {
       case "custom":
         return [customPart(event.data)];
       case "start":
-        this.#start();
+        if (this.#unsaved.start(this.#last) && this.#stepOpen) this.#lost = this.#last;
         return [];
       case "update":
-        for (const id of messageIds(event.values)) this.#unsaved.delete(id);
+        this.#unsaved.update(event.values);
         return [];
       case "error": {
         this.#failed = true;
         const errorText = event.message || event.error;
-        return [...this.#notRun(), { type: "error", errorText }, ...this.#closeStep(), this.#finish("error")];
+        return [...this.#notRun(), { type: "error", errorText }, ...this.#closeStep(), finish("error", this.#usage)];
       }
       case "end": {
         if (this.#failed) return [];
         if (event.status === "interrupted" || event.status === "rollback") {
           this.#asked = [];
-          return [...this.#close(), { type: "abort", reason: "cancelled" }, this.#finish("other")];
+          return [...this.close(), { type: "abort", reason: "cancelled" }, finish("other", this.#usage)];
         }
         const asksApproval = this.#approvals.size > 0 && this.#asked.some((id) => this.#approvals.has(`${id}:0`));
         const isCall = asksApproval || (this.#asked.length === 0 && this.#open_calls().length > 0);
-        return [...this.#close(), this.#finish(isCall ? "tool-calls" : this.#reason)];
+        return [...this.close(), finish(isCall ? "tool-calls" : this.#reason, this.#usage)];
       }
       default:
         return [];
     }
-  }
-
-  #start(): void {
-    if (this.#begun && this.#stepOpen && this.#unsaved.has(this.#last)) this.#lost = this.#last;
-    // What comes before the first attempt is of the state.
-    this.#unsaved.clear();
-    this.#begun = true;
-  }
-
-  #finish(finishReason: string): UIMessageChunk {
-    const usage = this.#usage;
-    return { type: "finish", finishReason, ...(usage === null ? {} : { messageMetadata: { usage } }) };
   }
 
   #open({ message_id, role, namespace }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
@@ -212,8 +193,7 @@ export class ChunkMapper {
         return [{ type: event.type, id: event.id, delta: event.delta }];
       case "text-close":
       case "reasoning-close":
-        chunks.push({ type: event.type.replace("close", "end"), id: event.id }, ...sources(event.id, event.block));
-        return chunks;
+        return [{ type: event.type.replace("close", "end"), id: event.id }, ...sources(event.id, event.block)];
       case "tool-call-open":
         return [{ type: "tool-input-start", ...named(event.tool_call_id, event.name), ...EXECUTED }];
       case "tool-call-delta":
@@ -253,8 +233,7 @@ export class ChunkMapper {
     if (call.done || isSubagent(namespace.slice(0, -1))) return [];
     call.done = true;
     if (this.#denied.has(toolCallId)) return [];
-    if (is_error) return [failed(toolCallId, call, contentText(content))];
-    return [output(toolCallId, call, parsed(content))];
+    return [is_error ? failed(toolCallId, call, contentText(content)) : output(toolCallId, call, parsed(content))];
   }
 
   #interrupt({ id, value }: OpenInterrupt): UIMessageChunk[] {
@@ -273,13 +252,11 @@ export class ChunkMapper {
     );
     const toolCallId = found?.[0] ?? approvalId;
     this.#approvals.set(approvalId, toolCallId);
-    const request: UIMessageChunk = {
-      type: "tool-approval-request",
-      approvalId,
-      toolCallId,
+    const about = {
       ...(description === null ? {} : { reason: description }),
       ...(config === null ? {} : { approvalDescriptor: config }),
     };
+    const request: UIMessageChunk = { type: "tool-approval-request", approvalId, toolCallId, ...about };
     if (found) return [request];
     this.#calls.set(toolCallId, { message_id: this.#last, name, args, done: false, made: true });
     const call = { toolCallId, toolName: name, input: args, dynamic: true };
@@ -323,11 +300,34 @@ export class ChunkMapper {
   }
 }
 
-/** The ids of the messages in what a node returned. */
-const messageIds = (values: Json): string[] =>
-  (isObject(values) ? Object.values(values) : [])
-    .flat()
-    .flatMap((one) => (isObject(one) && typeof one.id === "string" ? [one.id] : []));
+/** The messages of a run that no update has shown: if the attempt is lost, the next one writes them anew. */
+class Unsaved {
+  readonly #ids = new Set<string>();
+  #begun = false;
+
+  open(id: string): void {
+    this.#ids.add(id);
+  }
+
+  update(values: Json): void {
+    for (const one of isObject(values) ? Object.values(values).flat() : []) {
+      if (isObject(one) && typeof one.id === "string") this.#ids.delete(one.id);
+    }
+  }
+
+  /** An attempt starts: whether an earlier one has lost this message. What came before the first one is of the state. */
+  start(id: string): boolean {
+    const isLost = this.#begun && this.#ids.has(id);
+    this.#begun = true;
+    this.#ids.clear();
+    return isLost;
+  }
+}
+
+const finish = (finishReason: string, usage: Json): UIMessageChunk => ({
+  ...{ type: "finish", finishReason },
+  ...(usage === null ? {} : { messageMetadata: { usage } }),
+});
 
 const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", content_filter: "content-filter" };
 
