@@ -40,6 +40,26 @@ describe("a chat of the AI SDK after kill -9", () => {
     assert.deepEqual(plain(again.messages), plain(chat.messages));
   });
 
+  it("keeps the steps of a graph that the killed process has stored", async () => {
+    using folder = temporaryFolder();
+    const file = join(folder.path, "chat.db");
+    await using first = serve(file);
+    let url = await urlOf(first);
+    const chat = openChat({ id: "c", agent: "steps", fetch: fetchAt(() => url) });
+    const sent = chat.sendMessage({ text: "Hi" });
+    await until(() => textOf(chat).includes("You said two"));
+    await first.kill("SIGKILL");
+    await sent;
+
+    await using second = serve(file);
+    url = await urlOf(second);
+    await chat.resumeStream();
+    const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
+    assert.deepEqual(texts, ["One.", "You said two"]);
+    const stored = (await (await fetch(`${url}/ai/steps/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(stored.messages, plain(chat.messages));
+  });
+
   it("takes the approval that the killed process has asked for", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");

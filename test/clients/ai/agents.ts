@@ -19,7 +19,7 @@ const CALLS: Readonly<Record<string, { readonly name: string; readonly args: obj
 };
 
 /** Streams tokens, and calls the tools that the person names. Then it says what they gave. */
-class TokenModel extends BaseChatModel {
+export class TokenModel extends BaseChatModel {
   _llmType(): string {
     return "fake";
   }
