@@ -11,7 +11,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
 import { langchainAgents } from "./ai/agents.ts";
-import { chunksOf } from "./ai/chat.ts";
+import { chunksOf, openChat, plain } from "./ai/chat.ts";
 
 type Chunk = Awaited<ReturnType<typeof chunksOf>>[number];
 type Test = Awaited<ReturnType<typeof testService>>;
@@ -181,6 +181,32 @@ describe("the chunks of a chat", () => {
     assert.equal(textOf(await chunksOf(await post(test, "helped", "helper"))), "Done: It says: You said Deep thought");
     const outer = await chunksOf(await post(test, "outer", "Go"));
     assert.equal(textOf(outer), "From inside");
+  });
+
+  it("show what subagents say as preliminary outputs, where the host wants it", async () => {
+    await using test = await testService({ executor: executor(), http: { ai: { subagents: "preliminary" } } });
+    for (const ai_sdk of [5, 6, 7] as const) {
+      const id = `c${ai_sdk}`;
+      const chunks = await chunksOf(await post(test, "helped", "helper", { id, ai_sdk }));
+      await assertReadable(chunks, ai_sdk);
+      const outputs = chunks.filter(({ type }) => type === "tool-output-available");
+      assert.deepEqual(
+        outputs.map(({ output, preliminary }) => [output, preliminary]),
+        [
+          ["You ", true],
+          ["You said ", true],
+          ["You said Deep ", true],
+          ["You said Deep thought", true],
+          ["It says: You said Deep thought", undefined],
+        ],
+      );
+      const replay = await test.fetch(`http://localhost/ai/helped/chat/${id}/stream?ai_sdk=${ai_sdk}`);
+      assert.deepEqual(await chunksOf(replay), chunks);
+    }
+    const chat = openChat({ id: "chat", agent: "helped", fetch: test.fetch });
+    await chat.sendMessage({ text: "helper" });
+    const stored = (await (await test.fetch("http://localhost/ai/helped/chat/chat")).json()) as { messages: unknown };
+    assert.deepEqual(stored.messages, plain(chat.messages));
   });
 
   it("ask for approval of a call that is in no message, and show its answer", async () => {

@@ -4,6 +4,7 @@ import { type Action, approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import { contentText } from "../states.ts";
+import { type PreliminaryOutput, SubagentOutputs } from "./subagents.ts";
 
 /** One chunk, as the AI SDK reads it after `data: `. */
 export interface UIMessageChunk {
@@ -62,6 +63,7 @@ export class ChunkMapper {
   #last = "";
   #waiting: RunEvent[] = [];
   readonly #unsaved = new Unsaved();
+  readonly #subagents = new SubagentOutputs();
   /** The message of the open step, if its attempt was lost. */
   #lost: string | null = null;
   #asked: string[] = [];
@@ -81,6 +83,7 @@ export class ChunkMapper {
   take(event: RunEvent): UIMessageChunk[] {
     if (!("message_id" in event)) return this.#other(event);
     if (event.type === "tool-result") return this.#result(event);
+    if (isSubagent(event.namespace)) return preliminary(this.#subagents.take(event), this.#calls);
     const { message_id } = event;
     if (event.type === "message-open") this.#unsaved.open(message_id);
     if (this.#current !== null && this.#current !== message_id) {
@@ -141,6 +144,9 @@ export class ChunkMapper {
       case "update":
         this.#unsaved.update(event.values);
         return [];
+      case "frame":
+        if (event.event === "tasks") this.#subagents.task(event.data);
+        return [];
       case "error": {
         this.#failed = true;
         const errorText = event.message || event.error;
@@ -161,8 +167,8 @@ export class ChunkMapper {
     }
   }
 
-  #open({ message_id, role, namespace }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
-    if (role !== "ai" || isSubagent(namespace)) {
+  #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
+    if (role !== "ai") {
       this.#ignored.add(message_id);
       return [];
     }
@@ -183,7 +189,6 @@ export class ChunkMapper {
   }
 
   #part(event: Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" | "tool-result" }>) {
-    const chunks: UIMessageChunk[] = [];
     switch (event.type) {
       case "text-open":
       case "reasoning-open":
@@ -201,22 +206,17 @@ export class ChunkMapper {
       case "tool-call-close": {
         const { message_id, tool_call_id, name, args, error } = event;
         this.#calls.set(tool_call_id, { message_id, name, args, done: error !== null });
-        const call = { ...named(tool_call_id, name), input: args };
-        if (error === null) return [{ type: "tool-input-available", ...call, ...EXECUTED }];
-        return [{ type: "tool-input-error", ...call, errorText: error, ...EXECUTED }];
+        return [inputPart(event)];
       }
-      case "file": {
-        const file = filePart(event.block);
-        return file ? [file] : [];
-      }
+      case "file":
+        return [filePart(event.block) ?? []].flat();
       case "message-close": {
         this.#current = null;
         this.#reason = FINISH_REASONS[event.reason] ?? "stop";
         if (event.usage) this.#usage = sum(this.#usage, event.usage);
         const waiting = this.#waiting;
         this.#waiting = [];
-        for (const next of waiting) chunks.push(...this.take(next));
-        return chunks;
+        return waiting.flatMap((next) => this.take(next));
       }
     }
   }
@@ -346,6 +346,17 @@ const named = (toolCallId: string, toolName: string): JsonObject => ({
 /** Version 5 finds a dynamic call only by this member. */
 const ofCall = ({ name, made = false }: ToolCall): JsonObject =>
   made || !isIdentifier(name) ? { dynamic: true, ...EXECUTED } : EXECUTED;
+
+function inputPart(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
+  const call = { ...named(event.tool_call_id, event.name), input: event.args };
+  if (event.error === null) return { type: "tool-input-available", ...call, ...EXECUTED };
+  return { type: "tool-input-error", ...call, errorText: event.error, ...EXECUTED };
+}
+
+function preliminary(said: PreliminaryOutput | null, calls: ReadonlyMap<string, ToolCall>): UIMessageChunk[] {
+  const call = said && calls.get(said.toolCallId);
+  return call && !call.done ? [{ ...output(said.toolCallId, call, said.output), preliminary: true }] : [];
+}
 
 const output = (toolCallId: string, call: ToolCall, value: Json): UIMessageChunk => ({
   ...{ type: "tool-output-available", toolCallId, output: value },
