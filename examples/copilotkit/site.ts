@@ -17,6 +17,7 @@ const copilotkit = createCopilotRuntimeHandler({ runtime, basePath: "/copilotkit
 const { outputFiles } = await build({
   entryPoints: ["page.tsx"],
   bundle: true,
+  minify: true,
   write: false,
   outdir: "public",
   jsx: "automatic",
