@@ -2,8 +2,12 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { FunctionJob } from "../../lib/mod.ts";
 import { type Program, start, temporaryFolder, urlOf } from "../runtime/programs.ts";
-import { clientOf, KINDS } from "./ag-ui/client.ts";
+import { testService } from "../suite/mod.ts";
+import { until } from "../support/until.ts";
+import { clientOf, KINDS, types } from "./ag-ui/client.ts";
 
 const serve = (file: string): Program => start("test/clients/ai/serve.ts", [file, "0"], { cwd: "." });
 
@@ -33,6 +37,34 @@ for (const kind of KINDS) {
     assert.deepEqual(
       client.agent.messages.map(({ content }) => content),
       ["Hi", "Begun. Ended.", "Again", "Begun. Ended."],
+    );
+  });
+
+  it(`a deploy in the middle is an error for client ${kind}, and the run goes on`, async () => {
+    using folder = temporaryFolder();
+    const open = (waits: boolean) => {
+      async function* agent({ messages, signal }: FunctionJob) {
+        yield `Half of ${messages.length}. `;
+        if (waits) await new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
+        yield "The rest.";
+      }
+      return testService({ storage: nodeSqlite(join(folder.path, "agui.db")), agents: { agent } });
+    };
+    const first = await open(true);
+    const client = clientOf(first, "agent", kind);
+    const sent = client.say("Hi");
+    await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+    await first.service.stop(0);
+    await sent;
+    assert.equal(client.events.at(-1)?.code, "stopped");
+
+    await using second = await open(false);
+    const next = clientOf(second, "agent", kind, { threadId: client.agent.threadId });
+    next.agent.setMessages(client.agent.messages);
+    await next.say("Again");
+    assert.deepEqual(
+      next.agent.messages.map(({ content }) => content),
+      ["Hi", "Half of 1. The rest.", "Again", "Half of 3. The rest."],
     );
   });
 }

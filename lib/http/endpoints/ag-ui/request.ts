@@ -31,7 +31,7 @@ export interface AguiRequest {
   readonly parentRunId: string | undefined;
   readonly protocolVersion: string | undefined;
   /** Of all messages that the client has. */
-  readonly ids: ReadonlySet<string>;
+  readonly ids: readonly string[];
   readonly users: readonly SentMessage[];
   readonly results: readonly SentResult[];
   /** The last message, if the user wrote it. */
@@ -93,7 +93,7 @@ export function readAgui(body: unknown): AguiRequest {
     runId: text(body, "runId"),
     parentRunId: typeof parentRunId === "string" ? parentRunId : undefined,
     protocolVersion: typeof protocolVersion === "string" ? protocolVersion : undefined,
-    ids: new Set(messages.flatMap((one) => (isObject(one) && typeof one.id === "string" ? [one.id] : []))),
+    ids: messages.flatMap((one) => (isObject(one) && typeof one.id === "string" ? [one.id] : [])),
     users,
     results,
     last: (messages.at(-1) as JsonObject | undefined)?.role === "user" ? (users.at(-1) ?? null) : null,

@@ -18,7 +18,7 @@ import {
   sha256,
   stateMessages,
 } from "../states.ts";
-import { type AguiEvent, AguiMapper } from "./events.ts";
+import { type AguiEvent, AguiMapper, snapshotsOf } from "./events.ts";
 import { shownMessages } from "./messages.ts";
 import type { AguiRequest, SentAnswer } from "./request.ts";
 
@@ -93,7 +93,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
   try {
     const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
-    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : [];
+    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
     return { run, events: eventsOf(nouns, run, frames, sent, origin, missed) };
   } catch (error) {
     refuseLate(error, "The interrupt is not open any more");
@@ -101,15 +101,12 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   }
 }
 
-/**
- * All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. Clients keep the
- * order of the messages that they have, and append others: an empty list comes first.
- */
-function missedBy({ ids }: AguiRequest, values: JsonObject, { input = null }: Partial<RunCreate>): AguiEvent[] {
-  if (shownMessages(values).every(({ id }) => ids.has(id as string))) return [];
+/** All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. */
+function missedBy({ ids }: AguiRequest, values: JsonObject, { input = null }: Partial<RunCreate>): JsonObject[] | null {
+  const known = new Set(ids);
+  if (shownMessages(values).every(({ id }) => known.has(id as string))) return null;
   const sent = isObject(input) ? messagesOf(input) : [];
-  const messages = shownMessages({ messages: [...messagesOf(values), ...sent] });
-  return [[], messages].map((list): AguiEvent => ({ type: "MESSAGES_SNAPSHOT", messages: list }));
+  return shownMessages({ messages: [...messagesOf(values), ...sent] });
 }
 
 const idsOf = (answers: readonly SentAnswer[]): string[] => answers.map(({ id }) => id).sort();
@@ -250,12 +247,13 @@ function eventsOf(
   { threads }: AguiNouns,
   run: Run,
   frames: Reader<Frame>,
-  { threadId, runId, parentRunId, protocolVersion }: AguiRequest,
+  { threadId, runId, parentRunId, protocolVersion, ids }: AguiRequest,
   { legacy_interrupts = false }: AguiSettings,
-  missed: readonly AguiEvent[] = [],
+  missed: JsonObject[] | null = null,
 ): Reader<AguiEvent> {
+  const messageIds = missed?.map(({ id }) => id as string) ?? ids;
   const mapper = new AguiMapper({
-    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts },
+    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts, messageIds },
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(protocolVersion === undefined ? {} : { protocolVersion }),
   });
@@ -264,7 +262,7 @@ function eventsOf(
   return createReader(async () => {
     if (!begun) {
       begun = true;
-      return [mapper.start(), ...missed];
+      return [mapper.start(), ...(missed ? snapshotsOf(missed, new Set(ids)) : [])];
     }
     for (;;) {
       const next = await frames.next();
