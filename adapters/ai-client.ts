@@ -46,8 +46,11 @@ function placeOf(input: string | URL | Request, { method = "GET", body }: Reques
   const url = input instanceof Request ? input.url : String(input);
   if (method === "GET") return url;
   try {
-    const { id } = JSON.parse(String(body)) as { readonly id?: unknown };
-    return typeof id === "string" ? `${url.replace(/[?#].*$/, "")}/${encodeURIComponent(id)}/stream` : null;
+    const { id, ai_sdk } = JSON.parse(String(body)) as { readonly id?: unknown; readonly ai_sdk?: unknown };
+    if (typeof id !== "string") return null;
+    // Other versions fail on chunks of version 7.
+    const version = ai_sdk === undefined ? "" : `?ai_sdk=${encodeURIComponent(String(ai_sdk))}`;
+    return `${url.replace(/[?#].*$/, "")}/${encodeURIComponent(id)}/stream${version}`;
   } catch {
     return null;
   }

@@ -23,6 +23,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npx greenroom init ": "scripts/check-package.ts",
   "npx greenroom dev": "test/runtime/dev.test.ts",
   "npm install greenroom": "scripts/check-package.ts",
+  "npm install @copilotkit/": "test/browser/copilotkit.test.ts",
+  "COPILOTKIT_TELEMETRY_DISABLED=true ": "test/browser/copilotkit.test.ts",
   "npm install @langchain/langgraph-sdk@": "test/core/docs.node.test.ts",
   "npm install && npm run build": "scripts/check.ts",
   "node scripts/release.ts ": "test/runtime/release.node.test.ts",

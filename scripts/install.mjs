@@ -1,6 +1,6 @@
 // Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
 //   node scripts/install.mjs           everything: tests, checks and the demo
-//   node scripts/install.mjs all       the lowest versions of LangGraph, too, for `npm run test:all`
+//   node scripts/install.mjs all       the lowest versions of LangGraph and CopilotKit, too, for `npm run test:all`
 //   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it
 //   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
 // Plain JavaScript that runs on Node 20 before anything is installed.
@@ -171,16 +171,21 @@ async function installEverything() {
   await installSqld(".");
 }
 
-/** The lowest versions of the peer range, where module resolution does not find them by accident. */
-async function installLowest() {
-  const lowest = "node_modules/.lowest";
-  const { dependencies } = readJson("test/versions/lowest/package.json");
-  if (missingIn(lowest, dependencies, readJson("test/versions/lowest/package-lock.json")).length === 0) return;
-  console.log("Installing the lowest versions of LangGraph that are tested (about 70 MB)");
-  mkdirSync(lowest, { recursive: true });
-  for (const name of ["package.json", "package-lock.json"])
-    copyFileSync(`test/versions/lowest/${name}`, `${lowest}/${name}`);
-  await install(lowest, "install", ["--no-save"]);
+/** Packages of test/versions. Module resolution does not find them by accident, and not every test run needs them. */
+const BESIDE = {
+  lowest: "the lowest versions of LangGraph that are tested (about 70 MB)",
+  copilotkit: "CopilotKit (about 760 MB)",
+};
+
+async function installBeside(name) {
+  const folder = `node_modules/.${name}`;
+  const { dependencies } = readJson(`test/versions/${name}/package.json`);
+  if (missingIn(folder, dependencies, readJson(`test/versions/${name}/package-lock.json`)).length === 0) return;
+  console.log(`Installing ${BESIDE[name]}`);
+  mkdirSync(folder, { recursive: true });
+  for (const file of ["package.json", "package-lock.json"])
+    copyFileSync(`test/versions/${name}/${file}`, `${folder}/${file}`);
+  await install(folder, "install", ["--no-save"]);
 }
 
 const SIZES = {
@@ -203,7 +208,7 @@ async function installAtLeast(part) {
 const [part] = process.argv.slice(2);
 if (part === undefined || part === "all") await installEverything();
 else await installAtLeast(part);
-if (part === "all") await installLowest();
+if (part === "all") for (const name of Object.keys(BESIDE)) await installBeside(name);
 
 // The page is no part of the sources, and everything that serves or type-checks needs it: half a second.
 const { status } = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });

@@ -1,7 +1,8 @@
 /**
- * The command behind `npm run test:browser`: the tests that need Chromium, on Node; with `--all` those of older packages, too. Fails
- * also if they leave a button or link of the studio unused. Ends with `N passed, N failed`.
+ * The command behind `npm run test:browser`: the tests that need Chromium, on Node; with `--all` those of older packages and of
+ * CopilotKit, too. Fails also if they leave a button or link of the studio unused. Ends with `N passed, N failed`.
  */
+import { spawnSync } from "node:child_process";
 import { globSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +10,12 @@ import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { watchPresses } from "../test/browser/presses.ts";
 
-if (process.argv.includes("--all")) process.env.GREENROOM_TEST_ALL = "1";
+if (process.argv.includes("--all")) {
+  process.env.GREENROOM_TEST_ALL = "1";
+  // CopilotKit is not among the packages of every run.
+  const { status } = spawnSync(process.execPath, ["scripts/install.mjs", "all"], { stdio: "inherit" });
+  if (status !== 0) process.exit(status ?? 1);
+}
 const counts = { passed: 0, failed: 0 };
 const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
 const presses = watchPresses(join(folder, "presses"));

@@ -224,9 +224,10 @@ export class Call {
 
   private chunk(id: string, content: JsonObject): StreamEvent[] {
     const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
+    // As LangGraph: the event comes first, with this member, which AG-UI's bridge reads.
     return [
+      ...this.chain("on_chat_model_stream", { chunk: { ...chunk, response_metadata: {} } }, id),
       ...this.show("messages-tuple", [chunk, this.metadata]),
-      ...this.chain("on_chat_model_stream", { chunk }, id),
     ];
   }
 

@@ -79,6 +79,8 @@ export interface HttpOptions extends DisabledGroups {
   readonly ai?: {
     /** How long after its end a run is streamed again to a page that comes back. Default 300000. */
     readonly replay_ms?: number;
+    /** What pages see of agents that are tools: their result, or also what they say meanwhile. Default `hidden`. */
+    readonly subagents?: "hidden" | "preliminary";
   };
   /** The endpoint for AG-UI. */
   readonly ag_ui?: {
@@ -157,7 +159,7 @@ export const httpSchema: Section = section({
     state: oneOf(["read", "write"]),
     legacy_interrupts: flag,
   }),
-  ai: section({ replay_ms: whole(0, 2_147_483_647) }),
+  ai: section({ replay_ms: whole(0, 2_147_483_647), subagents: oneOf(["hidden", "preliminary"]) }),
   cors: section({
     allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: text(isPattern, "is not a valid regular expression"),

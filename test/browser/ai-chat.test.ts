@@ -172,6 +172,7 @@ describe("the template ai-chat in Chromium", () => {
       await app.deploy();
       await chat.sees("The rest.");
       await chat.idle();
+      assert.deepEqual(await chat.lines(), ["Hi", "Half. The rest."]);
       assert.equal(await chat.page.getByRole("alert").count(), 0);
     } finally {
       await chat.page.close();

@@ -55,8 +55,8 @@ describe("a page of useChat in Chromium", () => {
       await page.reload();
       await page.locator("li").getByText("The rest.").waitFor();
       await page.locator("main.idle").waitFor();
-      // The second attempt follows what the lost one said: clients before version 7 cannot take it back.
-      assert.deepEqual(await page.locator("li").allTextContents(), ["Hi", "Half. Half. The rest."]);
+      // What the lost attempt said is taken back.
+      assert.deepEqual(await page.locator("li").allTextContents(), ["Hi", "Half. The rest."]);
     } finally {
       await page.close();
     }

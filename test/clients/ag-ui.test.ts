@@ -1,19 +1,15 @@
 /** The AG-UI endpoint with `HttpAgent`, of version 1.0.0 and of the one that CopilotKit pins. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { HttpAgent } from "@ag-ui/client";
-import { EventSchemas } from "@ag-ui/core/schemas";
-import { HttpAgent as HttpAgent0 } from "ag-ui-client-0";
-import { EventSchemas as EventSchemas0 } from "ag-ui-core-0";
 import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
+import { clientOf, interrupts, KINDS, outcome, said, types } from "./ag-ui/client.ts";
 import { langchainAgents, ran } from "./ai/agents.ts";
 
 type Test = Awaited<ReturnType<typeof testService>>;
-type Event = JsonObject & { readonly type: string };
 
 /** Functions that show what a client may see. */
 const agents = {
@@ -59,60 +55,7 @@ const agents = {
 
 const executor = () => combine(fromFunctions(agents), langchainAgents());
 
-const KINDS = { "1.0.0": [HttpAgent, EventSchemas], "0.0.59": [HttpAgent0, EventSchemas0] } as const;
-
-interface Client {
-  readonly agent: HttpAgent;
-  /** Of the last run. */
-  readonly events: Event[];
-  readonly errors: unknown[];
-  run(parameters?: object): Promise<void>;
-  say(content: string): Promise<void>;
-}
-
-let count = 0;
-
-/** A client whose events are checked by its own schemas. */
-function clientOf({ fetch }: Pick<Test, "fetch">, graph: string, kind: keyof typeof KINDS, more: object = {}): Client {
-  const [Agent, schemas] = KINDS[kind] as unknown as (typeof KINDS)["1.0.0"];
-  const url = `http://localhost/ag-ui/${graph}`;
-  /** An abort ends the body, as over a socket. */
-  const hangingUp = async (input: string, init: RequestInit): Promise<Response> => {
-    const response = await fetch(input, init);
-    const { signal } = init;
-    const body = signal ? response.body?.pipeThrough(new TransformStream(), { signal }) : response.body;
-    return new Response(body, response);
-  };
-  const agent = new Agent({ url, threadId: `thread-${++count}`, fetch: hangingUp, ...more });
-  const events: Event[] = [];
-  const errors: unknown[] = [];
-  return {
-    agent,
-    events,
-    errors,
-    async run(parameters = {}) {
-      events.length = 0;
-      await agent.runAgent(parameters, {
-        onEvent: ({ event }: { readonly event: unknown }) => {
-          assert.equal(schemas.safeParse(event).error, undefined, JSON.stringify(event));
-          events.push(event as Event);
-        },
-        onRunErrorEvent: ({ event }: { readonly event: unknown }) => void errors.push(event),
-      } as never);
-    },
-    async say(content) {
-      agent.addMessage({ id: `u-${++count}`, role: "user", content });
-      await this.run();
-    },
-  };
-}
-
-const types = ({ events }: Client): string[] => events.map(({ type }) => type);
-const outcome = ({ events }: Client): JsonObject => (events.at(-1) as JsonObject).outcome as JsonObject;
-const interrupts = (client: Client): JsonObject[] => outcome(client).interrupts as JsonObject[];
-const said = ({ agent }: Client): unknown => agent.messages.at(-1)?.content;
-
-for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
+for (const kind of KINDS) {
   describe(`AG-UI's client ${kind}`, () => {
     it("streams text, and has two turns", async () => {
       await using test = await testService({ executor: executor() });
@@ -207,7 +150,7 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
       const ask = (resume: readonly object[]) =>
         test.fetch("http://localhost/ag-ui/twice", {
           method: "POST",
-          body: JSON.stringify({ threadId: client.agent.threadId, runId: `x${++count}`, messages: [], resume }),
+          body: JSON.stringify({ threadId: client.agent.threadId, runId: crypto.randomUUID(), messages: [], resume }),
         });
       for (const resume of [[answer("made", "x"), ...ids.map((id) => answer(id, "x"))], [answer(ids[0], "x")]]) {
         const response = await ask(resume);
@@ -219,6 +162,20 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
       const text = JSON.stringify(client.agent.messages);
       assert.ok(text.includes("one yes0") && text.includes("two yes1"), text);
       assert.equal((await ask(ids.map((id) => answer(id, "x")))).status, 409);
+    });
+
+    it("gets the whole thread in its order, when the page has only its newest message", async () => {
+      await using test = await testService({ executor: executor() });
+      const first = clientOf(test, "plain", kind);
+      await first.say("One");
+      const { threadId } = first.agent;
+      const client = clientOf(test, "plain", kind, { threadId });
+      await client.say("Two");
+      assert.deepEqual(types(client).slice(0, 3), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
+      assert.deepEqual(
+        client.agent.messages.map(({ content }) => content),
+        ["One", "You said One", "Two", "You said Two"],
+      );
     });
 
     it("runs tools of the page", async () => {
@@ -251,6 +208,17 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
       await done;
       const thread_id = await threadIdOf(client.agent.threadId);
       await until(async () => (await test.service.runs.list(thread_id))[0]?.status === "interrupted");
+    });
+
+    it("gets an error when the server stops, and closes what was open", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "waits", kind);
+      const done = client.say("Hi");
+      await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+      await test.service.stop(0);
+      await done;
+      assert.deepEqual(types(client).slice(-3), ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"]);
+      assert.equal((client.errors.at(-1) as JsonObject).code, "stopped");
     });
 
     it("gets the end of a run that another caller cancels", async () => {
@@ -286,13 +254,6 @@ describe("the AG-UI endpoint", () => {
     ).text();
     assert.equal(await (await ask(test, "echo", input())).text(), one);
     assert.equal((await test.service.runs.list(await threadIdOf("t"))).length, 2);
-  });
-
-  it("breaks when the server stops, and never ends as if it were complete", async () => {
-    const test = await testService({ executor: executor() });
-    const body = (await ask(test, "waits", input())).text();
-    const [broken] = await Promise.allSettled([body, test.service.stop(0)]);
-    assert.equal(broken.status, "rejected");
   });
 
   it("ignores forged messages and a state with messages", async () => {

@@ -147,6 +147,32 @@ describe("a chat's turn", () => {
     assert.deepEqual([chat.status, chat.error?.message], ["error", "no model"]);
   });
 
+  it("of a durable function goes on in its message, after the run was suspended", async () => {
+    await using test = await testService({
+      worker: { linger_ms: 0 },
+      agents: {
+        async *agent({ step, wait }: FunctionJob) {
+          await step("begin", () => 1);
+          yield "Half. ";
+          await wait("go");
+          yield "The rest.";
+        },
+      },
+    });
+    const options = { id: "c", fetch: test.fetch };
+    const chat = openChat(options);
+    const sent = chat.sendMessage({ text: "Hi" });
+    const thread_id = await threadIdOf("c");
+    await until(async () => (await test.service.runs.list(thread_id).catch(() => []))[0]?.waiting_for?.length === 1);
+    await test.service.threads.send(thread_id, "go", {});
+    await sent;
+    const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
+    assert.equal(texts.join(""), "Half. The rest.");
+    const again = openChat({ ...options, messages: plain(chat.messages.slice(0, 1)) });
+    await again.resumeStream();
+    assert.deepEqual(plain(again.messages), plain(chat.messages));
+  });
+
   it("ends on a tool with one request", async () => {
     let requests = 0;
     await using test = await testService({

@@ -366,7 +366,10 @@ describe("stream modes of functions", () => {
       [
         ["on_chain_start", { input: { q: 1 } }],
         ["on_chain_stream", { chunk: { a: 1 } }],
-        ["on_chat_model_stream", { chunk: { type: "AIMessageChunk", content: "t", id: "id-2" } }],
+        [
+          "on_chat_model_stream",
+          { chunk: { type: "AIMessageChunk", content: "t", id: "id-2", response_metadata: {} } },
+        ],
         ["on_chain_stream", { chunk: { messages: [reply] } }],
         ["on_chain_end", { output: { q: 1, a: 1, messages: [reply] } }],
       ],

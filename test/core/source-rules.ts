@@ -190,7 +190,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {
     files: /^examples\//,
-    may: /^examples\/|^greenroom(?:\/|$)|^node:|^@(?:langchain|a2a-js)\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai)$/,
+    may: /^examples\/|^greenroom(?:\/|$)|^node:|^@(?:langchain|a2a-js|ag-ui|copilotkit)\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai|esbuild|react-dom)$/,
   },
   { files: /^test\/suite\//, may: /^test\/suite\/|^lib\/|^adapters\/(?:sql|sqlite)\/|^node:/ },
 ];

@@ -15,10 +15,11 @@ const CALLS: Readonly<Record<string, { readonly name: string; readonly args: obj
   mail: { name: "mail", args: { to: "ann" } },
   lookup: { name: "lookup", args: { order: "1182" } },
   fails: { name: "fails", args: {} },
+  helper: { name: "helper", args: { text: "Deep thought" } },
 };
 
 /** Streams tokens, and calls the tools that the person names. Then it says what they gave. */
-class TokenModel extends BaseChatModel {
+export class TokenModel extends BaseChatModel {
   _llmType(): string {
     return "fake";
   }
@@ -43,8 +44,11 @@ class TokenModel extends BaseChatModel {
       for (const [index, { name, args }] of named.entries()) {
         const id = `call-${messages.length}-${index}`;
         const full = JSON.stringify(args);
-        yield piece({ tool_call_chunks: [{ name, id, args: full.slice(0, 5), index, type: "tool_call_chunk" }] });
-        yield piece({ tool_call_chunks: [{ args: full.slice(5), index, type: "tool_call_chunk" }] });
+        for (const part of [{ name, id, args: full.slice(0, 5) }, { args: full.slice(5) }]) {
+          const chunk = piece({ tool_call_chunks: [{ ...part, index, type: "tool_call_chunk" }] });
+          yield chunk;
+          await run?.handleLLMNewToken("", undefined, undefined, undefined, undefined, { chunk });
+        }
       }
       yield piece({ usage_metadata });
       return;
@@ -86,6 +90,26 @@ const tools = [
 
 export function langchainAgents(): Executor {
   const model = new TokenModel({});
+  /** Its tool is an agent. */
+  const helped = createAgent({
+    model,
+    tools: [
+      tool(
+        async ({ text }: { readonly text: string }) => {
+          const { messages } = await plain.invoke({ messages: [{ role: "user", content: text }] });
+          return `It says: ${messages.at(-1)?.content}`;
+        },
+        { name: "helper", schema: z.object({ text: z.string() }) },
+      ),
+    ],
+  });
+  const says = (name: string) => async () => ({ messages: [await model.invoke(`${name} has many words`)] });
+  const both = new StateGraph(MessagesAnnotation)
+    .addNode("one", says("one"))
+    .addNode("two", says("two"))
+    .addEdge(START, "one")
+    .addEdge(START, "two")
+    .compile();
   const clerk = createAgent({
     model,
     tools,
@@ -109,5 +133,5 @@ export function langchainAgents(): Executor {
     .addEdge(START, "one")
     .addEdge(START, "two")
     .compile();
-  return langgraph({ clerk: clerk.graph, plain: plain.graph, asks, twice } as never);
+  return langgraph({ clerk: clerk.graph, plain: plain.graph, helped: helped.graph, asks, twice, both } as never);
 }

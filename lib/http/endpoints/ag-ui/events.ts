@@ -19,6 +19,8 @@ export interface AguiOptions {
   readonly parentRunId?: string;
   /** Absent: a client before 1.0, which rejects what it does not know. */
   readonly protocolVersion?: string;
+  /** The ids of the messages that the client has, in their order: its list gets the order of the thread. */
+  readonly messageIds?: readonly string[];
   /** The run of the service: `metadata.run_id` of `RUN_STARTED`. */
   readonly run_id?: string;
   /** True: clients before 1.0 get interrupts as `CUSTOM` `on_interrupt`, too. */
@@ -61,6 +63,8 @@ export class AguiMapper {
   readonly #tasks = new Map<Json, string>();
   readonly #steps = new Map<string, number>();
   readonly #interrupts: JsonObject[] = [];
+  /** Messages of the client, in its order. */
+  readonly #known: Set<string>;
   #last = "";
   #values: JsonObject | null = null;
   #state: JsonObject = {};
@@ -70,6 +74,7 @@ export class AguiMapper {
   constructor(options: AguiOptions) {
     this.#options = options;
     this.#isOld = options.protocolVersion === undefined;
+    this.#known = new Set(options.messageIds);
   }
 
   /** The run has shown no state, so its end needs the thread's: `end`. */
@@ -96,7 +101,7 @@ export class AguiMapper {
       case "custom":
         return [custom(event.data)];
       case "question":
-        this.#ask(event.id, event.value);
+        this.#interrupts.push(interruptOf(event.id, event.value, this.#calls));
         return [];
       case "values":
         return isObject(event.values) ? this.#show(event.values) : [];
@@ -142,6 +147,7 @@ export class AguiMapper {
         const content = { type: "TEXT_MESSAGE_CONTENT", messageId, delta: event.delta };
         if (this.#texts.has(messageId)) return [content];
         this.#texts.add(messageId);
+        this.#known.add(messageId);
         return [{ type: "TEXT_MESSAGE_START", messageId, role: "assistant" }, content];
       }
       case "reasoning-open": {
@@ -163,6 +169,7 @@ export class AguiMapper {
       }
       case "tool-call-open": {
         const { tool_call_id: toolCallId, name: toolCallName } = event;
+        this.#known.add(messageId);
         return [{ type: "TOOL_CALL_START", toolCallId, toolCallName, parentMessageId: messageId }];
       }
       case "tool-call-delta":
@@ -176,6 +183,7 @@ export class AguiMapper {
         const { tool_call_id: toolCallId, content } = event;
         const call = this.#calls.get(toolCallId);
         if (call) call.done = true;
+        this.#known.add(messageId);
         return [{ type: "TOOL_CALL_RESULT", messageId, toolCallId, content: contentText(content), role: "tool" }];
       }
       case "message-close":
@@ -221,28 +229,6 @@ export class AguiMapper {
     return [{ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } }];
   }
 
-  #ask(id: string, value: Json): void {
-    const actions = approvalOf(value)?.actions;
-    const given = isObject(value) ? value : {};
-    const [action] = actions ?? [];
-    const meant =
-      actions?.length === 1 && action
-        ? [...this.#calls].filter(
-            ([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args),
-          )
-        : [];
-    const text = questionText(value);
-    this.#interrupts.push({
-      id,
-      reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
-      message: text,
-      ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
-      ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
-      ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
-      metadata: { langgraph: { raw: value } },
-    });
-  }
-
   #show(values: JsonObject): AguiEvent[] {
     this.#values = values;
     const { messages: _, ...state } = values;
@@ -253,6 +239,15 @@ export class AguiMapper {
       return [{ type: "STATE_SNAPSHOT", snapshot: state }];
     }
     return [{ type: "STATE_DELTA", delta: patchOf(before, state) }];
+  }
+
+  /**
+   * The frames stop before the end of the run, as when the service stops. Not a broken connection: `HttpAgent` rejects twice then, which
+   * ends a Node process such as CopilotKit's runtime.
+   */
+  stop(): AguiEvent[] {
+    const message = "The server stops. The run goes on, and the next one shows its answer";
+    return [...this.#closeAll(), { type: "RUN_ERROR", message, code: "stopped" }];
   }
 
   #closeAll(): AguiEvent[] {
@@ -277,9 +272,8 @@ export class AguiMapper {
       return [...closed, { ...finished, ...(this.#isOld ? {} : { outcome: { type: "cancelled" } }), ...usage }];
     }
     const shown = values !== undefined && isObject(values) ? this.#show(values) : [];
-    const messages = shownMessages(this.#values ?? {});
-    const snapshot: AguiEvent = { type: "MESSAGES_SNAPSHOT", messages };
-    return [...closed, ...shown, snapshot, ...this.#legacy(), { ...finished, outcome: this.#outcome(), ...usage }];
+    const snapshots = snapshotsOf(shownMessages(this.#values ?? {}), this.#known);
+    return [...closed, ...shown, ...snapshots, ...this.#legacy(), { ...finished, outcome: this.#outcome(), ...usage }];
   }
 
   #outcome(): JsonObject {
@@ -296,6 +290,33 @@ export class AguiMapper {
       return { type: "CUSTOM", name: "on_interrupt", value: typeof value === "string" ? value : JSON.stringify(value) };
     });
   }
+}
+
+/** Clients keep the order of the messages that they have, and append others. If that gives another order, an empty list comes first. */
+export function snapshotsOf(messages: JsonObject[], known: ReadonlySet<string>): AguiEvent[] {
+  const ids = messages.map(({ id }) => id as string);
+  const shown = new Set(ids);
+  const isSorted = [...known].filter((id) => shown.has(id)).every((id, at) => id === ids[at]);
+  return (isSorted ? [messages] : [[], messages]).map((list) => ({ type: "MESSAGES_SNAPSHOT", messages: list }));
+}
+
+function interruptOf(id: string, value: Json, calls: ReadonlyMap<string, ToolCall>): JsonObject {
+  const actions = approvalOf(value)?.actions;
+  const given = isObject(value) ? value : {};
+  const [action] = actions ?? [];
+  const meant =
+    actions?.length === 1 && action
+      ? [...calls].filter(([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args))
+      : [];
+  return {
+    id,
+    reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
+    message: questionText(value),
+    ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
+    ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
+    ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
+    metadata: { langgraph: { raw: value } },
+  };
 }
 
 /** `<message id>:<index>` → `<message id>:r<index>`. */

@@ -44,7 +44,7 @@ export async function* toAguiEvents(frames: AsyncIterable<Frame>, options: AguiO
 /** A run of a request, and its events. */
 export interface AguiTurn {
   readonly run: Run;
-  /** Throws if the service stops before the run has ended. */
+  /** The last one is `RUN_FINISHED` or `RUN_ERROR`, also when the service stops. */
   readonly events: AsyncIterable<AguiEvent>;
 }
 
@@ -74,7 +74,6 @@ export async function aguiRequest(
       yield event;
       if (isLast(event)) return;
     }
-    throw stopped();
   }
   return { run, events: whole() };
 }

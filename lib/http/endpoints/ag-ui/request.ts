@@ -30,6 +30,8 @@ export interface AguiRequest {
   readonly runId: string;
   readonly parentRunId: string | undefined;
   readonly protocolVersion: string | undefined;
+  /** Of all messages that the client has. */
+  readonly ids: readonly string[];
   readonly users: readonly SentMessage[];
   readonly results: readonly SentResult[];
   /** The last message, if the user wrote it. */
@@ -91,6 +93,7 @@ export function readAgui(body: unknown): AguiRequest {
     runId: text(body, "runId"),
     parentRunId: typeof parentRunId === "string" ? parentRunId : undefined,
     protocolVersion: typeof protocolVersion === "string" ? protocolVersion : undefined,
+    ids: messages.flatMap((one) => (isObject(one) && typeof one.id === "string" ? [one.id] : [])),
     users,
     results,
     last: (messages.at(-1) as JsonObject | undefined)?.role === "user" ? (users.at(-1) ?? null) : null,

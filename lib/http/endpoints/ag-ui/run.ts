@@ -1,12 +1,13 @@
 /** Runs of AG-UI's clients: which run a request creates, or which one it finds, and the stream of its events. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
+import { messagesOf } from "../../../executor/messages.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { callMetadata, conflict, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
+import { callMetadata, conflict, isAnswer, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -17,7 +18,8 @@ import {
   sha256,
   stateMessages,
 } from "../states.ts";
-import { type AguiEvent, AguiMapper } from "./events.ts";
+import { type AguiEvent, AguiMapper, snapshotsOf } from "./events.ts";
+import { shownMessages } from "./messages.ts";
 import type { AguiRequest, SentAnswer } from "./request.ts";
 
 /** The nouns of the caller. */
@@ -58,7 +60,10 @@ const NEWEST_RUNS = 20;
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
 export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
   const thread_id = await threadIdOf(sent.threadId);
-  const known = await findRun(nouns, thread_id, sent.runId);
+  const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
+  const open = state?.interrupts ?? [];
+  const answers = sent.resume ?? (sent.resume_all === undefined ? [] : resumeAll(open, sent.resume_all));
+  const known = await findRun(nouns, thread_id, sent, answers);
   const cancels = origin.on_disconnect !== "continue";
   if (known) {
     await requireAssistant(nouns, known, origin.assistant_id);
@@ -66,10 +71,9 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     const { frames } = await nouns.runs.joinStream(thread_id, known.run_id, options);
     return { run: known, events: eventsOf(nouns, known, frames, sent, origin) };
   }
-  const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
   const values = isObject(state?.values ?? null) ? (state?.values as JsonObject) : {};
   const messages = state ? stateMessages(state) : [];
-  const turn = await turnOf({ nouns, thread_id, sent, messages, open: state?.interrupts ?? [] });
+  const turn = await turnOf({ nouns, thread_id, sent, messages, open, answers });
   const members = await membersOf(nouns, sent, origin, values);
   const { context, input } = members;
   const request = origin.check({
@@ -85,20 +89,50 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     multitask_strategy: turn.command ? "reject" : "enqueue",
     on_disconnect: cancels ? "cancel" : "continue",
   });
-  const idempotency = { route: `/ag-ui/${thread_id}`, key: await sha256(sent.runId), body_hash: "" };
+  const key = await sha256([sent.runId, ...idsOf(answers)].join(" "));
+  const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
   try {
     const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
-    return { run, events: eventsOf(nouns, run, frames, sent, origin) };
+    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
+    return { run, events: eventsOf(nouns, run, frames, sent, origin, missed) };
   } catch (error) {
     refuseLate(error, "The interrupt is not open any more");
     return hideForeign(error);
   }
 }
 
-/** The run of an earlier request with the same `runId`. A thread passes its first run's metadata on: the oldest match counts. */
-async function findRun({ runs }: AguiNouns, thread_id: string, runId: string): Promise<Run | undefined> {
+/** All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. */
+function missedBy({ ids }: AguiRequest, values: JsonObject, { input = null }: Partial<RunCreate>): JsonObject[] | null {
+  const known = new Set(ids);
+  if (shownMessages(values).every(({ id }) => known.has(id as string))) return null;
+  const sent = isObject(input) ? messagesOf(input) : [];
+  return shownMessages({ messages: [...messagesOf(values), ...sent] });
+}
+
+const idsOf = (answers: readonly SentAnswer[]): string[] => answers.map(({ id }) => id).sort();
+
+/**
+ * The run of an earlier request with the same `runId` and the same answers: CopilotKit answers under the id of the run that asks. A thread
+ * passes its first run's metadata on: the oldest match counts.
+ */
+async function findRun(
+  { runs }: AguiNouns,
+  thread_id: string,
+  { runId, resume_all }: AguiRequest,
+  answers: readonly SentAnswer[],
+): Promise<Run | undefined> {
   const newest = (await runs.list(thread_id, { limit: NEWEST_RUNS }).catch(nullIfNotFound)) ?? [];
-  return newest.findLast(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
+  const same = newest.filter(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
+  // A value for all that is open, when nothing is: it is repeated.
+  if (resume_all !== undefined && answers.length === 0) return same.find(isAnswer);
+  const ids = idsOf(answers);
+  return same.findLast((run) => sameJson(answeredBy(run), ids));
+}
+
+/** The ids of the interrupts that a run answers. */
+function answeredBy({ kwargs: { command = null } }: Run): string[] {
+  const resume = isObject(command) ? (command.resume ?? null) : null;
+  return isObject(resume) ? Object.keys(resume).sort() : [];
 }
 
 interface TurnParts {
@@ -107,12 +141,12 @@ interface TurnParts {
   readonly sent: AguiRequest;
   readonly messages: readonly Json[];
   readonly open: readonly Interrupt[];
+  readonly answers: readonly SentAnswer[];
 }
 
 /** What the run does: answers interrupts, takes what is new in the list of messages, or goes back in the thread. Errors: conflict. */
-async function turnOf({ nouns, thread_id, sent, messages, open }: TurnParts): Promise<Partial<RunCreate>> {
-  const answers = sent.resume ?? (sent.resume_all === undefined ? null : resumeAll(open, sent.resume_all));
-  if (answers && answers.length > 0) return { command: { resume: resumeOf(open, answers) }, strict_resume: true };
+async function turnOf({ nouns, thread_id, sent, messages, open, answers }: TurnParts): Promise<Partial<RunCreate>> {
+  if (answers.length > 0) return { command: { resume: resumeOf(open, answers) }, strict_resume: true };
   const { last } = sent;
   const place = last ? placeOf(messages, last.id) : -1;
   if (last && place >= 0 && !hasContent(messages[place] as JsonObject, last.content)) {
@@ -213,11 +247,13 @@ function eventsOf(
   { threads }: AguiNouns,
   run: Run,
   frames: Reader<Frame>,
-  { threadId, runId, parentRunId, protocolVersion }: AguiRequest,
+  { threadId, runId, parentRunId, protocolVersion, ids }: AguiRequest,
   { legacy_interrupts = false }: AguiSettings,
+  missed: JsonObject[] | null = null,
 ): Reader<AguiEvent> {
+  const messageIds = missed?.map(({ id }) => id as string) ?? ids;
   const mapper = new AguiMapper({
-    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts },
+    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts, messageIds },
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(protocolVersion === undefined ? {} : { protocolVersion }),
   });
@@ -226,11 +262,11 @@ function eventsOf(
   return createReader(async () => {
     if (!begun) {
       begun = true;
-      return [mapper.start()];
+      return [mapper.start(), ...(missed ? snapshotsOf(missed, new Set(ids)) : [])];
     }
     for (;;) {
       const next = await frames.next();
-      if (next.length === 0) return [];
+      if (next.length === 0) return mapper.stop();
       const ready: AguiEvent[] = [];
       for (const frame of next) {
         if (frame.id === null) continue;

@@ -5,7 +5,7 @@ import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/qu
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { callMetadata, conflict, isActive, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
-import { EVENT_RUN } from "../run-events.ts";
+import { EVENT_RUN, RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,
   checkpointToRegenerate,
@@ -39,8 +39,17 @@ export interface ChatStream {
   readonly frames: Reader<Frame>;
 }
 
+/** What a host can set. */
+export interface ChatSettings {
+  /**
+   * What pages see of agents that are tools of another one: nothing but their result, or what they say so far, as preliminary output of
+   * the call. Default `hidden`.
+   */
+  readonly subagents?: "hidden" | "preliminary";
+}
+
 /** What the route adds to the run. */
-export interface ChatOrigin {
+export interface ChatOrigin extends ChatSettings {
   readonly assistant_id: string;
   readonly origin?: RunOrigin;
   /** The caller's members of the run, validated. */
@@ -179,13 +188,14 @@ class TurnStart {
   }
 
   private async run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
-    const { members = {}, origin, assistant_id } = this.origin;
+    const { members = {}, origin, assistant_id, subagents } = this.origin;
     const create: RunCreate = {
       assistant_id,
       ...members,
       ...request,
       metadata: { ...withoutTurn(members.metadata ?? {}), ...callMetadata("ai"), ...request.metadata },
       ...EVENT_RUN,
+      ...(subagents === "preliminary" ? { stream_mode: [...RUN_EVENT_MODES, "tasks"] } : {}),
       multitask_strategy: request.multitask_strategy ?? "enqueue",
       if_not_exists: "create",
       on_disconnect: "continue",

@@ -4,6 +4,7 @@ import { type Action, approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import { contentText } from "../states.ts";
+import { type PreliminaryOutput, SubagentOutputs } from "./subagents.ts";
 
 /** One chunk, as the AI SDK reads it after `data: `. */
 export interface UIMessageChunk {
@@ -61,6 +62,10 @@ export class ChunkMapper {
   #current: string | null = null;
   #last = "";
   #waiting: RunEvent[] = [];
+  readonly #unsaved = new Unsaved();
+  readonly #subagents = new SubagentOutputs();
+  /** The message of the open step, if its attempt was lost. */
+  #lost: string | null = null;
   #asked: string[] = [];
   #failed = false;
   #reason = "stop";
@@ -78,7 +83,9 @@ export class ChunkMapper {
   take(event: RunEvent): UIMessageChunk[] {
     if (!("message_id" in event)) return this.#other(event);
     if (event.type === "tool-result") return this.#result(event);
+    if (isSubagent(event.namespace)) return preliminary(this.#subagents.take(event), this.#calls);
     const { message_id } = event;
+    if (event.type === "message-open") this.#unsaved.open(message_id);
     if (this.#current !== null && this.#current !== message_id) {
       this.#waiting.push(event);
       return [];
@@ -121,13 +128,8 @@ export class ChunkMapper {
   }
 
   /** Ends the message: with open questions, or with calls that never ran. */
-  #close(): UIMessageChunk[] {
-    return [...(this.#asked.length > 0 ? this.#automatic() : this.#notRun()), ...this.#closeStep()];
-  }
-
-  /** What the state of an ended run shows after its messages. */
   close(): UIMessageChunk[] {
-    return this.#close();
+    return [...(this.#asked.length > 0 ? this.#automatic() : this.#notRun()), ...this.#closeStep()];
   }
 
   #other(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
@@ -136,46 +138,57 @@ export class ChunkMapper {
         return this.#interrupt(event);
       case "custom":
         return [customPart(event.data)];
+      case "start":
+        if (this.#unsaved.start(this.#last) && this.#stepOpen) this.#lost = this.#last;
+        return [];
+      case "update":
+        this.#unsaved.update(event.values);
+        return [];
+      case "frame":
+        if (event.event === "tasks") this.#subagents.task(event.data);
+        return [];
       case "error": {
         this.#failed = true;
         const errorText = event.message || event.error;
-        return [...this.#notRun(), { type: "error", errorText }, ...this.#closeStep(), this.#finish("error")];
+        return [...this.#notRun(), { type: "error", errorText }, ...this.#closeStep(), finish("error", this.#usage)];
       }
       case "end": {
         if (this.#failed) return [];
         if (event.status === "interrupted" || event.status === "rollback") {
           this.#asked = [];
-          return [...this.#close(), { type: "abort", reason: "cancelled" }, this.#finish("other")];
+          return [...this.close(), { type: "abort", reason: "cancelled" }, finish("other", this.#usage)];
         }
         const asksApproval = this.#approvals.size > 0 && this.#asked.some((id) => this.#approvals.has(`${id}:0`));
         const isCall = asksApproval || (this.#asked.length === 0 && this.#open_calls().length > 0);
-        return [...this.#close(), this.#finish(isCall ? "tool-calls" : this.#reason)];
+        return [...this.close(), finish(isCall ? "tool-calls" : this.#reason, this.#usage)];
       }
       default:
         return [];
     }
   }
 
-  #finish(finishReason: string): UIMessageChunk {
-    const usage = this.#usage;
-    return { type: "finish", finishReason, ...(usage === null ? {} : { messageMetadata: { usage } }) };
-  }
-
-  #open({ message_id, role, namespace }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
-    if (role !== "ai" || isSubagent(namespace)) {
+  #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
+    if (role !== "ai") {
       this.#ignored.add(message_id);
       return [];
     }
+    const lost = this.#lost;
+    this.#lost = null;
     this.#current = message_id;
     this.#last = message_id;
     this.#ignored.delete(message_id);
+    // A durable function continues the message of an earlier attempt.
+    if (lost === message_id) return [];
+    if (lost !== null && this.#version === 7) {
+      for (const [id, call] of this.#calls) if (call.message_id === lost) this.#calls.delete(id);
+      return [{ type: "reset-step" }];
+    }
     const chunks: UIMessageChunk[] = [...this.#closeStep(), { type: "start-step" }];
     this.#stepOpen = true;
     return chunks;
   }
 
   #part(event: Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" | "tool-result" }>) {
-    const chunks: UIMessageChunk[] = [];
     switch (event.type) {
       case "text-open":
       case "reasoning-open":
@@ -185,8 +198,7 @@ export class ChunkMapper {
         return [{ type: event.type, id: event.id, delta: event.delta }];
       case "text-close":
       case "reasoning-close":
-        chunks.push({ type: event.type.replace("close", "end"), id: event.id }, ...sources(event.id, event.block));
-        return chunks;
+        return [{ type: event.type.replace("close", "end"), id: event.id }, ...sources(event.id, event.block)];
       case "tool-call-open":
         return [{ type: "tool-input-start", ...named(event.tool_call_id, event.name), ...EXECUTED }];
       case "tool-call-delta":
@@ -194,22 +206,17 @@ export class ChunkMapper {
       case "tool-call-close": {
         const { message_id, tool_call_id, name, args, error } = event;
         this.#calls.set(tool_call_id, { message_id, name, args, done: error !== null });
-        const call = { ...named(tool_call_id, name), input: args };
-        if (error === null) return [{ type: "tool-input-available", ...call, ...EXECUTED }];
-        return [{ type: "tool-input-error", ...call, errorText: error, ...EXECUTED }];
+        return [inputPart(event)];
       }
-      case "file": {
-        const file = filePart(event.block);
-        return file ? [file] : [];
-      }
+      case "file":
+        return [filePart(event.block) ?? []].flat();
       case "message-close": {
         this.#current = null;
         this.#reason = FINISH_REASONS[event.reason] ?? "stop";
         if (event.usage) this.#usage = sum(this.#usage, event.usage);
         const waiting = this.#waiting;
         this.#waiting = [];
-        for (const next of waiting) chunks.push(...this.take(next));
-        return chunks;
+        return waiting.flatMap((next) => this.take(next));
       }
     }
   }
@@ -226,8 +233,7 @@ export class ChunkMapper {
     if (call.done || isSubagent(namespace.slice(0, -1))) return [];
     call.done = true;
     if (this.#denied.has(toolCallId)) return [];
-    if (is_error) return [failed(toolCallId, call, contentText(content))];
-    return [output(toolCallId, call, parsed(content))];
+    return [is_error ? failed(toolCallId, call, contentText(content)) : output(toolCallId, call, parsed(content))];
   }
 
   #interrupt({ id, value }: OpenInterrupt): UIMessageChunk[] {
@@ -246,13 +252,11 @@ export class ChunkMapper {
     );
     const toolCallId = found?.[0] ?? approvalId;
     this.#approvals.set(approvalId, toolCallId);
-    const request: UIMessageChunk = {
-      type: "tool-approval-request",
-      approvalId,
-      toolCallId,
+    const about = {
       ...(description === null ? {} : { reason: description }),
       ...(config === null ? {} : { approvalDescriptor: config }),
     };
+    const request: UIMessageChunk = { type: "tool-approval-request", approvalId, toolCallId, ...about };
     if (found) return [request];
     this.#calls.set(toolCallId, { message_id: this.#last, name, args, done: false, made: true });
     const call = { toolCallId, toolName: name, input: args, dynamic: true };
@@ -296,6 +300,35 @@ export class ChunkMapper {
   }
 }
 
+/** The messages of a run that no update has shown: if the attempt is lost, the next one writes them anew. */
+class Unsaved {
+  readonly #ids = new Set<string>();
+  #begun = false;
+
+  open(id: string): void {
+    this.#ids.add(id);
+  }
+
+  update(values: Json): void {
+    for (const one of isObject(values) ? Object.values(values).flat() : []) {
+      if (isObject(one) && typeof one.id === "string") this.#ids.delete(one.id);
+    }
+  }
+
+  /** An attempt starts: whether an earlier one has lost this message. What came before the first one is of the state. */
+  start(id: string): boolean {
+    const isLost = this.#begun && this.#ids.has(id);
+    this.#begun = true;
+    this.#ids.clear();
+    return isLost;
+  }
+}
+
+const finish = (finishReason: string, usage: Json): UIMessageChunk => ({
+  ...{ type: "finish", finishReason },
+  ...(usage === null ? {} : { messageMetadata: { usage } }),
+});
+
 const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", content_filter: "content-filter" };
 
 const interruptPart = (data: { id: string; value: Json; open: boolean; answer?: Json }): UIMessageChunk => ({
@@ -313,6 +346,17 @@ const named = (toolCallId: string, toolName: string): JsonObject => ({
 /** Version 5 finds a dynamic call only by this member. */
 const ofCall = ({ name, made = false }: ToolCall): JsonObject =>
   made || !isIdentifier(name) ? { dynamic: true, ...EXECUTED } : EXECUTED;
+
+function inputPart(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
+  const call = { ...named(event.tool_call_id, event.name), input: event.args };
+  if (event.error === null) return { type: "tool-input-available", ...call, ...EXECUTED };
+  return { type: "tool-input-error", ...call, errorText: event.error, ...EXECUTED };
+}
+
+function preliminary(said: PreliminaryOutput | null, calls: ReadonlyMap<string, ToolCall>): UIMessageChunk[] {
+  const call = said && calls.get(said.toolCallId);
+  return call && !call.done ? [{ ...output(said.toolCallId, call, said.output), preliminary: true }] : [];
+}
 
 const output = (toolCallId: string, call: ToolCall, value: Json): UIMessageChunk => ({
   ...{ type: "tool-output-available", toolCallId, output: value },

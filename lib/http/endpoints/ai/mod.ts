@@ -6,12 +6,13 @@
 import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { EVENT_RUN, RunEventMapper, stopped } from "../run-events.ts";
-import { startTurn } from "./chat.ts";
+import { type ChatSettings, startTurn } from "./chat.ts";
 import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
 import { turnsOf } from "./messages.ts";
 import { membersOf, readChat } from "./request.ts";
 import type { ChatNouns } from "./turn.ts";
 
+export type { ChatSettings } from "./chat.ts";
 export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
 export { type ModelMessage, toModelMessages } from "./model-messages.ts";
@@ -95,10 +96,15 @@ export const CHAT_HEADERS: Readonly<Record<string, string>> = {
  * }
  * ```
  */
-export async function chatRequest(nouns: ChatNouns, assistant_id: string, body: unknown): Promise<ChatTurn> {
+export async function chatRequest(
+  nouns: ChatNouns,
+  assistant_id: string,
+  body: unknown,
+  settings: ChatSettings = {},
+): Promise<ChatTurn> {
   const chat = readChat(body);
   const members = membersOf(assistant_id, chat);
-  const { run, frames } = await startTurn(nouns, chat, { assistant_id, members });
+  const { run, frames } = await startTurn(nouns, chat, { ...settings, assistant_id, members });
   const encoder = new TextEncoder();
   const stream = new ReadableStream<Uint8Array>(
     {

@@ -40,6 +40,7 @@ export const AI_ROUTES: readonly Route[] = [
         assistant_id,
         members: membersOf(assistant_id, chat),
         origin: originOfHeaders(context),
+        ...context.service.options.http?.ai,
         ...timesOf(context),
       });
       return uiStream(context, stream);
