@@ -12,9 +12,9 @@ export interface Goal {
 const FEATURES: Readonly<Record<string, number>> = {
   "durable functions": 2_660,
   "what the endpoints of protocols share": 490,
-  MCP: 1_300,
-  "chats of the AI SDK": 1_500,
-  "AG-UI": 790,
+  MCP: 1_740,
+  "chats of the AI SDK": 1_560,
+  "AG-UI": 850,
   A2A: 1_060,
   "push notifications": 420,
   "commits in a thread": 310,
