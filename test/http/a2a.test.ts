@@ -80,6 +80,15 @@ describe("a message of A2A", () => {
     assert.deepEqual(first?.[0]?.content, [{ type: "text", text: "Look" }, image]);
     const pdf = { type: "file", mime_type: "application/pdf", source_type: "url", url: "https://x.test/a.pdf" };
     assert.deepEqual(second?.[0]?.content, [pdf]);
+    // Files have their names in the history too.
+    const { tasks } = (await it.ask("looks", "ListTasks", { historyLength: 10 })).result as unknown as {
+      tasks: ShownTask[];
+    };
+    const shown = tasks.flatMap(({ history = [] }) => history).flatMap((message) => message.parts);
+    assert.deepEqual(
+      shown.filter(({ raw }) => raw),
+      [{ raw: "aGk=", mediaType: "image/png", filename: "a.png" }],
+    );
   });
 
   it("is a failed task where the agent fails", async () => {
@@ -159,8 +168,8 @@ describe("a question of A2A", () => {
     assert.equal(text?.text, "Which city?");
     assert.equal(member(data, "data", "interrupt").value, "Which city?");
     const { contextId, id: taskId } = asked;
-    const { events } = await it.ask("asks", "SubscribeToTask", { id: taskId });
-    assert.equal(stateOf(events[0]?.task as unknown as ShownTask), "INPUT_REQUIRED");
+    const { events } = await it.ask("asks", "tasks/resubscribe", { id: taskId });
+    assert.deepEqual([events.length, member(events[0], "status").state], [1, "input-required"]);
     const done = taskOf(await it.ask("asks", "SendMessage", say("Rome", { contextId, taskId })));
     assert.deepEqual([done.id, stateOf(done), answerText(done)], [taskId, "COMPLETED", 'Got "Rome"']);
     const ended = await it.ask("asks", "SendMessage", say("Oslo", { contextId, taskId }));

@@ -21,12 +21,16 @@ const EXTENSION: JsonObject = {
   },
 };
 
-/** Modes of content that the assistant's `metadata.a2a` names; default: text. */
-function modesOf({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
+/** Modes of content that the assistant's `metadata.a2a` names; empty where it names none. */
+export function modesOf({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
   const given: Json | undefined = isObject(metadata.a2a ?? null) ? (metadata.a2a as JsonObject)[name] : undefined;
-  const modes = Array.isArray(given) ? given.filter((one) => typeof one === "string") : [];
-  return modes.length > 0 ? modes : ["text/plain"];
+  return Array.isArray(given) ? given.filter((one) => typeof one === "string") : [];
 }
+
+const shownModes = (assistant: Assistant, name: "input_modes" | "output_modes"): string[] => {
+  const modes = modesOf(assistant, name);
+  return modes.length > 0 ? modes : ["text/plain"];
+};
 
 /** How callers show who they are. Custom authentication has schemes that the server does not know. */
 function securityOf({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
@@ -48,7 +52,7 @@ function cardOf(context: RequestContext, assistant: Assistant, version: A2aVersi
   const url = `${base.replace(/\/$/, "")}/a2a/${assistant.assistant_id}`;
   const { name } = assistant;
   const description = assistant.description || `Agent \`${name}\``;
-  const modes = { input: modesOf(assistant, "input_modes"), output: modesOf(assistant, "output_modes") };
+  const modes = { input: shownModes(assistant, "input_modes"), output: shownModes(assistant, "output_modes") };
   const isLegacy = version === "0.3";
   return {
     ...{ name, description, version: String(assistant.version) },

@@ -82,6 +82,20 @@ export function readMessage({ message = null, metadata = null }: JsonObject): Se
   };
 }
 
+/** A mode such as `image` or `image/*` stands for all types of its kind. */
+const fits = (mode: string, type: string): boolean =>
+  mode === type || mode === "*/*" || (/^[^/*]+(\/\*)?$/.test(mode) && type.startsWith(`${mode.split("/")[0]}/`));
+
+/** Errors: a part says that it has a type which the agent does not take. */
+export function checkModes({ parts }: SentMessage, modes: readonly string[]): void {
+  for (const [at, { mediaType }] of parts.entries()) {
+    if (!isText(mediaType) || modes.length === 0) continue;
+    const type = (mediaType.split(";")[0] as string).trim().toLowerCase();
+    if (modes.some((mode) => fits(mode.toLowerCase(), type))) continue;
+    throw new RpcError("content", `message.parts.${at}: the agent takes ${modes.join(", ")}`);
+  }
+}
+
 /** The input of a run. The message is that of the client; data parts cannot replace it. */
 export function inputOf({ messageId: id, blocks, data }: SentMessage): JsonObject {
   const [only] = blocks;

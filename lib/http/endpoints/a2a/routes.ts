@@ -5,7 +5,7 @@ import { isObject, type Json } from "../../../json.ts";
 import { readAssistantId } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf } from "../../route.ts";
-import { cardAnswer } from "./card.ts";
+import { cardAnswer, modesOf } from "./card.ts";
 import { cancelTask, getTask, listTasks, subscribe } from "./methods.ts";
 import { extensionHeaders } from "./options.ts";
 import {
@@ -38,7 +38,8 @@ async function dispatch(called: Called): Promise<Json | Response> {
     case "SubscribeToTask":
       return await subscribe(called);
     case "GetExtendedAgentCard":
-      throw new RpcError("card", "There is no extended agent card");
+      // Since 1.0 the other error is for a card that promises one.
+      throw new RpcError(called.request.version === "1.0" ? "unsupported" : "card", "There is no extended agent card");
     default:
       return await pushMethod(called);
   }
@@ -80,7 +81,9 @@ async function post(context: RequestContext): Promise<Response> {
     head = headOf(body);
     const request = readRequest(body, headers);
     await checkInput(context, assistant);
-    const answer = await dispatch({ context, request, assistant_id: assistant.assistant_id });
+    const { assistant_id } = assistant;
+    const input_modes = modesOf(assistant, "input_modes");
+    const answer = await dispatch({ context, request, assistant_id, input_modes });
     return answer instanceof Response ? answer : json(resultMessage(request, answer), extensionHeaders(headers));
   } catch (error) {
     return failed(context, head, error);

@@ -11,7 +11,7 @@ import { eventStream, waitResponse } from "../../sse.ts";
 import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
 import { EVENT_RUN } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
-import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
+import { answersTo, checkModes, inputOf, readMessage, type SentMessage } from "./message.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
 import { type Called, errorMessage, RpcError, resultMessage } from "./protocol.ts";
 import { readPush, requirePush } from "./push.ts";
@@ -99,6 +99,7 @@ export async function sendMessage(called: Called): Promise<Response> {
   const { configuration = null } = request.params;
   const asked: JsonObject = isObject(configuration) ? configuration : {};
   const sent = readMessage(request.params);
+  checkModes(sent, called.input_modes);
   const history = readHistory(asked, headers);
   if (isStream && history.scope === "task") {
     throw new RpcError("params", "historyScope task is not available with streaming");
