@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
+import { testClock } from "../suite/mod.ts";
 import {
   AGENTS,
   a2aWorld,
@@ -257,6 +258,25 @@ describe("a task of A2A", () => {
     for (const bad of bads) {
       assert.equal(codeOf(await it.ask("echo", "ListTasks", bad)), -32602, JSON.stringify(bad));
     }
+  });
+
+  it("comes first in a page when its status changed last", async () => {
+    const clock = testClock();
+    const { now, timer } = clock;
+    await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
+    const made: string[] = [];
+    for (const text of ["One", "Two", "Three"]) {
+      made.push(taskOf(await it.ask("asks", "SendMessage", say(text))).id);
+      await clock.advance(1_000);
+    }
+    const [one = "", two = "", three = ""] = made;
+    const list = async (params: JsonObject = {}) =>
+      ((await it.ask("asks", "ListTasks", params)).result.tasks as unknown as ShownTask[]).map(({ id }) => id);
+    assert.deepEqual(await list(), [three, two, one]);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId: one }));
+    assert.deepEqual(await list(), [one, three, two]);
+    // Pages are by when their tasks began; the answer is no task of its own.
+    assert.deepEqual(await list({ pageSize: 2 }), [three]);
   });
 
   it("of another caller or agent is as an absent one", async () => {

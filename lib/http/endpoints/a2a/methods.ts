@@ -103,7 +103,10 @@ function readList({
   return { state: isNone ? null : (state as TaskState), size: pageSize || PAGE, changed_after: after, context };
 }
 
-/** `ListTasks`: the caller's tasks of this agent, newest first. A page may be short before the end. */
+/**
+ * `ListTasks`: the caller's tasks of this agent. Pages follow each other by when their tasks began, newest first; in a page the task whose
+ * status changed last is the first one. A page may be short before the end.
+ */
 export async function listTasks({ context, request, assistant_id }: Called): Promise<JsonObject> {
   const { nouns } = context;
   const { includeArtifacts = false, pageToken = "" } = request.params;
@@ -126,13 +129,15 @@ export async function listTasks({ context, request, assistant_id }: Called): Pro
         throw new RpcError("params", "pageToken: is unknown");
       throw error;
     });
-  const tasks: Json[] = [];
+  const found: Task[] = [];
   for (const { run_id, metadata, temporary } of page.items) {
     if (metadata.task_id !== undefined || temporary) continue;
     const task = await listed(run_id);
-    if (task) tasks.push(taskJson(task, request.version));
+    if (task) found.push(task);
     await context.tick();
   }
+  const timeOf = ({ status }: Task): number => Date.parse(status.timestamp);
+  const tasks = found.sort((a, b) => timeOf(b) - timeOf(a)).map((task): Json => taskJson(task, request.version));
   const isLast = page.next === null;
   return { tasks, nextPageToken: page.next ?? "", pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
 
