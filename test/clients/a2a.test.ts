@@ -133,6 +133,23 @@ describe("the client of A2A", () => {
       assert.deepEqual([done.id, textOf(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
     });
 
+    it(`${version}: follows a task that asks`, async () => {
+      const client = await clientOf("asks", version);
+      const { id: taskId, contextId } = await send(client, message("Weather?"));
+      const states: unknown[] = [];
+      let text = "";
+      for await (const { payload } of client.resubscribeTask({ tenant: "", id: taskId })) {
+        if (payload?.$case === "task") {
+          states.push(payload.value.status?.state);
+          await send(client, message("Rome", { taskId, contextId }));
+        } else if (payload?.$case === "statusUpdate") states.push(payload.value.status?.state);
+        else if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+      }
+      const { TASK_STATE_INPUT_REQUIRED: asks, TASK_STATE_WORKING: works, TASK_STATE_COMPLETED: done } = TaskState;
+      const followed = version === "1.0" ? [[asks, works, done], 'Got "Rome"'] : [[asks], ""];
+      assert.deepEqual([states, text], followed);
+    });
+
     it(`${version}: is told the end of a task at its URL, signed`, async () => {
       stops.reset();
       const client = await clientOf("slow", version);

@@ -38,6 +38,7 @@ describe("a request of A2A", () => {
       assert.equal((await post(rpc("GetTask"), { "a2a-version": version }))[1], -32001);
     }
     assert.deepEqual(await post(rpc("GetExtendedAgentCard")), [200, -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"]);
+    assert.deepEqual(await post(rpc("agent/getAuthenticatedExtendedCard")), [200, -32007, undefined]);
     assert.deepEqual(await post(rpc("ListTaskPushNotificationConfigs")), [200, -32001, "TASK_NOT_FOUND"]);
     assert.deepEqual(await post(rpc("tasks/pushNotificationConfig/set")), [200, -32001, undefined]);
   });
@@ -70,6 +71,40 @@ describe("a request of A2A", () => {
     const long = await it.ask("echo", "SendMessage", say("Hi", {}, { configuration: { historyLength: 11 } }));
     assert.equal(long.error.message, "historyLength cannot exceed 10");
     assert.deepEqual((await it.service.runs.search()).items, []);
+  });
+
+  it("may have the names of the protocol's definition, as ProtoJSON allows; data and metadata stay as they are", async () => {
+    const seen: JsonObject[] = [];
+    const agents = {
+      echo: ({ state }: { readonly state: JsonObject }) => {
+        seen.push(state);
+        return "Seen";
+      },
+    };
+    await using it = await a2aWorld({ agents });
+    const parts: JsonObject[] = [
+      { text: "Hi" },
+      { data: { user_name: "Ann" } },
+      { raw: "aGk=", media_type: "image/png" },
+    ];
+    const message = { message_id: "m", role: "ROLE_USER", parts, metadata: { trip_id: 7 } };
+    const configuration = { history_length: 0 };
+    const task = taskOf(await it.ask("echo", "SendMessage", { message, configuration }));
+    assert.deepEqual([stateOf(task), task.history, seen[0]?.user_name], ["COMPLETED", undefined, "Ann"]);
+    const { metadata } = await it.service.runs.get(task.contextId, task.id);
+    assert.deepEqual([metadata.trip_id, metadata.tripId], [7, undefined]);
+    const [sent] = (seen[0]?.messages as JsonObject[] | undefined) ?? [];
+    const [, image] = (sent?.content as JsonObject[] | undefined) ?? [];
+    assert.equal(image?.mime_type, "image/png");
+    for (const [name, length] of [
+      [task.contextId, 1],
+      ["99999999-9999-4999-8999-999999999999", 0],
+    ] as const) {
+      const { result } = await it.ask("echo", "ListTasks", { context_id: name, page_size: 5 });
+      assert.deepEqual([(result.tasks as JsonObject[]).length, result.pageSize], [length, 5]);
+    }
+    const both = await it.ask("echo", "ListTasks", { page_size: 5, pageSize: 6 });
+    assert.equal(both.result.pageSize, 6);
   });
 
   it("chooses the history, also by a header, and gets the extension echoed", async () => {

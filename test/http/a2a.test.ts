@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
+import { testClock } from "../suite/mod.ts";
 import {
   AGENTS,
   a2aWorld,
@@ -80,6 +81,15 @@ describe("a message of A2A", () => {
     assert.deepEqual(first?.[0]?.content, [{ type: "text", text: "Look" }, image]);
     const pdf = { type: "file", mime_type: "application/pdf", source_type: "url", url: "https://x.test/a.pdf" };
     assert.deepEqual(second?.[0]?.content, [pdf]);
+    // Files have their names in the history too.
+    const { tasks } = (await it.ask("looks", "ListTasks", { historyLength: 10 })).result as unknown as {
+      tasks: ShownTask[];
+    };
+    const shown = tasks.flatMap(({ history = [] }) => history).flatMap((message) => message.parts);
+    assert.deepEqual(
+      shown.filter(({ raw }) => raw),
+      [{ raw: "aGk=", mediaType: "image/png", filename: "a.png" }],
+    );
   });
 
   it("is a failed task where the agent fails", async () => {
@@ -159,8 +169,8 @@ describe("a question of A2A", () => {
     assert.equal(text?.text, "Which city?");
     assert.equal(member(data, "data", "interrupt").value, "Which city?");
     const { contextId, id: taskId } = asked;
-    const { events } = await it.ask("asks", "SubscribeToTask", { id: taskId });
-    assert.equal(stateOf(events[0]?.task as unknown as ShownTask), "INPUT_REQUIRED");
+    const { events } = await it.ask("asks", "tasks/resubscribe", { id: taskId });
+    assert.deepEqual([events.length, member(events[0], "status").state], [1, "input-required"]);
     const done = taskOf(await it.ask("asks", "SendMessage", say("Rome", { contextId, taskId })));
     assert.deepEqual([done.id, stateOf(done), answerText(done)], [taskId, "COMPLETED", 'Got "Rome"']);
     const ended = await it.ask("asks", "SendMessage", say("Oslo", { contextId, taskId }));
@@ -248,6 +258,25 @@ describe("a task of A2A", () => {
     for (const bad of bads) {
       assert.equal(codeOf(await it.ask("echo", "ListTasks", bad)), -32602, JSON.stringify(bad));
     }
+  });
+
+  it("comes first in a page when its status changed last", async () => {
+    const clock = testClock();
+    const { now, timer } = clock;
+    await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
+    const made: string[] = [];
+    for (const text of ["One", "Two", "Three"]) {
+      made.push(taskOf(await it.ask("asks", "SendMessage", say(text))).id);
+      await clock.advance(1_000);
+    }
+    const [one = "", two = "", three = ""] = made;
+    const list = async (params: JsonObject = {}) =>
+      ((await it.ask("asks", "ListTasks", params)).result.tasks as unknown as ShownTask[]).map(({ id }) => id);
+    assert.deepEqual(await list(), [three, two, one]);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId: one }));
+    assert.deepEqual(await list(), [one, three, two]);
+    // Pages are by when their tasks began; the answer is no task of its own.
+    assert.deepEqual(await list({ pageSize: 2 }), [three]);
   });
 
   it("of another caller or agent is as an absent one", async () => {

@@ -1,17 +1,18 @@
 /** The methods of A2A that read, list, cancel and follow tasks. */
 
 import { isOver, type Task, type TaskState, taskJson } from "../../../a2a/wire.ts";
-import { ServiceError } from "../../../errors.ts";
+import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
 import { eventStream } from "../../sse.ts";
-import { cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
+import { type CallState, cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
 import { type Called, RpcError } from "./protocol.ts";
 import { restingFrames, taskFrames } from "./stream.ts";
 import { callOf, firstRun, type HistoryChoice, readTask } from "./task.ts";
+import { waitingFrames } from "./waiting.ts";
 
 /** What a stream and an answer without messages show. */
 const NONE: HistoryChoice = { scope: "context", length: 0 };
@@ -46,7 +47,14 @@ export async function subscribe({ context, request, assistant_id }: Called): Pro
   }
   const ids = { run_id: newest.run_id, thread_id: newest.thread_id };
   const more = extensionHeaders(context.request.headers);
-  if (!isActive(newest)) return eventStream(context, restingFrames(request, opening), ids, more);
+  if (!isActive(newest)) {
+    // The stream of 0.3 ends with a final status, which a question is.
+    if (request.version === "0.3") return eventStream(context, restingFrames(request, opening), ids, more);
+    const signals = await nouns.threads.stream(newest.thread_id, { modes: ["lifecycle"] });
+    const look = async (): Promise<CallState | null> => await readCall(nouns, first).catch(nullIfNotFound);
+    const frames = waitingFrames(context, request, { opening, asked: newest.run_id, look }, signals);
+    return eventStream(context, frames, ids, more);
+  }
   const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
   return eventStream(context, taskFrames(context, request, stream, opening), ids, more);
 }
@@ -95,7 +103,10 @@ function readList({
   return { state: isNone ? null : (state as TaskState), size: pageSize || PAGE, changed_after: after, context };
 }
 
-/** `ListTasks`: the caller's tasks of this agent, newest first. A page may be short before the end. */
+/**
+ * `ListTasks`: the caller's tasks of this agent. Pages follow each other by when their tasks began, newest first; in a page the task whose
+ * status changed last is the first one. A page may be short before the end.
+ */
 export async function listTasks({ context, request, assistant_id }: Called): Promise<JsonObject> {
   const { nouns } = context;
   const { includeArtifacts = false, pageToken = "" } = request.params;
@@ -118,13 +129,15 @@ export async function listTasks({ context, request, assistant_id }: Called): Pro
         throw new RpcError("params", "pageToken: is unknown");
       throw error;
     });
-  const tasks: Json[] = [];
+  const found: Task[] = [];
   for (const { run_id, metadata, temporary } of page.items) {
     if (metadata.task_id !== undefined || temporary) continue;
     const task = await listed(run_id);
-    if (task) tasks.push(taskJson(task, request.version));
+    if (task) found.push(task);
     await context.tick();
   }
+  const timeOf = ({ status }: Task): number => Date.parse(status.timestamp);
+  const tasks = found.sort((a, b) => timeOf(b) - timeOf(a)).map((task): Json => taskJson(task, request.version));
   const isLast = page.next === null;
   return { tasks, nextPageToken: page.next ?? "", pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
 

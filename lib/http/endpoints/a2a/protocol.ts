@@ -89,6 +89,24 @@ export function parseBody(headers: Headers, bytes: Uint8Array): unknown {
   }
 }
 
+/** Members whose own members are the client's. */
+const FREE: ReadonlySet<string> = new Set(["data", "metadata"]);
+/** The parts of a message are this deep in the parameters. */
+const DEEPEST = 3;
+
+/** Requests of 1.0 are ProtoJSON: a field may have its name in the protocol's definition too, such as `context_id`. */
+function jsonNames(value: Json, depth = 0): Json {
+  if (depth > DEEPEST) return value;
+  if (Array.isArray(value)) return value.map((one) => jsonNames(one, depth + 1));
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).flatMap(([name, member]): [string, Json][] => {
+    const shown = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (shown !== name && Object.hasOwn(value, shown)) return [];
+    return [[shown, FREE.has(name) ? member : jsonNames(member, depth + 1)]];
+  });
+  return Object.fromEntries(members);
+}
+
 /** The head of a request that may be malformed. */
 export function headOf(message: unknown): RequestHead {
   const { id = null, method } = isObject(message) ? message : {};
@@ -110,7 +128,8 @@ export function readRequest(message: unknown, headers: Headers): RpcRequest {
   const known = (LEGACY as Readonly<Record<string, A2aMethod>>)[version === "0.3" ? method : ""] ?? method;
   if (!METHODS.has(known)) throw new RpcError("method", "Invalid method.");
   if (!isObject(params)) throw new RpcError("params", "params: must be an object");
-  return { id, version, method: known as A2aMethod, params };
+  const given = version === "1.0" ? (jsonNames(params) as JsonObject) : params;
+  return { id, version, method: known as A2aMethod, params: given };
 }
 
 /** The version that the client asks for; null where it names none. Errors: one that is not served. */

@@ -19,7 +19,7 @@ import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { type RequestHead, resultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";
 
-const frameOf = (head: RequestHead, event: StreamEvent): Frame => ({
+export const frameOf = (head: RequestHead, event: StreamEvent): Frame => ({
   id: null,
   event: "message",
   data: JSON.stringify(resultMessage(head, eventJson(event, head.version))),
@@ -73,12 +73,16 @@ class Answer {
   }
 }
 
-/** The events of a task whose run goes on; the stream ends with its end, or with its question. `opening`: the task as it is. */
+/**
+ * The events of a task whose run goes on; the stream ends with its end, or with its question. `opening`: the task as it is. `run_id`: the
+ * run that several streams follow, which must all have the same events.
+ */
 export function taskFrames(
   { nouns, service: { environment } }: RequestContext,
   head: RequestHead,
   { frames }: Pick<RunStream, "frames">,
   opening: Task,
+  run_id?: string,
 ): Reader<Frame> {
   const mapper = new RunEventMapper();
   const answer = new Answer();
@@ -89,8 +93,8 @@ export function taskFrames(
   const push = (event: StreamEvent): void => {
     ready.push(frameOf(head, event));
   };
-  const pushState = (state: TaskState): void =>
-    push({ statusUpdate: { ...ids, status: { state, timestamp: isoTime(environment.now()) } } });
+  const pushState = (state: TaskState, timestamp = isoTime(environment.now())): void =>
+    push({ statusUpdate: { ...ids, status: { state, timestamp } } });
   function pushPiece(piece: ReturnType<Answer["next"]>, lastChunk = false): void {
     if (!piece) return;
     const { parts, append } = piece;
@@ -116,7 +120,9 @@ export function taskFrames(
     else if (event.type === "start") {
       // A repeated attempt says everything again.
       if (event.attempt > 1) answer.reset();
-      if (opening.status.state !== "WORKING" || event.attempt > 1) pushState("WORKING");
+      if (opening.status.state === "WORKING" && event.attempt === 1) return;
+      const run = run_id === undefined ? null : await nouns.runs.inspect(run_id).catch(nullIfNotFound);
+      pushState("WORKING", run?.started_at ?? undefined);
     } else if (event.type === "end") {
       pushPiece(answer.next());
       await end();

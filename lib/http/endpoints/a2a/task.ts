@@ -39,19 +39,31 @@ export async function callOf(nouns: TaskNouns, id: Json | undefined, assistant: 
   return call;
 }
 
+const isFile = (type: Json | undefined): boolean => ["image", "audio", "video", "file"].includes(String(type));
+
 /** A block of a message as a part; null for reasoning, calls of tools and other blocks. */
-function partOf({ type, text, data, url, mime_type }: JsonObject): Part | null {
+function partOf({ type, text, data, url, mime_type }: JsonObject, filename: Json | undefined): Part | null {
   if (type === "text") return isText(text) ? { text } : null;
-  if (!["image", "audio", "video", "file"].includes(String(type))) return null;
-  const about: JsonObject = isText(mime_type) ? { mediaType: mime_type } : {};
+  if (!isFile(type)) return null;
+  const about: JsonObject = {
+    ...(isText(mime_type) ? { mediaType: mime_type } : {}),
+    ...(isText(filename) ? { filename } : {}),
+  };
   if (isText(data)) return { raw: data, ...about };
   return isText(url) ? { url, ...about } : null;
 }
 
-const partsOf = (message: JsonObject): Part[] =>
-  blocksOf(message)
-    .map(partOf)
+function partsOf(message: JsonObject): Part[] {
+  const blocks = blocksOf(message);
+  // Blocks of all providers have no names of files: those are in the content, in the same order.
+  const content = Array.isArray(message.content) ? message.content.filter(isObject) : [];
+  const files = content.filter(({ type }) => isFile(type));
+  const isSame = files.length === blocks.filter(({ type }) => isFile(type)).length;
+  const names = isSame ? files.map(({ metadata = null }) => (isObject(metadata) ? metadata.filename : undefined)) : [];
+  return blocks
+    .map((block) => partOf(block, isFile(block.type) ? names.shift() : undefined))
     .filter((part) => part !== null);
+}
 
 /** The message that began a task. */
 function ownMessage({ kwargs: { input = null } }: Run): JsonObject | null {
