@@ -15,7 +15,7 @@ const FEATURES: Readonly<Record<string, number>> = {
   MCP: 1_740,
   "chats of the AI SDK": 1_560,
   "AG-UI": 850,
-  A2A: 1_060,
+  A2A: 1_170,
   "push notifications": 420,
   "commits in a thread": 310,
 };

@@ -19,7 +19,7 @@ if (process.argv.includes("--all")) {
 const counts = { passed: 0, failed: 0 };
 const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
 const presses = watchPresses(join(folder, "presses"));
-const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 3 });
+const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2 });
 tests.on("test:summary", (summary) => {
   if (summary.file !== undefined) return;
   counts.passed = summary.counts.passed;
