@@ -50,9 +50,8 @@ export async function subscribe({ context, request, assistant_id }: Called): Pro
   if (!isActive(newest)) {
     // The stream of 0.3 ends with a final status, which a question is.
     if (request.version === "0.3") return eventStream(context, restingFrames(request, opening), ids, more);
-    const signals = await nouns.threads.stream(newest.thread_id, { modes: ["lifecycle"] });
     const look = async (): Promise<CallState | null> => await readCall(nouns, first).catch(nullIfNotFound);
-    const frames = waitingFrames(context, request, { opening, asked: newest.run_id, look }, signals);
+    const frames = waitingFrames(context, request, { opening, asked: newest.run_id, look });
     return eventStream(context, frames, ids, more);
   }
   const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);

@@ -1,17 +1,16 @@
 /** A task that waits for its client, as a stream: the task, and what follows once it goes on. */
 
 import { isOver, type Status, type Task } from "../../../a2a/wire.ts";
+import { ServiceError } from "../../../errors.ts";
 import { isoTime } from "../../../rfc3339.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import type { CallState } from "../calls.ts";
+import { watchThreads } from "../watch.ts";
 import type { RequestHead } from "./protocol.ts";
 import { frameOf, taskFrames } from "./stream.ts";
 import { readTask } from "./task.ts";
-
-/** How often it looks for what no run tells: somebody has closed the question. */
-const LOOK_MS = 5_000;
 
 interface Resting {
   readonly opening: Task;
@@ -21,32 +20,17 @@ interface Resting {
   look(): Promise<CallState | null>;
 }
 
-/** `signals`: the frames of the task's thread. */
 export function waitingFrames(
   context: RequestContext,
   head: RequestHead,
   { opening, asked, look }: Resting,
-  signals: Reader<Frame>,
 ): Reader<Frame> {
   const { nouns, service } = context;
   const ids = { taskId: opening.id, contextId: opening.contextId };
+  const watch = watchThreads(context, [opening.contextId]);
   let following: Reader<Frame> | undefined;
   let isShown = false;
   let isLeft = false;
-  let signal: Promise<readonly Frame[]> | undefined;
-
-  /** Resolves to false once nothing follows. */
-  async function changed(): Promise<boolean> {
-    signal ??= signals.next();
-    let stop = (): void => {};
-    const late = new Promise<null>((resolve) => {
-      stop = service.environment.timer(LOOK_MS, () => resolve(null));
-    });
-    const frames = await Promise.race([signal, late]);
-    stop();
-    if (frames !== null) signal = undefined;
-    return frames === null || frames.length > 0;
-  }
 
   /** A task that is deleted has ended too. */
   const gone = (): Status => ({ state: "CANCELED", timestamp: isoTime(service.environment.now()) });
@@ -54,7 +38,7 @@ export function waitingFrames(
   async function follow({ newest }: CallState): Promise<Reader<Frame>> {
     const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
     following = taskFrames(context, head, stream, opening, newest.run_id);
-    signals.leave();
+    watch.close();
     if (isLeft) following.leave();
     // Its first frame is the task as it was.
     await following.next();
@@ -67,23 +51,29 @@ export function waitingFrames(
       isShown = true;
       return [frameOf(head, { task: opening })];
     }
-    for (let goesOn = true; !isLeft; goesOn = await changed()) {
-      const now = await look();
-      if (now && now.newest.run_id !== asked) return await (await follow(now)).next();
-      const status = now ? (await readTask(nouns, now, { scope: "task", length: 0 })).status : gone();
-      if (isOver(status)) {
-        leave();
-        return [{ ...frameOf(head, { statusUpdate: { ...ids, status } }), last: true }];
+    try {
+      while (!isLeft) {
+        await watch.next();
+        const now = await look();
+        if (now && now.newest.run_id !== asked) return await (await follow(now)).next();
+        const status = now ? (await readTask(nouns, now, { scope: "task", length: 0 })).status : gone();
+        if (isOver(status)) {
+          leave();
+          return [{ ...frameOf(head, { statusUpdate: { ...ids, status } }), last: true }];
+        }
       }
+    } catch (error) {
+      leave();
       // The service stops: the body breaks off, and clients subscribe again.
-      if (!goesOn) break;
+      if (!(error instanceof ServiceError && error.reason === "server_stopping")) throw error;
     }
     return [];
   }
 
   function leave(): void {
     isLeft = true;
-    (following ?? signals).leave();
+    watch.close();
+    following?.leave();
   }
 
   return createReader(next, leave);

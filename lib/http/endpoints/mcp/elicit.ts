@@ -5,12 +5,12 @@ import type { Run } from "../../../runs/mod.ts";
 import type { RequestContext } from "../../route.ts";
 import { type CallState, cancelCall, isActive, isCancelled, readCall, withoutRequest } from "../calls.ts";
 import { errorIn } from "../messages.ts";
+import { watchThreads } from "../watch.ts";
 import { askedOf, inputRequests, replyOf } from "./answers.ts";
 import { firstRun, runsOfState, stateOfCall } from "./call-state.ts";
 import type { RpcRequest } from "./protocol.ts";
 import { answerCall, resumeCall, unansweredOf } from "./resume.ts";
 import { isOfSession, readSession, requestKey } from "./session.ts";
-import { watchThreads } from "./watch.ts";
 
 /** What an open answer sends before its result. */
 export type Sent =

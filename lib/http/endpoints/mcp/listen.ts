@@ -5,10 +5,10 @@ import type { Frame } from "../../../runs/mod.ts";
 import { createReader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import { eventStream } from "../../sse.ts";
+import { watchThreads } from "../watch.ts";
 import { messageFrame } from "./progress.ts";
 import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, SSE_HEADERS, TASKS } from "./protocol.ts";
 import { readTask } from "./tasks.ts";
-import { watchThreads } from "./watch.ts";
 
 const SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId";
 /** The most tasks of a subscription. */

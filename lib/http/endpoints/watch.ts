@@ -1,6 +1,6 @@
 /** Waits for changes of threads, in whichever process they are made: of their runs, their questions and their metadata. */
-import { nullIfNotFound } from "../../../errors.ts";
-import type { RequestContext } from "../../route.ts";
+import { nullIfNotFound } from "../../errors.ts";
+import type { RequestContext } from "../route.ts";
 
 /** Between two looks at a thread without a signal: signals may be lost, and not all databases have them. */
 const POLL_MS = 1_000;
