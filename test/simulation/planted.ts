@@ -302,13 +302,6 @@ export const PLANTED: readonly PlantedFault[] = [
     from: 73_001_820,
   },
   {
-    name: "a run starts beside the executor of its thread that has lost its lease",
-    file: "lib/engine/attempt.ts",
-    find: "  if (slot.earlier.length > 0) await Promise.all(slot.earlier);\n",
-    replace: "",
-    from: 15_501_383,
-  },
-  {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
     find: "  // The process may have stalled during these ticks.\n  await ensureLease(context);\n",
@@ -332,13 +325,6 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/engine/claims.ts",
     find: " || now - claimedAt >= POLL_MS) return null;",
     replace: ") return null;",
-  },
-  {
-    name: "a run starts with its creation, whatever else is overdue",
-    file: "lib/engine/claims.ts",
-    find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
-    replace: "if (slots.free() <= claims.waitingHere()) return null;",
-    from: 4_290,
   },
   ...LOGS,
   ...PLATFORM,

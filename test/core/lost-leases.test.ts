@@ -1,0 +1,68 @@
+/** What a worker starts, and does not start, beside executors whose leases are lost or may be. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type FunctionJob, fromFunctions } from "../../lib/mod.ts";
+import type { ClaimRequest, CreateRun, Scope } from "../../lib/storage/mod.ts";
+import { testClock } from "../suite/kit.ts";
+import { advanceUntil, clockedService, faulty } from "./faulty.ts";
+
+const LEASE_MS = 10_000;
+const worker = { concurrency: 2, lease_ms: LEASE_MS };
+
+describe("a worker", () => {
+  it("starts no run beside an executor of its thread that has lost its lease", async () => {
+    const clock = testClock();
+    const log: string[] = [];
+    const settle = Promise.withResolvers<void>();
+    const { storage, faults, share } = faulty();
+    /** Ends long after it was told to stop. */
+    const agent = async ({ attempt }: FunctionJob): Promise<string> => {
+      log.push(`begins ${attempt}`);
+      if (attempt === 1) await settle.promise;
+      log.push(`ends ${attempt}`);
+      return "done";
+    };
+    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
+    await advanceUntil(clock, () => log.length === 1);
+    // Another process has taken the run over, and died: the next claim here finds its lease expired.
+    faults.renewLease = () => null;
+    const { storage: real } = share();
+    faults.claimRun = (_call, [scope, request]) => {
+      const now = clock.now() + 2 * LEASE_MS;
+      return real.claimRun(scope as Scope, { ...(request as ClaimRequest), now, lease_until: now + LEASE_MS });
+    };
+    await advanceUntil(clock, async () => (await real.getRun({ deployment: "default" }, run_id))?.attempt === 2);
+    delete faults.claimRun;
+    delete faults.renewLease;
+    await clock.advance(2_000);
+    assert.deepEqual(log, ["begins 1"]);
+    settle.resolve();
+    await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status === "success");
+    assert.deepEqual(log, ["begins 1", "ends 1", "begins 2", "ends 2"]);
+  });
+
+  it("starts no run with its creation while it has stood still and not looked at its leases yet", async () => {
+    const clock = testClock();
+    let behind_ms = 0;
+    const claimed: boolean[] = [];
+    const { storage, faults } = faulty();
+    faults.createRun = (call, [, request]) => {
+      claimed.push((request as CreateRun).claim !== undefined);
+      return call();
+    };
+    const agent = ({ signal }: FunctionJob): Promise<void> =>
+      new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const environment = { ...clock, now: () => clock.now() + behind_ms };
+    await using kit = await clockedService(clock, { storage, worker, environment, executor: fromFunctions({ agent }) });
+    const { runs } = kit.service;
+    const create = async (): Promise<void> => void (await runs.create(null, { assistant_id: "agent", input: {} }));
+    await clock.advance(2_000);
+    await create();
+    behind_ms = 2 * LEASE_MS;
+    await create();
+    assert.deepEqual(claimed, [true, false]);
+  });
+});
