@@ -104,4 +104,13 @@ describe("searches over many runs", () => {
     }
     assert.equal(count, RUNS);
   });
+
+  it("a claim reads no runs that wait for a later time: thousands may be suspended", async () => {
+    const claim = { graph_ids: ["g"], token: "t", lease_until: 2, now: 1 };
+    const plan = await planOf(async () => assert.equal((await storage.claimRun(scope, claim)).kind, "none"));
+    // Once, for the running ones.
+    assert.equal(plan.split("USING INDEX runs_status").length - 1, 1, plan);
+    assert.match(plan, /EXISTS USING INDEX runs_immediate|SEARCH runs USING INDEX runs_immediate/);
+    assert.doesNotMatch(plan, /SCAN runs/);
+  });
 });

@@ -28,6 +28,9 @@ type Claimable = { deployment: string; graph_ids: string; max_attempts: string; 
 /** Runs that were due when they were created; index runs_immediate. They do not depend on the clock, which may be set back. */
 const immediate = sql`status = 'pending' and due_at <= updated_at`;
 
+/** The bound leads SQLite to the index: without it a look for one of them reads all suspended runs. */
+const anyImmediate = sql`${immediate} and due_at >= 0`;
+
 /** Runs that were created for a later time, which has come; index runs_scheduled. */
 const scheduled = (now: unknown): RawBuilder<unknown> =>
   sql`status = 'pending' and due_at > updated_at and due_at <= ${now}`;
@@ -90,7 +93,7 @@ const candidates = prepared<Claimable & { limit: number }>(
       select run_id, thread_id from runs where ${expired(p)} limit ${CANDIDATES}) as leases
     union all select 'next', run_id, thread_id from (${nextRuns(p, sql``, sql`${p.limit}`)}) as next
     union all select 'waiting', null, null
-      where exists (select 1 from runs where deployment = ${p.deployment} and ${immediate})
+      where exists (select 1 from runs where deployment = ${p.deployment} and ${anyImmediate})
         or exists (select 1 from runs where deployment = ${p.deployment} and ${scheduled(p.now)})`,
 );
 
