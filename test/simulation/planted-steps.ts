@@ -129,7 +129,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "      journal.freeze();\n",
     replace: "",
     durable: true,
-    from: 7_000_080,
+    from: 20_002_980,
   },
   {
     name: "a stop leaves an entry without the state before it",
