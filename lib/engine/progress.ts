@@ -68,8 +68,9 @@ export interface ProgressWriter {
 }
 
 const SAVE_MS = 50;
-/** Shorter for stored frames, because subscribers wait for them; while saves are slow, so many times as long as the last one took. */
+/** Shorter for stored frames, because subscribers wait for them. */
 const SAVE_FRAMES_MS = 10;
+/** But this many times as long as the last save took: with many streams at once, saves would take most of the CPU. */
 const SAVE_SHARE = 4;
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
 const LARGE_VALUES = 16 * 1024;

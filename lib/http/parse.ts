@@ -1,6 +1,6 @@
 /** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
 import * as v from "valibot";
-import { type ErrorReason, InputError, invalidField, REASONS, ServiceError } from "../errors.ts";
+import { type ErrorReason, InputError, invalidField, ServiceError } from "../errors.ts";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
@@ -67,11 +67,10 @@ export function readId(value: string | undefined, field: string): string {
   return id.toLowerCase();
 }
 
-/** An id of a path. Errors: not_found, because every stored id is a UUID. The code must be that of an absent UUID. */
-export function readKnownId(value: string | undefined, what: string): string {
+/** An id of a path. Errors: not_found, because every stored id is a UUID. `reason` must be that of an absent UUID. */
+export function readKnownId(value: string | undefined, what: string, reason: ErrorReason = "not_found"): string {
   if (value !== undefined && UUID.test(value)) return value.toLowerCase();
-  const reason = `${what.toLowerCase()}_not_found`;
-  throw new ServiceError(reason in REASONS ? (reason as ErrorReason) : "not_found", `${what} not found`);
+  throw new ServiceError(reason, `${what} not found`);
 }
 
 /** The assistant of a path: a UUID in lower case, or a graph id. */

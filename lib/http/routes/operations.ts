@@ -98,7 +98,7 @@ const linkQuery = v.object({
 const route = routesOf({ tag: "Operations", group: "operations", issues: "query" });
 const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account", issues: "query" });
 
-const runId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Run");
+const runId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Run", "run_not_found");
 const deliveryId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Webhook delivery");
 const cronId = ({ params }: RequestContext): string => parse.readKnownId(params.cron_id, "Cron");
 

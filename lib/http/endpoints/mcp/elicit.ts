@@ -147,7 +147,7 @@ async function takeReply(context: RequestContext, { id, result = null }: JsonObj
   await context.nouns.threads.update(first.thread_id, { metadata: { [CLOSED]: asked } });
 }
 
-/** The runs of a thread among which a request is looked for. */
+/** How many runs of a thread are searched for a request. */
 const NEWEST = 20;
 
 /** Cancels the call that a request of the session has begun. No effect on one that is answered. */
