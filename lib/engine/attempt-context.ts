@@ -121,7 +121,7 @@ export interface AttemptContext {
 const ABANDON_MS = 5_000;
 const ABANDON_SINGLE_PROCESS_MS = 1_000;
 /** The pause between two tries of a failing call. */
-export const RETRY_MS = 500;
+const RETRY_MS = 500;
 /** The time limit of retries while the process shuts down. */
 const SHUTDOWN_RETRY_MS = 1_000;
 
@@ -189,6 +189,7 @@ export function createContext(
     retry,
     save: () => progress.save(),
     isLost: () => isLost() || checkpoints.isStopped(),
+    ensureLease: () => ensureLease(context),
     abandon: () => state.abort.abort("suspended"),
   });
   const progress = createProgressWriter({
@@ -290,21 +291,32 @@ const initialState = (): AttemptState => ({
   done: Promise.withResolvers<void>(),
 });
 
+/** Renews an expired lease: a claim's answer may come too late, and a process may stand still. Returns when the attempt stops. */
+export async function ensureLease({ options, state, heartbeat }: AttemptContext): Promise<void> {
+  const { environment } = options;
+  // The renewed lease may have expired again when the answer arrives.
+  while (!state.reason && heartbeat.isExpired(environment.now())) {
+    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);
+  }
+}
+
+export const isStopped = ({ reason }: AttemptState): boolean => reason !== null;
+
 function createRetry(
   { environment, lease_ms }: AttemptOptions,
   state: AttemptState,
   run: Pick<RunRow, "run_id" | "thread_id">,
 ): AttemptContext["retry"] {
   return async (call) => {
-    const since = environment.now();
     const wasLost = isLoss(state.reason);
-    while (true) {
+    for (let failures = 1; ; failures++) {
       try {
         return await call();
       } catch (error) {
         environment.log({ level: "error", message: "a storage call of a run failed", ...run, error });
         const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
-        if (isLoss(state.reason) !== wasLost || environment.now() - since >= limit) throw error;
+        // Tries are counted, because a process that stood still knows nothing about the store.
+        if (isLoss(state.reason) !== wasLost || (failures - 1) * RETRY_MS >= limit) throw error;
         await pause(environment, RETRY_MS);
       }
     }

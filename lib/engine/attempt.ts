@@ -9,8 +9,9 @@ import {
   type AttemptContext,
   type AttemptOptions,
   createContext,
+  ensureLease,
+  isStopped,
   lastState,
-  RETRY_MS,
   reachedCheckpoint,
   type StopReason,
   stateBefore,
@@ -130,17 +131,6 @@ async function begin(context: AttemptContext): Promise<void> {
   // The process may have stalled during these ticks.
   await ensureLease(context);
 }
-
-/** Renews the lease if the claim's answer arrived after it expired. */
-async function ensureLease({ options, state, heartbeat }: AttemptContext): Promise<void> {
-  const { environment } = options;
-  // The renewed lease may have expired again when the answer arrives.
-  while (!state.reason && heartbeat.isExpired(environment.now())) {
-    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);
-  }
-}
-
-const isStopped = ({ reason }: AttemptContext["state"]): boolean => reason !== null;
 
 /** The lease is lost: frees the slot of the thread, because the executor has settled. */
 async function releaseThread({ options, claimed, state, runEvents, retry }: AttemptContext): Promise<void> {

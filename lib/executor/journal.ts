@@ -94,12 +94,16 @@ export interface OpenJournal {
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
   /** Resolves when everything is committed. Rejects when the lease is lost. */
   commit(): Promise<void>;
+  /** Another process may have the run if this one stood still: rejects then. */
+  ensureLease(): Promise<void>;
   /** A new address for the event of a wait. It is committed with the next save. Errors: public_base_url is not set. */
   address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }>;
   /** UUID version 5 of the call and these names. */
   id(...names: readonly (string | number)[]): Promise<string>;
   /** The call stays open after this run. `due_at`: when the service continues it. */
   pause(due_at: number | null): Promise<void>;
+  /** The call stays open as an earlier attempt of the run has left it. */
+  pauseAgain(): Promise<void>;
   /** The attempt ends, and the run waits. Rejects if too many runs do. */
   suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void>;
 }

@@ -55,6 +55,8 @@ export interface JournalAttempt {
   save(): Promise<void>;
   /** Nothing may be written any more. */
   isLost(): boolean;
+  /** Renews the lease if it has expired. Resolves when it holds, or when the attempt stops. */
+  ensureLease(): Promise<void>;
   /** Aborts the signal of the job. */
   abandon(): void;
 }

@@ -24,7 +24,10 @@ export async function* execute(
   signal.throwIfAborted();
   const initial = initialState(job, head, uuid);
   yield* initial.events;
-  if (!initial.calls) return;
+  if (!initial.calls) {
+    if (job.resumed && head.call) await (await import("./open-call.ts")).pauseAgain(job, head.call);
+    return;
+  }
   const call = new Call(job, initial.values, initial.step, uuid);
   const emitted = new Emitted();
   let steps: Steps | undefined;

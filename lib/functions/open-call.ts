@@ -46,6 +46,14 @@ export async function openCall(asked: CallToOpen): Promise<{ readonly steps: Ste
   return { steps, own: continued ? continuedJob(own, journal.origin) : own };
 }
 
+/** An earlier attempt had paused the call, and the end of its run was not stored. */
+export async function pauseAgain({ journal }: Job, { call_id }: ContinuedCall): Promise<void> {
+  const paused = await journal?.open({ call_id }, () => {
+    throw new Error("A call that was paused has begun");
+  });
+  await paused?.pauseAgain();
+}
+
 /** What the function gets in every attempt; the user is that of the run. */
 function originOf({ input, context, config, metadata }: Job, call: Call): CallOrigin {
   const {

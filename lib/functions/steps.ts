@@ -164,14 +164,14 @@ export class Steps {
     timeout_ms: number | null,
     work: (signal: AbortSignal) => unknown,
   ): Promise<Worked | { readonly error: unknown }> {
-    const { signal, environment, call, emitted } = this.#options;
+    const { signal, call, emitted } = this.#options;
     const { spend } = emitted;
     const speak = (id: string, token: string): Promise<void> =>
       this.#entries.effect(async function* () {
         if (!signal.aborted) yield* call.spoken(id, token);
       });
-    const options = { label: labelOf(name), signal, timeout_ms, inside: this.#inside, environment, speak, spend };
-    return tryWork(options, work);
+    const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend };
+    return tryWork({ ...this.#options, ...own }, work);
   }
 
   // -------------------------------------------------------- sleep, wait, ask

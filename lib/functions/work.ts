@@ -1,6 +1,7 @@
 /** One try of the work of a step. */
 import type { Environment } from "../environment.ts";
 import type { Spending } from "../executor/contract.ts";
+import type { OpenJournal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./plain.ts";
 import { textsOf } from "./streams.ts";
@@ -32,6 +33,7 @@ interface WorkOptions {
   readonly timeout_ms: number | null;
   readonly inside: Inside | null;
   readonly environment: Pick<Environment, "timer" | "uuid">;
+  readonly journal: Pick<OpenJournal, "ensureLease">;
   /** Shows a token of a message. */
   speak(id: string, token: string): Promise<void>;
   /** Counts tokens of a model. */
@@ -48,9 +50,10 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A stop of the run rejects once the work has ended; a timeout does not wait for it. */
 export async function tryWork(
-  { label, signal, timeout_ms, inside, environment, speak, spend }: WorkOptions,
+  { label, signal, timeout_ms, inside, environment, journal, speak, spend }: WorkOptions,
   work: (signal: AbortSignal) => unknown,
 ): Promise<Worked | { readonly error: unknown }> {
+  await journal.ensureLease();
   const own = new AbortController();
   const onAbort = (): void => own.abort(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });

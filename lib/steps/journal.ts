@@ -232,6 +232,12 @@ class StoredJournal implements OpenJournal {
     if (attempt.isLost()) throw new LeaseLost(this.run_id);
   }
 
+  async ensureLease(): Promise<void> {
+    const { attempt } = this.#options;
+    await attempt.ensureLease();
+    if (attempt.isLost()) throw new LeaseLost(this.run_id);
+  }
+
   async address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }> {
     const { environment, pending, base_url } = this.#options;
     const base = base_url();
@@ -256,6 +262,12 @@ class StoredJournal implements OpenJournal {
 
   async pause(due_at: number | null): Promise<void> {
     this.#options.pause(due_at, await this.#seen());
+  }
+
+  /** It may wake once too often: which events that attempt had seen beside those it used is not stored. */
+  async pauseAgain(): Promise<void> {
+    const seen = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
+    this.#options.pause(this.entries.at(-1)?.until ?? null, seen);
   }
 
   async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {

@@ -53,6 +53,8 @@ describe("simulation", () => {
         73_001_824,
       ];
       for (const seed of seeds) assert.deepEqual((await simulate(seed)).violations, []);
+      const durable = [7_003_713, 8_001_512, 20_000_697, 40_000_682];
+      for (const seed of durable) assert.deepEqual((await simulateDurable(seed)).violations, []);
     });
 
     it("goes the same way again", async () => {
