@@ -203,10 +203,14 @@ const countSuspended = prepared<{ deployment: string }>(
     and waiting_for is not null`,
 );
 
+/** Those of busy threads wait: many of them must not hide the others. */
 const dueCalls = prepared<{ deployment: string; now: number; limit: number }>(
   (p) =>
     sql`select * from calls where deployment = ${scalar(p.deployment)} and due_at <= ${scalar(p.now)} and due_at is not null
-    and ended_at is null order by due_at limit ${p.limit}`,
+    and ended_at is null
+    and not exists (select 1 from runs r where r.deployment = calls.deployment and r.thread_id = calls.thread_id and r.status = 'running')
+    and not exists (select 1 from runs r where r.deployment = calls.deployment and r.thread_id = calls.thread_id and r.status = 'pending')
+    order by due_at limit ${p.limit}`,
 );
 
 const setDue = prepared<CallKey & { due_at: number | null; ended_at: number | null; before: number }>(

@@ -18,6 +18,8 @@ export interface CallOptions {
 }
 
 const DUE_AT_ONCE = 50;
+/** When a call is tried again that the service refused to continue. */
+const REFUSED_MS = 60_000;
 
 export interface DueCalls {
   /** Continues calls that are due. Returns how many. */
@@ -31,9 +33,9 @@ export function createDueCalls(options: CallOptions): DueCalls {
   async function continueCall(call: CallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
     const thread = await storage.getThread(scope, thread_id);
-    if (!thread || thread.status === "busy") return false;
+    if (thread?.status === "busy") return false;
     const row = await storage.getRun(scope, run_id);
-    if (!row || !isWaiting(thread.interrupts, call)) {
+    if (!row || !thread || !isWaiting(thread.interrupts, call)) {
       // Another input has taken its place.
       await storage.setCallDue(scope, call, null, row ? environment.now() : null);
       return true;
@@ -61,9 +63,12 @@ export function createDueCalls(options: CallOptions): DueCalls {
     try {
       await options.runs()?.create(scope, thread_id, request, origin);
     } catch (error) {
-      if (error instanceof ServiceError && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
+      const refused = error instanceof ServiceError;
+      if (refused && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
       environment.log({ level: "error", message: "a call could not be continued", thread_id, call_id, error });
-      return false;
+      // Its assistant is gone, for one: a deploy may bring it back.
+      if (refused) await storage.setCallDue(scope, call, environment.now() + REFUSED_MS, null);
+      return refused;
     }
     await storage.setCallDue(scope, call, null, null);
     return true;

@@ -308,4 +308,31 @@ describe("a durable function", () => {
     const third = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "one" } })).result;
     assert.deepEqual(texts(third), ["Hi", "one two"]);
   });
+
+  it("tries once a minute to continue a call whose assistant is gone", async () => {
+    const clock = testClock();
+    let refused = 0;
+    const storage = nodeSqlite(newFile());
+    const agent: AgentFunction = async ({ step, sleep, ask }) => {
+      await step("begin", () => 1);
+      await Promise.all([ask("go", "?"), sleep("rest", "1h")]);
+    };
+    await using kit = await testService({
+      storage,
+      agents: { agent },
+      environment: { ...clock, log: ({ message }) => void (message === "a call could not be continued" && refused++) },
+    });
+    const { assistants, runs, threads } = kit.service;
+    const { assistant_id } = await assistants.create({ graph_id: "agent" });
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id, input: {} });
+    await soon(clock, ended(kit, thread_id, run_id));
+    await assistants.delete(assistant_id);
+    await clock.set(clock.now() + 3_600_000);
+    await soon(clock, async () => refused > 0);
+    for (let i = 0; i < 30; i++) await clock.advance(1_000);
+    assert.equal(refused, 1);
+    for (let i = 0; i < 60; i++) await clock.advance(1_000);
+    assert.equal(refused, 2);
+  });
 });

@@ -223,7 +223,8 @@ async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): 
           closed: () => reject(new Error(`the stream of ${thread.name} was closed`)),
           failed: reject,
         });
-        const cancel = scheduler.at(1_600, process, () => done());
+        // Each run is a read of its own.
+        const cancel = scheduler.at(1_600 + 20 * thread.runs.length, process, () => done());
         const done = (): void => {
           cancel();
           leave();

@@ -1,6 +1,6 @@
 /** Tests of the calls of durable functions: journals, suspended runs, events. */
 import assert from "node:assert/strict";
-import type { CallProgress, ClaimedRun, Progress, Storage } from "../../../lib/storage/mod.ts";
+import type { AssistantRow, CallProgress, ClaimedRun, Progress, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -208,6 +208,17 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.dueCalls(here, 4000, 10)).length, 1, "it is not due as seen");
       await storage.setCallDue(here, now as NonNullable<typeof now>, null, 4500);
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 4500);
+    });
+
+    test("hide no due call by those of busy threads", async (storage) => {
+      const { lease } = await opened(storage);
+      const leaves = { due_at: 9000, ended: false, seen: 0 };
+      await storage.finishRun(here, lease, finish({ progress: added({ leaves }) }));
+      const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
+      const { lease: other } = await claimed(storage, assistant, "t", "r2");
+      assert.deepEqual(await storage.dueCalls(here, 9000, 10), []);
+      await storage.finishRun(here, other, finish());
+      assert.equal((await storage.dueCalls(here, 9000, 10)).length, 1);
     });
   });
 
