@@ -10,7 +10,7 @@ export interface Goal {
 
 /** Lines of code that features have added since the goal was set: each commit that adds a feature states its amount here. */
 const FEATURES: Readonly<Record<string, number>> = {
-  "durable functions": 2_700,
+  "durable functions": 2_705,
   "what the endpoints of protocols share": 490,
   MCP: 1_740,
   "chats of the AI SDK": 1_560,
