@@ -113,7 +113,7 @@ async function start({ serve, note, size }) {
     const empty = await started("packed", "start");
     const full = await started("packed", "start suspended");
     if (i === 0) continue;
-    note("plain", { started_ms: plain.ms, started_cpu_ms: plain.cpu, idle_MiB: plain.idle });
+    note("plain", { started_ms: plain.ms, idle_MiB: plain.idle });
     note("packed", { started_ms: empty.ms, started_cpu_ms: empty.cpu, idle_MiB: empty.idle });
     note("packed", { started_full_ms: full.ms, started_full_ratio: full.cpu / empty.cpu });
   }

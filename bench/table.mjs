@@ -25,7 +25,7 @@ const ROWS = [
   ["", "  p50 over 100,000 rows", "page_ms", "ms"],
   ["H10", "  last page of 100,000 rows, p50", "last_ms", "ms", "", "<= 5 ms", "="],
   ["H11", "process start to first /ok, no LangGraph", "started_ms", "ms", "plain", "<= 60 ms", "="],
-  ["", "  CPU of it", "started_cpu_ms", "ms", "plain"],
+  ["", "  CPU of it", "started_cpu_ms", "ms"],
   ["", "  with 10,000 suspended runs", "started_full_ms", "ms"],
   ["", "  CPU with them : without", "started_full_ratio", "", "", "<= 1.1"],
   ["H12", "RSS after many runs", "rss_MiB", "MiB", "hand", "<= 1.3"],
