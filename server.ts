@@ -1,4 +1,4 @@
 /** The program: run this file to start the stand-alone server. `createHandler` is in lib/http/handler.ts. */
-import { main } from "./adapters/standalone/bin.ts";
+import { main } from "./adapters/standalone/main.ts";
 
 await main();

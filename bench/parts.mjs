@@ -99,15 +99,39 @@ export async function measureRound({ serve, note, size, parts, names }) {
   }
 }
 
-/** From the start of the process to the first /ok, on a database that exists. */
+/** From the start of the process to the first /ok, of the package as users have it, on a database that exists. */
 async function start({ serve, note, size }) {
+  const started = async (name, folder) => {
+    const server = await serve(name, join(scratch, folder));
+    const measured = { ms: server.ms, cpu: cpuMs(server.pid), idle: rssMiB(server.pid) };
+    await server.stop();
+    return measured;
+  };
+  await suspend(await serve("packed", join(scratch, "start suspended")), size.suspended);
   for (let i = 0; i <= size.starts; i += 1) {
-    for (const name of ["plain", "greenroom without LangGraph"]) {
-      const server = await serve(name, join(scratch, `start ${name}`));
-      if (i > 0) note(name, { started_ms: server.ms, idle_MiB: rssMiB(server.pid) });
-      await server.stop();
+    const plain = await started("plain", "start plain");
+    const empty = await started("packed", "start");
+    const full = await started("packed", "start suspended");
+    if (i === 0) continue;
+    note("plain", { started_ms: plain.ms, idle_MiB: plain.idle });
+    note("packed", { started_ms: empty.ms, started_cpu_ms: empty.cpu, idle_MiB: empty.idle });
+    note("packed", { started_full_ms: full.ms, started_full_ratio: full.cpu / empty.cpu });
+  }
+}
+
+/** Leaves suspended runs behind. */
+async function suspend({ client, stop }, count) {
+  const BATCH = 100;
+  for (let made = 0; made < count; made += BATCH) {
+    const some = Array.from({ length: BATCH }, () => ({ assistant_id: "sleeper", input: {} }));
+    const runs = JSON.parse(await client.request("POST", "/runs/batch", some));
+    for (const { thread_id, run_id } of runs) {
+      const path = `/threads/${thread_id}/runs/${run_id}`;
+      const rests = async () => "waiting_for" in JSON.parse(await client.request("GET", path));
+      while (!(await rests())) await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
+  await stop();
 }
 
 /** Many stateless runs: how much memory stays. And many stored runs: whether the last are as fast as the first. */

@@ -27,8 +27,8 @@ const parts = options.only.split(",");
 if (runtime !== "bun" && runtime !== "node") throw new Error("--runtime: bun or node");
 if (parts.some((part) => !PARTS.includes(part))) throw new Error(`--only: some of ${PARTS.join()}`);
 const size = quick
-  ? { quick, rounds: 2, peerRounds: 1, seconds: 1, runs: 6_000, memorySeconds: 15, starts: 3 }
-  : { quick, rounds: 5, peerRounds: 3, seconds: 2.5, runs: 30_000, memorySeconds: 60, starts: 9 };
+  ? { quick, rounds: 2, peerRounds: 1, seconds: 1, runs: 6_000, memorySeconds: 15, starts: 3, suspended: 1_000 }
+  : { quick, rounds: 5, peerRounds: 3, seconds: 2.5, runs: 30_000, memorySeconds: 60, starts: 9, suspended: 10_000 };
 
 const peers = join(import.meta.dirname, "peers");
 const withPeer = !options["no-peer"];
@@ -40,6 +40,11 @@ if (withPeer && !existsSync(join(peers, "node_modules"))) {
     timeout: 180_000,
   });
   if (status !== 0) throw new Error("The peer cannot be installed; leave it out with --no-peer");
+}
+
+if (parts.includes("start")) {
+  const { status } = spawnSync("npm", ["run", "build"], { cwd: join(import.meta.dirname, ".."), timeout: 180_000 });
+  if (status !== 0) throw new Error("npm run build failed");
 }
 
 const deadline = setTimeout(

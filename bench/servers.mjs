@@ -51,7 +51,7 @@ export async function program(runtime, ...args) {
 
 /** `runtime` is that of every server but the peer; `workers` is how many runs Greenroom and the peer execute at once. */
 export function serversOf({ runtime, workers, profile }) {
-  const greenroom = (config, folder) => {
+  const greenroom = (config, folder, program = "server.ts") => {
     const profiled = profile ? ["--cpu-prof", "--cpu-prof-dir", profile] : [];
     const given = {
       config: join(peers, config),
@@ -61,11 +61,12 @@ export function serversOf({ runtime, workers, profile }) {
       "log-level": "warn", // the other servers log no requests either
     };
     const flags = Object.entries(given).flatMap(([key, value]) => [`--${key}`, value]);
-    return [runtime, ...profiled, join(root, "server.ts"), ...flags];
+    return [runtime, ...profiled, join(root, program), ...flags];
   };
   const commands = {
     greenroom: (folder) => greenroom("greenroom.json", folder),
     "greenroom without LangGraph": (folder) => greenroom("function.json", folder),
+    packed: (folder) => greenroom("function.json", folder, "dist/adapters/standalone/bin.js"),
     hand: (folder) => [runtime, join(here, "handwritten.mjs"), join(folder, "hand.db")],
     peer: () => ["node", join(peers, "langgraph-api.mjs"), workers],
     plain: () => [runtime, join(here, "plain-server.mjs")],

@@ -25,6 +25,9 @@ const ROWS = [
   ["", "  p50 over 100,000 rows", "page_ms", "ms"],
   ["H10", "  last page of 100,000 rows, p50", "last_ms", "ms", "", "<= 5 ms", "="],
   ["H11", "process start to first /ok, no LangGraph", "started_ms", "ms", "plain", "<= 60 ms", "="],
+  ["", "  CPU of it", "started_cpu_ms", "ms"],
+  ["", "  with 10,000 suspended runs", "started_full_ms", "ms"],
+  ["", "  CPU with them : without", "started_full_ratio", "", "", "<= 1.1"],
   ["H12", "RSS after many runs", "rss_MiB", "MiB", "hand", "<= 1.3"],
   ["H13", "POST /threads with 100,000 keys: longest /ok", "stall_ms", "ms", "", "<= 100 ms", "="],
   ["H14", "commit of 5 ms: p99 gap between two tokens", "gap_p99_ms", "ms", "", "<= 10 ms", "="],
@@ -37,7 +40,7 @@ const ROWS = [
   ["20", "  CPU on a file : on :memory:", "file_ratio", "", "", "<= 1.25"],
 ];
 
-const OURS = ["greenroom", "greenroom without LangGraph"];
+const OURS = ["greenroom", "greenroom without LangGraph", "packed"];
 
 function judge(text, figure, ratio, slack) {
   if (!text) return undefined;

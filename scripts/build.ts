@@ -16,8 +16,8 @@ function nameJavaScript(declarations: string): string {
 /** Outside node_modules Deno finds the declarations of a JavaScript file by this comment alone. */
 function nameDeclarations(file: string): void {
   const comment = `// @ts-self-types="./${basename(file, ".js")}.d.ts"\n`;
-  rewrite(file, (text) => text.replace(/^(#!.*\n)?/, (shebang) => shebang + comment));
-  // One line more in front of all others, or behind the first, to which no mapping leads.
+  rewrite(file, (text) => text.replace(/^(#!.*\n)?(\/\/ @bun\n)?/, (head) => head + comment));
+  // One line more in front of all others, or behind the first ones, to which no mapping leads.
   rewrite(`${file}.map`, (text) => text.replace('"mappings":"', '"mappings":";'));
 }
 
@@ -58,15 +58,19 @@ function bundleWebSockets(): void {
 }
 
 /**
- * Joins the files behind each export and the command, with what they use of kysely's 200 files: to find and read all of them takes
- * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader.
+ * Joins the files behind each export and the command, with what they use of these packages: to find and read all of kysely's 200
+ * files takes Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and
+ * loader. By the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then
+ * reads the maps, and only with sources in them.
  */
+const JOINED = ["kysely", "valibot", "itty-router"];
+
 async function joinFiles(): Promise<void> {
   const { exports, dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as Record<
     "exports" | "dependencies" | "peerDependencies",
     Record<string, { default?: string }>
   >;
-  const { kysely, ...apart } = { ...dependencies, ...peerDependencies };
+  const apart = Object.keys({ ...dependencies, ...peerDependencies }).filter((name) => !JOINED.includes(name));
   const command = "dist/adapters/standalone/bin.js";
   // What works on the host's own Kysely uses the host's kysely.
   const hosts: Plugin = {
@@ -78,27 +82,40 @@ async function joinFiles(): Promise<void> {
   };
   const { metafile } = await build({
     plugins: [hosts],
-    entryPoints: [command, ...Object.values(exports).flatMap((target) => target.default ?? [])],
+    entryPoints: [
+      command,
+      join(dirname(command), "main.js"),
+      ...Object.values(exports).flatMap((target) => target.default ?? []),
+    ],
     bundle: true,
     splitting: true,
     format: "esm",
     platform: "node",
-    external: [...Object.keys(apart), "bun:*", "./jiti/*", "./ws.cjs"],
+    banner: { js: "// @bun" },
+    external: [...apart, "bun:*", "./jiti/*", "./ws.cjs"],
     outbase: "dist",
     outdir: "dist",
     chunkNames: `${relative("dist", dirname(command))}/[name]-[hash]`,
     sourcemap: true,
-    sourcesContent: false,
     allowOverwrite: true,
     metafile: true,
   });
   for (const file of Object.keys(metafile.inputs)) {
-    if (file in metafile.outputs || file.startsWith("node_modules/kysely/")) continue;
+    if (file in metafile.outputs || JOINED.some((name) => file.startsWith(`node_modules/${name}/`))) continue;
     if (!file.startsWith("dist/")) throw new Error(`${file} belongs to a package that dist must not contain`);
     rmSync(file);
     rmSync(`${file}.map`, { force: true });
   }
-  cpSync(join("node_modules", "kysely", "LICENSE"), join(dirname(command), "kysely.LICENSE"));
+  // Maps of texts lead nowhere, and are as large.
+  for (const file of globSync("dist/**/{openapi,assets}-*.js")) {
+    rmSync(`${file}.map`);
+    rewrite(file, (text) => text.replace(/\/\/# sourceMappingURL=.*\s*$/, ""));
+  }
+  for (const name of JOINED)
+    cpSync(
+      join("node_modules", name, name === "valibot" ? "LICENSE.md" : "LICENSE"),
+      join(dirname(command), `${name}.LICENSE`),
+    );
 }
 
 rmSync("dist", { recursive: true, force: true });

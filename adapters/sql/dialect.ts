@@ -1,14 +1,12 @@
 /** Differences between databases, and the compilers of statements. Opens no connection. */
 import {
   createQueryId,
-  DummyDriver,
-  Kysely,
+  NOOP_QUERY_EXECUTOR,
   type OperationNode,
   PostgresQueryCompiler,
+  QueryCreator,
   type RawBuilder,
   type RawNode,
-  SqliteAdapter,
-  SqliteIntrospector,
   SqliteQueryCompiler,
   sql,
 } from "kysely";
@@ -18,14 +16,7 @@ import { addArgumentTypes, coreTables, type Tables } from "./schema/tables.ts";
 export type Dialect = SqlDriver["dialect"];
 
 /** Builds statements without a connection. `compile` produces their text. */
-export const db: Kysely<Tables> = new Kysely<Tables>({
-  dialect: {
-    createAdapter: () => new SqliteAdapter(),
-    createDriver: () => new DummyDriver(),
-    createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-    createQueryCompiler: () => new SqliteQueryCompiler(),
-  },
-});
+export const db: QueryCreator<Tables> = new QueryCreator<Tables>({ executor: NOOP_QUERY_EXECUTOR });
 
 /** A statement, or a part of one, before compilation. */
 export interface Query {

@@ -1,4 +1,4 @@
-import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import { type QueryCreator, type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type {
   FeedbackBucket,
   FeedbackConfig,
@@ -20,7 +20,7 @@ import type { RowsOf } from "./schema/tables.ts";
 import { type Database, ofKey, prepared, readAll, readOne, statement } from "./statement.ts";
 
 type Rows = RowsOf<typeof feedbackTables>;
-const rowsDb = db.withTables<Rows>();
+const rowsDb = db as unknown as QueryCreator<Rows>;
 
 // ------------------------------------------------- beside what becomes of runs
 

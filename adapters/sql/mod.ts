@@ -100,9 +100,10 @@ const putRoomProbes = prepared<{ now: number; rows: number; padding: string }>(
 const dropRoomProbes = prepared<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
 
 // Frees the slots of threads with an active run, and those that deleted runs left. One statement for both could not use an index.
+// Those of runs that are due later expire before: thousands of suspended runs are not read.
 const freeSlots = [
   sql`runs where status = 'running'`,
-  sql`runs where status = 'pending'`,
+  sql`runs where status = 'pending' and due_at <= updated_at`,
   sql`threads where last_run is null and run_count > 0`,
 ].map((active) =>
   prepared<{ now: number }>(
@@ -131,7 +132,7 @@ function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly 
     /**
      * @statements freeSlots · requeueRunning · endClaims
      * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
-     *   it, once: free the slots of threads with running, pending or deleted runs · requeue all running runs · end the
+     *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the
      *   delivery claims of dead workers.
      */
     async becomeWorker(now) {

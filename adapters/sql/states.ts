@@ -35,10 +35,14 @@ async function look(
 const sameHead = (seen: string | null): RawBuilder<unknown> => sql`coalesce(head, '') = coalesce(${seen}, '')`;
 
 // A slot left by a deleted run is no obstacle: the process that still executes that run has lost its lease and cannot write.
-const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; graph_id: string; now: number }>(
+const moveHead = scoped<
+  ThreadKey & { head: string; seen_head: string | null; graph_id: string; ends: number; now: number }
+>(
   (p, bound) =>
     sql`update threads set head = ${p.head}, graph_id = ${p.graph_id}, updated_at = ${p.now},
-        state_updated_at = ${p.now}, run_count = ${marked(sql`run_count`)}
+        state_updated_at = ${p.now}, run_count = ${marked(sql`run_count`)},
+        interrupts = case when status = 'interrupted' and ${p.ends} = 1 then '{}' else interrupts end,
+        status = case when status = 'interrupted' and ${p.ends} = 1 then 'idle' else status end
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0 and ${sameHead(p.seen_head)}
         and not ${busy} ${andPermitted(sql`metadata`, bound)}
       returning thread_id`,
@@ -48,9 +52,9 @@ const writeState =
   (driver: Database): StateStorage["writeState"] =>
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
-    const { head, seen_head, graph_id } = state;
+    const { head, seen_head, graph_id, ends } = state;
     const statements = [
-      moveHead({ deployment, thread_id, head, seen_head, graph_id, now }, filter),
+      moveHead({ deployment, thread_id, head, seen_head, graph_id, ends: ends ? 1 : 0, now }, filter),
       ...putState(deployment, thread_id, state),
     ];
     for (;;) {
@@ -204,8 +208,9 @@ export function stateVerbs(driver: Database): StateStorage {
   return {
     /**
      * @statements moveHead · putState · look
-     * @guards update `head` where the thread is visible, not busy and `head = seen`; sets the mark · state rows while
-     *   marked · remove the mark · value labels. Otherwise a read finds the reason: `busy`, `stale` or `not_found`.
+     * @guards update `head`, and interrupts where nothing follows, where the thread is visible, not busy and `head = seen`;
+     *   sets the mark · state rows while marked · remove the mark · value labels. Otherwise a read finds the reason: `busy`,
+     *   `stale` or `not_found`.
      */
     writeState: writeState(driver),
     /**

@@ -1,4 +1,5 @@
 /** The stand-alone server: a project, its database and a port. Loads the project again for `greenroom dev`. */
+import { fstatSync } from "node:fs";
 import process from "node:process";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { type AuthMode, createService, type Service, type ServiceOptions } from "../../lib/mod.ts";
@@ -154,7 +155,11 @@ async function deploy(
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(mode === "none" ? { hosts } : {}),
   });
-  const within = createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+  let own: Handler | undefined;
+  const within: Handler = (request, host) => {
+    own ??= createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+    return own(request, host);
+  };
   return { project, mode, service, handler, within };
 }
 
@@ -184,19 +189,26 @@ function printStart({ project, mode, service }: Deployment, options: CommandOpti
   console.log(`Greenroom listening on ${url}`);
 }
 
+/** Bun loads its streams for `process.stdout`, a tenth of a start: a file or a pipe is known without. */
+function isTerminal(name: "stdout" | "stderr"): boolean {
+  try {
+    return fstatSync(name === "stdout" ? 1 : 2).isCharacterDevice() && process[name].isTTY === true;
+  } catch {
+    return false; // closed
+  }
+}
+
 /** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
 function logFor({ log_level, log_format, dev }: CommandOptions): Log {
   const plain = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
-  const output = (stream: NodeJS.WriteStream, write: (line: string) => void): Output => ({
-    color: stream.isTTY === true && !plain,
-    write,
-  });
+  const output = (isShown: boolean, write: (line: string) => void): Output => ({ color: isShown && !plain, write });
+  const isShown = isTerminal("stdout");
   return createLog({
     level: log_level,
-    format: log_format ?? (process.stdout.isTTY || dev ? "text" : "json"),
+    format: log_format ?? (isShown || dev ? "text" : "json"),
     brief: dev,
-    out: output(process.stdout, (line) => console.log(line)),
-    err: output(process.stderr, (line) => console.error(line)),
+    out: output(isShown, (line) => console.log(line)),
+    err: output(isTerminal("stderr"), (line) => console.error(line)),
   });
 }
 

@@ -92,12 +92,13 @@ export type PruneTarget =
 export interface StateStorage {
   /**
    * Stores checkpoints that no run made and makes `head` the thread's head. Guard: no run is active (`busy`), and the head is
-   * `seen_head` (`stale`); otherwise nothing is written. A repeated call answers `stale`, as its head has moved.
+   * `seen_head` (`stale`); otherwise nothing is written. A repeated call answers `stale`, as its head has moved. With `ends` nothing
+   * follows the state: an interrupted thread becomes idle, without interrupts.
    */
   writeState(
     scope: Scope,
     thread_id: string,
-    state: NewState & { readonly seen_head: string | null },
+    state: NewState & { readonly seen_head: string | null; readonly ends?: boolean },
     now: number,
   ): Promise<"written" | "busy" | "stale" | "not_found">;
   /** Merges members into a checkpoint's metadata, shallowly. False when there is no such checkpoint. Idempotent. */

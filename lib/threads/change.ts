@@ -54,7 +54,8 @@ export type AuthorizeCopy = (copy: {
 /** Changes of a thread's state. */
 export interface StateChanges {
   /**
-   * Changes the state as if a node had returned the update. Returns the new checkpoint. Errors: bad_request (no graph has run
+   * Changes the state as if a node had returned the update. Returns the new checkpoint. If no node is next, open questions are
+   * closed: `{ values: null, as_node: "__end__" }` closes them without an answer. Errors: bad_request (no graph has run
    * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange): Promise<WireCheckpoint>;
@@ -157,7 +158,10 @@ export function createChanges(options: ChangeOptions): Changes {
         const outcome = await storage.writeState(
           seen,
           row.thread_id,
-          { graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values), seen_head: row.head },
+          {
+            ...{ graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values) },
+            ...{ seen_head: row.head, ends: state.next.length === 0 },
+          },
           environment.now(),
         );
         if (outcome === "busy") throw busy(thread_id);

@@ -29,7 +29,11 @@ describe("searches over many runs", () => {
         reads.push(statement);
         return all(statement);
       },
-      batch: async (statements) => statements.map(all),
+      async batch(statements) {
+        reads.push(...statements);
+        return statements.map(all);
+      },
+      acquireWorkerLock: async () => true,
       close: async () => database.close(),
     });
     await storage.migrate();
@@ -56,6 +60,16 @@ describe("searches over many runs", () => {
     const plans = reads.map(({ sql, args }) => all({ sql: `explain query plan ${sql}`, args }));
     return plans.flatMap((plan) => plan.map(({ detail }) => detail)).join("\n");
   }
+
+  it("are not made by a start: it reads the runs that were running or are due", async () => {
+    const plan = await planOf(() => storage.becomeWorker(0));
+    const scans = plan.split("\n").filter((line) => line.startsWith("SCAN "));
+    assert.deepEqual(
+      new Set(scans.map((line) => line.replace(/^SCAN \w+ USING (?:COVERING )?INDEX /, ""))),
+      new Set(["runs_running", "runs_immediate", "threads_left", "deliveries_claimed"]),
+    );
+  });
+
   const search = (query: Partial<RunSearch>, of = scope) => storage.searchRuns(of, { limit: 50, ...query });
 
   it("follow the index of statuses, and sort a page at most", async () => {

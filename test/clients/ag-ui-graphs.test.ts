@@ -8,6 +8,7 @@ import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions, type Run } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
+import { ASKING, CLOSED, shownThread } from "../support/inbox.ts";
 import { clientOf, interrupts, KINDS, outcome, said, types } from "./ag-ui/client.ts";
 import { langchainAgents, ran } from "./ai/agents.ts";
 
@@ -160,8 +161,10 @@ for (const kind of KINDS) {
         const client = clientOf(test, "clerk", kind);
         await client.say("refund");
         ran.length = 0;
+        const thread_id = await threadIdOf(client.agent.threadId);
+        assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
         await client.run({ resume: [{ interruptId: interrupts(client)[0]?.id, ...answer }] });
-        if (done) assert.deepEqual(ran, done);
+        if (done) assert.deepEqual([ran, await shownThread(test.fetch, thread_id)], [done, CLOSED]);
         // The middleware allows no edit of this tool.
         else assert.equal(client.events.at(-1)?.type, "RUN_ERROR");
       }

@@ -4,8 +4,9 @@ import { describe, it } from "node:test";
 import { lastAssistantMessageIsCompleteWithToolCalls } from "ai";
 import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { FunctionJob } from "../../lib/mod.ts";
+import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
+import { ASKING, CLOSED, shownThread } from "../support/inbox.ts";
 import { until } from "../support/until.ts";
 import { langchainAgents, ran } from "./ai/agents.ts";
 import { chunksOf, openChat, plain } from "./ai/chat.ts";
@@ -124,6 +125,43 @@ describe("a chat's turn", () => {
       { type: "abort", reason: "cancelled" },
       { type: "finish", finishReason: "other" },
     ]);
+  });
+
+  it("leaves no question behind after the stop route: neither an open one, nor that of a stopped answer", async () => {
+    const { agent: waits } = gated();
+    const executor = combine(
+      langchainAgents(),
+      fromFunctions({
+        async *weather(job: FunctionJob) {
+          if (job.command?.resume === undefined) yield job.interrupt("Where?");
+          else yield* waits(job);
+        },
+      }),
+    );
+    await using test = await testService({ executor });
+    const stop = async (id: string, agent: string) => {
+      const stopped = await test.fetch(`http://localhost/ai/${agent}/chat/${id}/stop`, { method: "POST" });
+      assert.equal(stopped.status, 204);
+      assert.deepEqual(await shownThread(test.fetch, await threadIdOf(id)), CLOSED);
+    };
+    const approval = openChat({ id: "approval", agent: "clerk", fetch: test.fetch });
+    await approval.sendMessage({ text: "refund" });
+    assert.deepEqual(await shownThread(test.fetch, await threadIdOf("approval")), ASKING);
+    ran.length = 0;
+    await stop("approval", "clerk");
+    // The chat goes on: what was not approved is never called.
+    await approval.sendMessage({ text: "Hi" });
+    assert.deepEqual([approval.status, ran], ["ready", []]);
+
+    const question = openChat({ id: "question", agent: "weather", fetch: test.fetch });
+    await question.sendMessage({ text: "Weather?" });
+    assert.deepEqual(await shownThread(test.fetch, await threadIdOf("question")), ASKING);
+    const answering = question.sendMessage({ text: "Rome" });
+    await until(() => JSON.stringify(question.messages).includes("First"));
+    await stop("question", "weather");
+    await answering;
+    // Nothing is left to stop.
+    await stop("question", "weather");
   });
 
   it("fails with the error of the run", async () => {

@@ -187,7 +187,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     files: /^adapters\/standalone\//,
     may: /^adapters\/|^lib\/(?:mod|environment|validation)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
   },
-  { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
+  { files: /^server\.ts$/, may: /^adapters\/standalone\/main\.ts$/ },
   {
     files: /^examples\//,
     may: /^examples\/|^greenroom(?:\/|$)|^node:|^@(?:langchain|a2a-js|ag-ui|copilotkit)\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai|esbuild|react-dom)$/,

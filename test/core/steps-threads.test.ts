@@ -151,6 +151,22 @@ describe("a call", () => {
     assert.deepEqual([was, answer, event], [{ n: 1 }, "yes", "event"]);
   });
 
+  it("ends when its ask is closed: no event and no time limit continues it", async () => {
+    const agent: AgentFunction = async function* ({ ask, wait }) {
+      yield JSON.stringify(await Promise.all([ask("ok", "Good?"), wait("tick")]));
+    };
+    await using kit = await kitOn({ agent });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })).result;
+    assert.equal((await threads.inbox()).total, 1);
+    await threads.updateState(thread_id, { values: null, as_node: "__end__" });
+    const { status, interrupts } = await threads.get(thread_id);
+    assert.deepEqual([status, interrupts, (await threads.inbox()).total], ["idle", {}, 0]);
+    await assert.rejects(threads.send(thread_id, "tick", 1), { reason: "call_ended" });
+    assert.equal((await runs.list(thread_id)).length, 1);
+  });
+
   it("ends when another input comes; a run without input continues it", async () => {
     await using kit = await kitOn({ asks, plain });
     const { runs, threads } = kit.service;

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
 import { testClock } from "../suite/mod.ts";
+import { ASKING, CLOSED, shownThread } from "../support/inbox.ts";
 import {
   AGENTS,
   a2aWorld,
@@ -225,7 +226,10 @@ describe("a task of A2A", () => {
       assert.equal(codeOf(await it.ask("slow", "CancelTask", { id })), -32002);
     }
     const asked = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    assert.deepEqual(await shownThread(it.test.fetch, asked.contextId), ASKING);
     assert.equal(stateOf(plain(await it.ask("asks", "CancelTask", { id: asked.id }))), "CANCELED");
+    assert.deepEqual(await shownThread(it.test.fetch, asked.contextId), CLOSED);
+    assert.equal(codeOf(await it.ask("asks", "CancelTask", { id: asked.id })), -32002);
     assert.equal(codeOf(await it.ask("asks", "SendMessage", say("Rome", { taskId: asked.id }))), -32004);
     const done = taskOf(await it.ask("echo", "SendMessage", say("Hi")));
     assert.equal(codeOf(await it.ask("echo", "CancelTask", { id: done.id })), -32002);

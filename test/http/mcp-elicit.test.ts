@@ -8,6 +8,7 @@ import { fromFunctions } from "../../lib/mod.ts";
 import { together } from "../clients/mcp/agents.ts";
 import { processes } from "../core/shared-database.ts";
 import { keepAlive } from "../support/alive.ts";
+import { CLOSED, shownThread } from "../support/inbox.ts";
 import { customWorld } from "./custom-world.ts";
 import { gate } from "./gate.ts";
 import { AGENTS, answerOf, call, mcpWorld, messagesIn, replyTo, session, textOf, threadOf } from "./mcp-asker.ts";
@@ -293,7 +294,7 @@ describe("a call of MCP that asks on its answer", () => {
     assert.equal(textOf(last.result as JsonObject), "The call was cancelled");
     await client.send(yes(question));
     assert.equal((await it.service.runs.list(thread_id)).length, 1);
-    assert.deepEqual((await it.service.threads.state(thread_id)).interrupts, []);
+    assert.deepEqual(await shownThread(it.test.fetch, thread_id), CLOSED);
 
     // A later call in a conversation.
     reset();

@@ -1,7 +1,7 @@
 /** The command on a Node that lacks what newer ones have. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { copyFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
@@ -36,5 +36,7 @@ describe("the stand-alone server on an old Node", () => {
       told("--no-experimental-sqlite"),
       "greenroom: --database: this Node has no SQLite. Use Node 22.13 or newer, Bun or Deno\n",
     );
+    // What Node has compiled, for the next start.
+    assert.notDeepEqual(readdirSync(at("adapters/standalone/.compiled")), []);
   });
 });

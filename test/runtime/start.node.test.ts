@@ -32,7 +32,7 @@ describe("a start", () => {
 
   it("of the command loads no other command", () => {
     // `dev` starts a browser.
-    const program = `await import(${at("adapters/standalone/bin.ts")});`;
+    const program = `await import(${at("adapters/standalone/main.ts")});`;
     assert.deepEqual(loadedBy(program, ["child_process", "fs"]), ["fs"]);
   });
 });

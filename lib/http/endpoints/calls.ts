@@ -77,14 +77,23 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
 export const isCancelled = ({ first, newest, thread }: CallState): boolean =>
   newest.status === "interrupted" || thread.metadata.task_cancelled === first.run_id;
 
-/** Cancels the run of a call, or closes its questions. No effect on a call that has ended. Errors: not_found. */
-export async function cancelCall({ runs, threads }: Nouns, { first, newest, open }: CallState): Promise<void> {
+/** Cancels the run of a call, and closes its questions. No effect on a call that has ended. Errors: not_found. */
+export async function cancelCall(nouns: Nouns, { first, newest, open }: CallState): Promise<void> {
   const { thread_id } = first;
-  if (isActive(newest)) await runs.cancel(thread_id, newest.run_id, { wait: true });
-  else if (open.length > 0) {
-    await threads.update(thread_id, { metadata: { task_cancelled: first.run_id } });
-    await threads.updateState(thread_id, { values: null, as_node: "__end__" });
-  }
+  if (isActive(newest)) await nouns.runs.cancel(thread_id, newest.run_id, { wait: true });
+  else if (open.length === 0) return;
+  else await nouns.threads.update(thread_id, { metadata: { task_cancelled: first.run_id } });
+  await closeQuestions(nouns, thread_id);
+}
+
+/** Nobody answers them: also those that a run has left open again which was cancelled as it answered. Errors: not_found. */
+export async function closeQuestions({ threads }: Pick<Nouns, "threads">, thread_id: string): Promise<void> {
+  const { status, interrupts } = await threads.get(thread_id, { state: false });
+  if (status !== "interrupted" || Object.keys(interrupts).length === 0) return;
+  await threads.updateState(thread_id, { values: null, as_node: "__end__" }).catch((error: unknown) => {
+    // An answer came first: it takes the questions with it.
+    if (!(error instanceof ServiceError && error.reason === "thread_busy")) throw error;
+  });
 }
 
 /** The error of a call whose question was not answered. */

@@ -138,6 +138,29 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await thread(storage, "u")).head, "d1");
     });
 
+    test("closes open questions where nothing follows it, and keeps what failed", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const interrupts = { task: [{ id: "i", value: 1 }] };
+      const error = { error: "E" };
+      const shown = async (id: string, end: Partial<FinishRun["thread"]>, ends: boolean): Promise<unknown> => {
+        await aThread(storage, id);
+        const first = { progress: progress([checkpoint("c1", { n: 1 })]) };
+        await finished(storage, assistant, id, `r-${id}`, { head: "c1", interrupts, ...end }, first);
+        const state = { ...aState("c2", {}), seen_head: "c1", ends };
+        assert.equal(await storage.writeState(here, id, state, 3000), "written");
+        const row = await thread(storage, id);
+        return [row.status, row.interrupts, row.error];
+      };
+      assert.deepEqual(await shown("closed", { status: "interrupted" }, true), ["idle", {}, null]);
+      assert.deepEqual(await shown("open", { status: "interrupted" }, false), ["interrupted", interrupts, null]);
+      assert.deepEqual(await shown("failed", { status: "error", error }, true), ["error", interrupts, error]);
+      const { total } = await storage.searchThreads(here, {
+        ...{ status: "interrupted", waiting: true, limit: 10, offset: 0 },
+        ...{ sort_by: "thread_id", sort_order: "asc" },
+      });
+      assert.equal(total, 1);
+    });
+
     test("writes nothing while a run is active, on another head, or where the thread is not there", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { owner: "ada" });

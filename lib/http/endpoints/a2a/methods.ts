@@ -7,7 +7,7 @@ import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
 import { eventStream } from "../../sse.ts";
-import { type CallState, cancelCall, isActive, isCancelled, readCall } from "../calls.ts";
+import { type CallState, cancelCall, isActive, readCall } from "../calls.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
 import { type Called, RpcError } from "./protocol.ts";
 import { restingFrames, taskFrames } from "./stream.ts";
@@ -26,7 +26,7 @@ export async function getTask({ context, request, assistant_id }: Called): Promi
 export async function cancelTask({ context: { nouns }, request, assistant_id }: Called): Promise<JsonObject> {
   const { id } = request.params;
   const call = await callOf(nouns, id, assistant_id);
-  if (isCancelled(call) || !(isActive(call.newest) || call.open.length > 0))
+  if (!isActive(call.newest) && call.open.length === 0)
     throw new RpcError("cancelable", `Task not cancelable: ${call.first.run_id}`);
   await cancelCall(nouns, call);
   const { run_id: task_id, thread_id } = call.first;

@@ -4,7 +4,15 @@ import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import { callMetadata, conflict, isActive, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
+import {
+  callMetadata,
+  closeQuestions,
+  conflict,
+  isActive,
+  refuseLate,
+  requireAssistant,
+  threadIdOf,
+} from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -284,10 +292,12 @@ export async function resumeTurn(
   return { run, frames: chunkFrames(run, prelude, frames, { seen }) };
 }
 
-/** Cancels the run that writes. Errors: not_found. */
-export async function stopTurn({ runs }: ChatNouns, chat_id: string): Promise<void> {
+/** Cancels the run that writes, and closes open questions. Errors: not_found. */
+export async function stopTurn(nouns: ChatNouns, chat_id: string): Promise<void> {
+  const { runs } = nouns;
   const thread_id = await threadIdOf(chat_id);
   const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
   const active = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
-  for (const { run_id } of active) await runs.cancel(thread_id, run_id).catch(nullIfNotFound);
+  for (const { run_id } of active) await runs.cancel(thread_id, run_id, { wait: true }).catch(nullIfNotFound);
+  await closeQuestions(nouns, thread_id);
 }
