@@ -19,7 +19,8 @@ if (process.argv.includes("--all")) {
 const counts = { passed: 0, failed: 0 };
 const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
 const presses = watchPresses(join(folder, "presses"));
-const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2 });
+const execArgv = ["--import=./scripts/light-tests.ts"];
+const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2, execArgv });
 tests.on("test:summary", (summary) => {
   if (summary.file !== undefined) return;
   counts.passed = summary.counts.passed;
