@@ -40,7 +40,7 @@ export interface PostgresOptions {
 
 export const SHORT: PostgresOptions = {
   faults: 12,
-  runs: 100,
+  runs: 70,
   most_ms: 45_000,
   least_share: 0.5,
   most_between_ms: 3_500,
