@@ -2,13 +2,12 @@
  * The command behind `npm run test:browser`: the tests that need Chromium, on Node; with `--all` those of older packages and of
  * CopilotKit, too. Fails also if they leave a button or link of the studio unused. Ends with `N passed, N failed`.
  */
-import { spawnSync } from "node:child_process";
-import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run } from "node:test";
-import { spec } from "node:test/reporters";
 import { watchPresses } from "../test/browser/presses.ts";
+import { countReport, type Outcome } from "./outcomes.ts";
 
 if (process.argv.includes("--all")) {
   process.env.GREENROOM_TEST_ALL = "1";
@@ -16,23 +15,32 @@ if (process.argv.includes("--all")) {
   const { status } = spawnSync(process.execPath, ["scripts/install.mjs", "all"], { stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
 }
-const counts = { passed: 0, failed: 0 };
 const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
 const presses = watchPresses(join(folder, "presses"));
-const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2 });
-tests.on("test:summary", (summary) => {
-  if (summary.file !== undefined) return;
-  counts.passed = summary.counts.passed;
-  counts.failed = summary.counts.tests - summary.counts.passed;
-});
-tests
-  .compose(new spec())
-  .on("end", () => {
-    const { count, missing } = presses();
-    rmSync(folder, { recursive: true });
-    for (const line of missing) console.log(`No test presses ${line}`);
-    console.log(`${count - missing.length} of ${count} buttons and links of the studio are pressed`);
-    console.log(`${counts.passed} passed, ${counts.failed} failed`);
-    process.exitCode = counts.failed + missing.length === 0 && counts.passed > 0 ? 0 : 1;
-  })
-  .pipe(process.stdout);
+
+/** The files in one process, with one browser: to start them costs as much as many of the tests. */
+async function run(files: readonly string[], lane: number): Promise<Outcome> {
+  const report = join(folder, `${lane}.xml`);
+  const args = ["--import=./scripts/light-tests.ts", "scripts/test-node.ts", report, ...files];
+  const child = spawn(process.execPath, args, { stdio: "inherit" });
+  const exit = await new Promise<number | null>((done) => child.on("close", done));
+  return countReport(existsSync(report) ? readFileSync(report, "utf8") : "", exit);
+}
+
+const files = globSync("test/browser/**/*.test.ts").sort();
+// Every other file: of two that are alike, one in each.
+const outcomes = await Promise.all(
+  [0, 1].map((lane) =>
+    run(
+      files.filter((_, at) => at % 2 === lane),
+      lane,
+    ),
+  ),
+);
+const { count, missing } = presses();
+rmSync(folder, { recursive: true });
+for (const line of missing) console.log(`No test presses ${line}`);
+console.log(`${count - missing.length} of ${count} buttons and links of the studio are pressed`);
+const sum = (key: keyof Outcome): number => outcomes.reduce((total, outcome) => total + outcome[key], 0);
+console.log(`${sum("passed")} passed, ${sum("failed")} failed`);
+process.exitCode = sum("failed") + missing.length === 0 ? 0 : 1;

@@ -96,12 +96,9 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
     ...node(),
     // Much is made and little is kept.
     "--max-semi-space-size=64",
-    "--test",
-    "--test-isolation=none",
-    "--test-reporter=spec",
-    "--test-reporter-destination=stdout",
-    "--test-reporter=junit",
-    `--test-reporter-destination=${report}`,
+    "--import=./scripts/light-tests.ts",
+    "scripts/test-node.ts",
+    report,
     ...lane,
   ],
 };
@@ -196,7 +193,7 @@ const env = {
   GREENROOM_TEST_SEED: seed,
   GREENROOM_TEST_ALL: values.all || values.versions ? "1" : "0",
   // Tests start many processes of Node: what one has compiled the next need not.
-  NODE_COMPILE_CACHE: join(folder, "compiled"),
+  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(folder, "compiled"),
 };
 console.log(`Seeds from ${seed}; again with --seed ${seed}`);
 let reports = 0;

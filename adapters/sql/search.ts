@@ -9,7 +9,7 @@ import { type Filter, permits } from "../../lib/storage/visibility.ts";
 import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
-import { type Database, type Statement, statement } from "./statement.ts";
+import { type Database, prepared, type Statement, statement } from "./statement.ts";
 
 /** A search. */
 export interface Sought {
@@ -185,8 +185,17 @@ const followed = ({ sought, decided }: Plan, [path, value, exact]: Label): RawBu
     and followed.path_hash = ${scalar(path)} and followed.value_hash = ${scalar(value)}
     ${decided ? sql`and followed.exact = ${scalar(exact)}` : sql``}`;
 
-const count = async (driver: Database, plan: Plan): Promise<number> =>
-  Number((await driver.read(select(plan, null, sql``)))[0]?.total);
+/** On SQLite triggers keep the number of all rows: to count 100,000 takes 3 ms of every search. */
+const storedCount = prepared<{ deployment: string; kind: LabelKind }>(
+  (p) => sql`select total from row_counts where deployment = ${p.deployment} and kind = ${p.kind}`,
+);
+
+async function count(driver: Database, plan: Plan): Promise<number> {
+  const { deployment, kind, where } = plan.sought;
+  const isStored = driver.dialect === "sqlite" && plan.labels.length === 0 && where.length === 0 && kind !== "cron";
+  const [row] = await driver.read(isStored ? storedCount({ deployment, kind }) : select(plan, null, sql``));
+  return Number(row?.total ?? 0);
+}
 
 /** The index of labels is already in the order of creation. */
 function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Reading): RawBuilder<unknown> {

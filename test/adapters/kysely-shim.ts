@@ -1,12 +1,15 @@
-import type { DatabaseSync } from "node:sqlite";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { SqliteDatabase } from "kysely";
 
 /** What kysely's SqliteDialect asks of a database, on `node:sqlite`. */
 export function nodeSqliteShim(database: DatabaseSync): SqliteDatabase {
+  // To prepare one takes longer than most take to run.
+  const statements = new Map<string, StatementSync>();
   return {
     close: () => database.close(),
     prepare(sql) {
-      const prepared = database.prepare(sql);
+      const prepared = statements.get(sql) ?? database.prepare(sql);
+      statements.set(sql, prepared);
       return {
         // Statements without rows give none; `columns()` is missing in older releases of Node 22.
         reader: true,

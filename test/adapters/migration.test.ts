@@ -13,7 +13,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { AssistantRow, SavedCheckpoint, Storage, ThreadRow } from "../../lib/storage/mod.ts";
-import { countCrons, countThreads } from "../suite/counts.ts";
+import { countAssistants, countCrons, countThreads } from "../suite/counts.ts";
 import { atOnce, migrateTo, planted, plantedStep, stepByStep } from "./planted-step.ts";
 
 const here = { deployment: "default" };
@@ -254,6 +254,45 @@ describe("a database that a step has changed", () => {
         await driver.close();
       }
     }));
+});
+
+describe("a database of version 1", () => {
+  it("is counted by the step to version 2, and from then on as it changes", async () => {
+    const { row_counts, ...before } = schema.tables;
+    assert.ok(row_counts);
+    const driver = nodeSqliteDriver(":memory:");
+    const storage = sqlStorage(driver);
+    const schemaOf = async (of: SqlDriver): Promise<unknown[]> => {
+      const sql = "select type, name, sql from sqlite_master where sql is not null order by type, name";
+      return await of.read({ sql, args: [] });
+    };
+    const counts = async (): Promise<number[]> => [
+      await countThreads(storage, here, {}),
+      await countAssistants(storage, here, {}),
+    ];
+    const fresh = nodeSqliteDriver(":memory:");
+    try {
+      await migrateTo(driver, { tables: before, steps: [] });
+      await fill(storage);
+      await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, stateless: true }, 9);
+      await storage.migrate();
+      assert.deepEqual(await counts(), [2, 1]);
+      await migrateTo(fresh, schema);
+      assert.deepEqual(await schemaOf(driver), await schemaOf(fresh));
+      const thread = { metadata: { assistant_id: "a" }, config: {}, stateless: false };
+      for (const thread_id of ["u", "v", "v"]) await storage.createThread(here, { thread_id, ...thread }, 10);
+      await storage.createThread({ deployment: "other" }, { thread_id: "u", ...thread }, 10);
+      assert.deepEqual(await counts(), [4, 1]);
+      assert.equal(await storage.deleteThread(here, "h"), true);
+      assert.equal(await storage.deleteThread(here, "new"), true);
+      assert.deepEqual(await counts(), [3, 1]);
+      await storage.deleteAssistant(here, "a", { delete_threads: true });
+      assert.deepEqual(await counts(), [1, 0]);
+    } finally {
+      await storage.close();
+      await fresh.close();
+    }
+  });
 });
 
 describe("a step", () => {

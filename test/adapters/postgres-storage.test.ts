@@ -2,7 +2,7 @@
 import { after, before, describe } from "node:test";
 import { postgresDriver } from "../../adapters/postgres/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
-import { wholeOnNode } from "./efforts.ts";
+import { brief } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 
@@ -17,5 +17,5 @@ describe("storage on Postgres", () => {
     await database.close();
     await server.stop();
   });
-  storageSuite(wholeOnNode, () => database.open());
+  storageSuite(brief, () => database.open());
 });

@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
 import { type BrowserContext, chromium } from "playwright-core";
@@ -13,12 +14,14 @@ import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
 import { testService } from "../suite/kit.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+/** The same without what is around a page, which takes three quarters of the time. With `--all`, pages are tested in the whole one. */
+const SHELL = "chromium-headless-shell";
+const WANTED = process.env.GREENROOM_TEST_ALL === "1" ? NAMES : [SHELL, ...NAMES];
 
 /** Throws when there is none. */
 export function findChromium(path: string = process.env.PATH ?? ""): string {
-  for (const folder of path.split(delimiter)) {
-    for (const name of NAMES) if (existsSync(join(folder, name))) return join(folder, name);
-  }
+  for (const name of WANTED)
+    for (const folder of path.split(delimiter)) if (existsSync(join(folder, name))) return join(folder, name);
   throw new Error(`Chromium is missing: no ${NAMES.join(", ")} in PATH. On Debian or Ubuntu: apt-get install chromium`);
 }
 
@@ -26,10 +29,28 @@ export interface Principal extends AsyncDisposable {
   readonly context: BrowserContext;
 }
 
-/** A browser with a profile of its own, which goes with it. */
+const profile = mkdtempSync(join(tmpdir(), "greenroom-browser-"));
+let launched: Promise<BrowserContext> | undefined;
+after(async () => {
+  await (await launched)?.close();
+  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+});
+
+/** The one browser of this process: each test has an origin of its own in it. Its pages are closed when this is disposed of. */
 export async function openBrowser(): Promise<Principal> {
+  launched ??= launch();
+  const context = await launched;
+  return {
+    context,
+    async [Symbol.asyncDispose]() {
+      // Without a page it would end.
+      await Promise.all(context.pages().map((page, at) => (at === 0 ? undefined : page.close())));
+    },
+  };
+}
+
+async function launch(): Promise<BrowserContext> {
   const executablePath = findChromium();
-  const profile = mkdtempSync(join(tmpdir(), "greenroom-browser-"));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
     headless: true,
@@ -46,13 +67,7 @@ export async function openBrowser(): Promise<Principal> {
   });
   context.setDefaultTimeout(20_000);
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  return {
-    context,
-    async [Symbol.asyncDispose]() {
-      await context.close();
-      rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
-    },
-  };
+  return context;
 }
 
 /** The page's script as one file. */

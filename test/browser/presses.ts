@@ -43,9 +43,12 @@ export function withMarks(studio: Studio): Studio {
     // Without `accept-encoding`, the answer is text.
     const answer = await studio(new Request(request.url), path);
     const name = path.slice(path.lastIndexOf("/") + 1);
-    return new Response(marked(name, await answer.text()), { status: answer.status, headers: answer.headers });
+    const text = scripts.get(name) ?? marked(name, await answer.text());
+    scripts.set(name, text);
+    return new Response(text, { status: answer.status, headers: answer.headers });
   };
 }
+const scripts = new Map<string, string>();
 
 /** Where the tests of one command note what they press: a file with a mark in each line. */
 const FILE = "STUDIO_PRESSES";

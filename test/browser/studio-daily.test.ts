@@ -39,6 +39,8 @@ describe("the studio in daily use", () => {
       await page.keyboard.type("two");
       await visit.button("Send").click();
       await visit.shows("one", "You said: one", "two", "You said: two");
+      // Escape would stop a run that has not ended.
+      await visit.status("idle");
       assert.ok(await isFocused());
       await page.keyboard.press("Escape");
       assert.ok(!(await isFocused()));

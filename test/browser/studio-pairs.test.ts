@@ -5,11 +5,9 @@ import { openSeededStudio, placesOf } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
-/** How far the next place is from one, in the order of places: with `--all` each pair is a step, on a commit those that are near. */
+/** How far the next place is from one, in the order of places: with `--all` each pair is a step, on a commit those beside each other. */
 const stepsOf = (count: number): readonly number[] =>
-  process.env.GREENROOM_TEST_ALL === "1" || count < 6
-    ? Array.from({ length: count - 1 }, (_, at) => at + 1)
-    : [1, 2, 5];
+  process.env.GREENROOM_TEST_ALL === "1" || count < 6 ? Array.from({ length: count - 1 }, (_, at) => at + 1) : [1];
 
 /** A way through places 0 to `count - 1` that takes each of the steps from each place once, and ends where it began. */
 function wayThrough(count: number): readonly number[] {

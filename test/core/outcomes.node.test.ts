@@ -1,7 +1,7 @@
 /** What scripts/test.ts makes of the reports of its lanes: no lane that failed or crashed may pass. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
@@ -45,6 +45,52 @@ describe("the outcome of a lane", () => {
     const suite = (name: string, time: number, indent = "\t"): string =>
       `${indent}<testsuite name="${name}" time="${time}">\n`;
     assert.equal(slowest(suite("a", 2) + suite("inside", 9, "\t\t") + suite("b", 31, "  ")), "b 31 s, a 2 s");
+  });
+});
+
+describe("a lane of Node", () => {
+  const root = resolve(import.meta.dirname, "../..");
+  /** How the process ended, and what it says of these tests. */
+  function run(tests: string): { readonly exit: number | null; readonly xml: string; readonly said: string } {
+    const folder = mkdtempSync(join(tmpdir(), "greenroom-lane-"));
+    try {
+      const [file, report] = [join(folder, "a.test.mjs"), join(folder, "report.xml")];
+      writeFileSync(file, `import { after, before, describe, it } from "node:test";\n${tests}`);
+      const args = ["--import=./scripts/light-tests.ts", "scripts/test-node.ts", report, file];
+      const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+      const { status, stderr } = spawnSync(process.execPath, args, { cwd: root, env, encoding: "utf8" });
+      return { exit: status, xml: readFileSync(report, "utf8"), said: stderr };
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+
+  it("keeps tests and hooks in the suites that declare them", () => {
+    const { exit, xml } = run(`
+      let open = 0;
+      for (const name of ["one", "two"]) describe(name, () => {
+        before(async () => { await 1; open += 1; });
+        after(() => { open -= 1; });
+        it("is alone", async (t) => {
+          await 1;
+          if (open !== 1) throw new Error("hooks of two suites");
+          await t.test("inside", async () => { await 1; });
+        });
+      });`);
+    assert.equal(exit, 0, xml);
+    const names = [...xml.matchAll(/<(testsuite|testcase) name="([^"]*)"/g)].map(([, kind, name]) => `${kind} ${name}`);
+    const suite = ["testsuite is alone", "testcase inside"];
+    assert.deepEqual(names, ["testsuite one", ...suite, "testsuite two", ...suite]);
+  });
+
+  it("fails for an error that no test awaits, and says where it comes from", () => {
+    for (const error of ["setTimeout(() => { throw new Error('beside'); })", "Promise.reject(new Error('beside'))"]) {
+      const { exit, xml, said } = run(
+        `it("passes", async () => { ${error}; await new Promise((r) => setTimeout(r, 20)); });`,
+      );
+      assert.deepEqual(countReport(xml, exit), { passed: 1, failed: 1 });
+      assert.match(said, /Error: beside\n\s+at .*a\.test\.mjs/);
+    }
   });
 });
 

@@ -17,12 +17,13 @@ const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const PART = 10;
 const all = process.env.GREENROOM_TEST_ALL === "1";
-/** Each runtime has its own seeds, and most run on Bun, which is the fastest. `npm run test:all` runs 2,000. */
-const SEEDS = all ? { bun: 1_400, deno: 300, node: 300 }[runtime] : { bun: 120, deno: 20, node: 20 }[runtime];
-/** How many seeds the runtimes compare. */
-const COMPARED = all ? "20" : "10";
+/** Each runtime has its own seeds in `npm run test:all`, which runs 2,000. `npm test` runs them on Bun, the fastest. */
+const SEEDS = all ? { bun: 1_400, deno: 300, node: 300 }[runtime] : { bun: 120, deno: 0, node: 0 }[runtime];
 /** `npm test` gives every commit other seeds, and prints the first. */
-const FIRST = Number(process.env.GREENROOM_TEST_SEED ?? 1) + { bun: 0, deno: 1_400, node: 1_700 }[runtime];
+const ALL_FROM = Number(process.env.GREENROOM_TEST_SEED ?? 1);
+const FIRST = ALL_FROM + { bun: 0, deno: 1_400, node: 1_700 }[runtime];
+/** How many of the first seeds, in which Bun finds nothing, go the same way on each runtime. */
+const COMPARED = all ? 20 : 10;
 
 describe("simulation", () => {
   for (let from = FIRST; from < FIRST + SEEDS; from += PART) {
@@ -37,13 +38,15 @@ describe("simulation", () => {
     });
   }
 
-  it("finds nothing in durable functions", async () => {
-    for (let seed = FIRST; seed < FIRST + Math.ceil(SEEDS / 4); seed++) {
-      const { violations, trace } = await simulateDurable(seed);
-      const text = violations.map(({ rule, text }) => `${rule}: ${text}`).join("\n");
-      assert.equal(violations.length, 0, `${text}\nreplay: --durable --seed ${seed}\n${trace.join("\n")}`);
-    }
-  });
+  if (SEEDS > 0) {
+    it("finds nothing in durable functions", async () => {
+      for (let seed = FIRST; seed < FIRST + SEEDS / 4; seed++) {
+        const { violations, trace } = await simulateDurable(seed);
+        const text = violations.map(({ rule, text }) => `${rule}: ${text}`).join("\n");
+        assert.equal(violations.length, 0, `${text}\nreplay: --durable --seed ${seed}\n${trace.join("\n")}`);
+      }
+    });
+  }
 
   // The comparison of the runtimes shows it for the others.
   if (runtime === "bun" || all) {
@@ -58,7 +61,7 @@ describe("simulation", () => {
     });
 
     it("goes the same way again", async () => {
-      for (let seed = FIRST; seed < FIRST + 10; seed++) {
+      for (let seed = FIRST; seed < FIRST + 4; seed++) {
         const [first, again] = [await simulate(seed), await simulate(seed)];
         assert.equal(again.hash, first.hash, `seed ${seed}`);
       }
@@ -69,7 +72,7 @@ describe("simulation", () => {
   if (runtime === "node") {
     it("goes the same way on every runtime", async () => {
       const [own, ...others] = await Promise.all(Object.keys(RUNTIMES).map(hashes));
-      assert.equal(own?.length, Number(COMPARED));
+      assert.equal(own?.length, COMPARED);
       for (const other of others) assert.deepEqual(other, own);
     });
   }
@@ -83,7 +86,15 @@ describe("simulation", () => {
 /** Seeds with their hashes, as a runtime prints them. */
 function hashes(name: string): Promise<readonly string[]> {
   const program = join(folder, "../../node_modules/.bin", name);
-  const args = [...(RUNTIMES[name] ?? []), join(folder, "main.ts"), "--from", "5001", "--seeds", COMPARED, "--hashes"];
+  const args = [
+    ...(RUNTIMES[name] ?? []),
+    join(folder, "main.ts"),
+    "--from",
+    String(ALL_FROM),
+    "--seeds",
+    String(COMPARED),
+    "--hashes",
+  ];
   const child = spawn(name === "node" ? process.execPath : program, args, { stdio: ["ignore", "pipe", "inherit"] });
   let output = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {

@@ -20,7 +20,7 @@ export interface ClaimsOptions {
   readonly most_ms: number;
 }
 
-export const SHORT: ClaimsOptions = { runs: 600, processes: 4, threads: 20, most_again: 6, most_ms: 3 * 60_000 };
+export const SHORT: ClaimsOptions = { runs: 400, processes: 3, threads: 20, most_again: 6, most_ms: 3 * 60_000 };
 export const LONG: ClaimsOptions = { runs: 50_000, processes: 8, threads: 500, most_again: 0, most_ms: 60 * 60_000 };
 
 const BATCH = 50;

@@ -36,8 +36,8 @@ export interface KillOptions {
 }
 
 export const SHORT: KillOptions = {
-  kills: 10,
-  runs: 200,
+  kills: 8,
+  runs: 150,
   most_ms: 60_000,
   // A slow machine gets through less in its time.
   least_share: 0.3,

@@ -39,8 +39,8 @@ export interface PostgresOptions {
 }
 
 export const SHORT: PostgresOptions = {
-  faults: 20,
-  runs: 150,
+  faults: 12,
+  runs: 70,
   most_ms: 45_000,
   least_share: 0.5,
   most_between_ms: 3_500,
@@ -48,7 +48,7 @@ export const SHORT: PostgresOptions = {
   followers: 4,
   think_ms: 40,
   cut_ms: 2_000,
-  restart_ms: 20_000,
+  restart_ms: 10_000,
   most_takeover_ms: 6_000,
   most_wait_ms: 5_000,
   hurried: true,

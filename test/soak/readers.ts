@@ -27,7 +27,7 @@ export const SHORT: ReaderOptions = {
   megabytes: 24,
   resumable: [true],
   first_runs: 500,
-  runs: 1_500,
+  runs: 1_000,
   // So early heaps still grow to their working size.
   most_left_mib: 100,
   beside: [],

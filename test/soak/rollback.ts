@@ -13,7 +13,7 @@ export interface RollbackOptions {
   readonly at_once: number;
 }
 
-export const SHORT: RollbackOptions = { rollbacks: 120, per_kill: 40, at_once: 12 };
+export const SHORT: RollbackOptions = { rollbacks: 80, per_kill: 40, at_once: 12 };
 export const LONG: RollbackOptions = { rollbacks: 10_000, per_kill: 400, at_once: 16 };
 
 /**

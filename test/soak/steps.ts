@@ -19,7 +19,7 @@ export interface StepsOptions {
   readonly calls: number;
 }
 
-export const SHORT: StepsOptions = { kills: 5, most_between_ms: 2_500, calls: 3 };
+export const SHORT: StepsOptions = { kills: 3, most_between_ms: 2_500, calls: 3 };
 export const LONG: StepsOptions = { kills: 150, most_between_ms: 2_500, calls: 6 };
 
 const LEASE_MS = 2_000;

@@ -15,7 +15,7 @@ export interface WebhookOptions {
   readonly hurried: boolean;
 }
 
-export const SHORT: WebhookOptions = { runs: 300, kills: 3, at_once: 8, hurried: true };
+export const SHORT: WebhookOptions = { runs: 200, kills: 3, at_once: 8, hurried: true };
 export const LONG: WebhookOptions = { runs: 10_000, kills: 60, at_once: 16, hurried: false };
 
 /** Runs of one thread follow each other. */

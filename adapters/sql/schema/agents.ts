@@ -1,5 +1,24 @@
 /** Tables of one deployment's assistants, threads, runs and checkpoints. */
 
+/** The triggers that count the rows of a table which meet a condition that never changes. */
+const counting = (kind: string, table: string, condition: string): readonly string[] => {
+  const of = (row: string): string => (condition === "" ? "" : `when ${row}.${condition}`);
+  return [
+    `trigger ${table}_counted after insert on ${table} ${of("new")} begin
+      insert into row_counts (deployment, kind, total) values (new.deployment, '${kind}', 1)
+        on conflict (deployment, kind) do update set total = total + 1;
+    end`,
+    `trigger ${table}_uncounted after delete on ${table} ${of("old")} begin
+      update row_counts set total = total - 1 where deployment = old.deployment and kind = '${kind}';
+    end`,
+  ];
+};
+
+const COUNTING: readonly string[] = [
+  ...counting("assistant", "assistants", ""),
+  ...counting("thread", "threads", "hidden = 0"),
+];
+
 export const agentTables = {
   assistants: {
     columns: {
@@ -324,5 +343,16 @@ export const agentTables = {
     constraints: ["primary key (deployment, kind, row_id, path_hash, value_hash)"],
     indexes: ["index labels_value on labels (deployment, kind, path_hash, value_hash, exact, created_at, row_id)"],
     clustered: true,
+  },
+
+  /**
+   * How many assistants and visible threads a deployment has, which SQLite keeps in the batches that change them. Postgres counts
+   * rows: there each creation would wait for the one before it.
+   */
+  row_counts: {
+    columns: { deployment: "text not null", kind: "text not null", total: "bigint not null" },
+    constraints: ["primary key (deployment, kind)"],
+    clustered: true,
+    triggers: COUNTING as readonly string[],
   },
 } as const;

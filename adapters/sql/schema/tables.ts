@@ -11,6 +11,8 @@ export interface TableDefinition {
   readonly constraints?: readonly string[];
   /** Index statements without their `create`. */
   readonly indexes?: readonly string[];
+  /** Triggers of SQLite without their `create`. A step that builds the table of a trigger anew must create the trigger anew too. */
+  readonly triggers?: readonly string[];
   /** Stored in the order of its primary key, where the database can (SQLite's `without rowid`). */
   readonly clustered?: boolean;
 }
@@ -68,10 +70,11 @@ export function createTable(name: string, table: TableDefinition, dialect: Schem
     const type = typeOf(definition);
     return `${column} ${POSTGRES_TYPES[type]}${definition.slice(type.length)}`;
   });
-  const { constraints = [], indexes = [] } = table;
+  const { constraints = [], indexes = [], triggers = [] } = table;
   const body = [...columns, ...constraints].join(", ");
   const clustered = table.clustered && dialect === "sqlite" ? " without rowid" : "";
-  return [`create table ${name} (${body})${clustered}`, ...indexes.map((index) => `create ${index}`)];
+  const more = dialect === "sqlite" ? [...indexes, ...triggers] : indexes;
+  return [`create table ${name} (${body})${clustered}`, ...more.map((one) => `create ${one}`)];
 }
 
 /** Adds column name → type of the arguments that are compared with the column or stored in it. */

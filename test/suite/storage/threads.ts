@@ -23,6 +23,8 @@ import {
   request,
   type StorageTest,
   type SuiteApi,
+  stateless,
+  there,
 } from "./material.ts";
 
 export function threadTests(api: SuiteApi, test: StorageTest): void {
@@ -50,6 +52,50 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       const late = { ...plan, run: newRun("t", "r2"), update_thread: { metadata: keys(21, 31), config: {} } };
       assert.equal((await storage.createRun(here, late)).kind, "stale");
       assert.deepEqual(await matches(), ["other,t", "t", ""]);
+    });
+
+    test("are counted as they come and go, without those of stateless runs", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const counts = async (scope = here): Promise<string> => {
+        const page = { limit: 100, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
+        const { rows, total } = await storage.searchThreads(scope, page);
+        assert.equal(total, rows.length);
+        assert.equal(await countThreads(storage, scope, {}), rows.length);
+        assert.equal((await storage.searchThreads(scope, { ...page, limit: 1 })).total, rows.length);
+        return `${await countAssistants(storage, scope, {})} ${rows.map(({ thread_id }) => thread_id).sort()}`;
+      };
+      assert.equal(await counts(there), "0 ");
+      for (const id of ["a", "b", "c", "c"]) await aThread(storage, id, { assistant_id: "a" });
+      await aThread(storage, "a", {}, 1000, there);
+      await anAssistant(storage, {}, 1000, there);
+      await anAssistant(storage);
+      await anAssistant(storage, { assistant_id: "other" });
+      assert.equal(await counts(), "2 a,b,c");
+      const ttl = { strategy: "delete", ttl_ms: 500 } as const;
+      await storage.createThread(here, { thread_id: "d", metadata: {}, config: {}, stateless: false, ttl }, 1000);
+      const { revision } = (await storage.getThread(here, "a")) as ThreadRow;
+      await storage.copyThread(here, { from: "a", seen_revision: revision, thread_id: "e", metadata: {} }, 4000);
+      const { lease } = await stateless(storage, assistant, "r1");
+      assert.equal(await counts(), "2 a,b,c,d,e");
+      assert.deepEqual(await storage.pruneThreads(here, { expired: 9 }, 9000), ["d"]);
+      await storage.finishRun(here, lease, finish());
+      const ages = { stateless_before: 9e9, frames_before: 9e9, keys_before: 9e9, features: {} };
+      assert.notEqual(await storage.sweep(here, { ...ages, limit: 10, now: 9e9 }), 0);
+      assert.equal(await counts(), "2 a,b,c,e");
+      const made = { run: newRun("f", "r2"), now: 1100, seen: { assistant_revision: 0, thread_revision: null } };
+      const create_thread = { thread_id: "f", metadata: {}, config: {}, stateless: false };
+      const refused = await storage.createRun(here, { ...made, create_thread });
+      assert.equal(refused.kind, "stale");
+      const seen = { assistant_revision: assistant.revision, thread_revision: null };
+      assert.equal((await storage.createRun(here, { ...made, seen, create_thread })).kind, "created");
+      assert.equal(await storage.deleteThread(here, "e"), true);
+      assert.equal(await storage.deleteThread(here, "e"), false);
+      assert.equal(await counts(), "2 a,b,c,f");
+      assert.equal(await storage.deleteAssistant(here, "a", { delete_threads: true }), true);
+      assert.equal(await counts(), "1 f");
+      assert.equal(await counts(there), "1 a");
+      await aThread(storage, "a");
+      assert.equal(await counts(), "1 a,f");
     });
 
     test("creates once, and shows the existing one after", async (storage) => {

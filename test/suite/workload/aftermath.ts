@@ -1,6 +1,7 @@
 /** Compares a storage with the history of a random workload. */
 import assert from "node:assert/strict";
 import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
+import { countThreads } from "../counts.ts";
 import { allFrames, type History } from "./history.ts";
 
 /** A checkpoint with a version for channel `n`, but without the value: it shows a value that is left in the storage. */
@@ -37,6 +38,7 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
   const runs = await history.checkRuns(storage, scope);
   const page = { limit: 1000, offset: 0 };
   const { rows } = await storage.searchThreads(scope, { ...page, sort_by: "thread_id", sort_order: "asc" });
+  assert.equal(await countThreads(storage, scope, {}), rows.length);
   for (const thread of rows) {
     const { thread_id } = thread;
     const list = [...(await storage.listRuns(scope, thread_id, page))].reverse();
