@@ -38,7 +38,7 @@ function packed(frames: readonly NewFrame[]): string {
   const entries: Entry[] = [];
   let [texts, before, end] = ["", "", ""];
   for (const { event, data } of frames) {
-    if (2 * end.length < data.length || !data.endsWith(end)) end = commonEnd(data, before);
+    if (2 * end.length < data.length || data.slice(-end.length) !== end) end = commonEnd(data, before);
     const stored = data.length - end.length;
     entries.push([event, stored, end.length]);
     texts += data.slice(0, stored);
@@ -52,7 +52,7 @@ function commonEnd(text: string, other: string): string {
   let [low, high] = [0, Math.min(text.length, other.length)];
   while (low < high) {
     const length = (low + high + 1) >> 1;
-    if (text.endsWith(other.slice(other.length - length))) low = length;
+    if (text.slice(-length) === other.slice(-length)) low = length;
     else high = length - 1;
   }
   return text.slice(pieceEnd(text, text.length - low));

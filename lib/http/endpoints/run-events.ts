@@ -158,7 +158,7 @@ export class RunEventMapper {
 
   /** A message and its metadata, which is the same for all tokens of a message: it is read once. */
   #tuple(text: string): readonly Json[] {
-    if (this.#about && text.endsWith(this.#about.end)) {
+    if (this.#about && text.slice(-this.#about.end.length) === this.#about.end) {
       const { end, metadata } = this.#about;
       return [...(JSON.parse(`${text.slice(0, -end.length)}]`) as Json[]), metadata];
     }
