@@ -27,7 +27,7 @@ const service = await createService({
     fromFunctions({
       echo: () => "done",
       ask: ({ interrupt }) => interrupt("?"),
-      async large({ input: { size, ms = 0 } }) {
+      async large({ input: { size = 5 * 1024 * 1024, ms = 0 } }) {
         await new Promise((resolve) => setTimeout(resolve, ms));
         return "m".repeat(size);
       },

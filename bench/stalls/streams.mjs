@@ -67,7 +67,42 @@ const large = async (client, size) => {
 
 const paging = (path, body) => async (client) => () => client.ask("POST", path, Buffer.from(JSON.stringify(body)));
 
+const id = () => crypto.randomUUID();
+/** Requests that follow one run, however often they are sent. */
+const FOLLOWED = {
+  "the AI SDK": (chat, message) => [
+    "/ai/large/chat",
+    {
+      ...{ id: chat, trigger: "submit-message" },
+      messages: [{ id: message, role: "user", parts: [{ type: "text", text: "hello" }] }],
+    },
+  ],
+  "AG-UI": (threadId, runId) => [
+    "/ag-ui/large",
+    {
+      ...{ threadId, runId, tools: [], context: [], state: {}, forwardedProps: { on_disconnect: "continue" } },
+      messages: [{ id: runId, role: "user", content: "hello" }],
+    },
+  ],
+};
+
+const followers = Object.entries(FOLLOWED).map(([name, make]) => ({
+  name: `40 clients of ${name} that read nothing of one answer of 5 MB`,
+  // Each has the message as far as it has come.
+  data: 40 * 5 * MB,
+  async prepare(client) {
+    return async () => {
+      const [path, body] = make(id(), id());
+      const sockets = await opened(40, () => reader(client.port, "POST", path, JSON.stringify(body)));
+      await pause(6_000);
+      for (const socket of sockets) socket.destroy();
+      return ok;
+    };
+  },
+}));
+
 export const streams = [
+  ...followers,
   {
     name: "two sockets that read nothing, state.get of 7 MB every 40 ms",
     data: 7 * MB,

@@ -58,6 +58,7 @@ export interface WorkerSlot {
   /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
   readonly earlier: readonly Promise<void>[];
   readonly counters: AttemptCounters;
+  readonly saveTogether: ProgressOptions["saveTogether"];
   /** The event loop has not ticked for some time. */
   isLoopStuck(): boolean;
   /** The run waits until this time. */
@@ -197,6 +198,7 @@ export function createContext(
     journal,
     claimed,
     counters: slot.counters,
+    saveTogether: slot.saveTogether,
     runEvents,
     ...eventReaders(options, claimed, events),
     checkpoints,

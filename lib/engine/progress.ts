@@ -26,6 +26,8 @@ export interface ProgressOptions extends UnstoredOptions {
   readonly environment: Environment;
   readonly checkpoints: JobCheckpoints;
   readonly journal: Pick<AttemptJournal, "isDirty" | "take" | "isOpen"> | undefined;
+  /** See `createSaveRounds`. */
+  readonly saveTogether: (save: () => void) => () => void;
   /** Durability `exit`: checkpoints wait for the end of the run, or for `save`. */
   readonly onlyAtEnd: boolean;
   /** Repeats a call of the store while it fails, for a limited time. */
@@ -70,8 +72,38 @@ export interface ProgressWriter {
 const SAVE_MS = 50;
 /** Shorter for stored frames, because subscribers wait for them. */
 const SAVE_FRAMES_MS = 10;
-/** But this many times as long as the last save took: with many streams at once, saves would take most of the CPU. */
-const SAVE_SHARE = 4;
+/** But so much for each run of the round before: with many streams at once, saves would take most of the CPU. */
+const SAVE_MS_PER_RUN = 1.5;
+
+/**
+ * Saves for which subscribers wait begin together, because a commit costs as much as ten saves. Calls `save` with the next round;
+ * the result prevents that.
+ */
+export function createSaveRounds(environment: Pick<Environment, "timer">): ProgressOptions["saveTogether"] {
+  let round = new Set<() => void>();
+  let runs = 0;
+  let cancelTimer = (): void => {};
+
+  function begin(): void {
+    const saves = round;
+    round = new Set();
+    runs = saves.size;
+    for (const save of saves) save();
+  }
+
+  return (save) => {
+    const joined = round;
+    if (joined.size === 0) {
+      const wait_ms = Math.min(SAVE_MS, Math.max(SAVE_FRAMES_MS, SAVE_MS_PER_RUN * runs));
+      cancelTimer = environment.timer(wait_ms, begin);
+    }
+    joined.add(save);
+    return () => {
+      if (joined.delete(save) && joined === round && joined.size === 0) cancelTimer();
+    };
+  };
+}
+
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
 const LARGE_VALUES = 16 * 1024;
 
@@ -81,7 +113,6 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const unstored = createUnstored(options, saveSoon);
   let saved = false;
   let saving: Promise<void> | null = null;
-  let saved_ms = 0;
   let cancelTimer: (() => void) | null = null;
   let closed = false;
   // A save failed: nothing that came after it may be stored without it.
@@ -98,8 +129,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    const soon_ms = Math.min(SAVE_MS, Math.max(SAVE_FRAMES_MS, SAVE_SHARE * saved_ms));
-    cancelTimer = environment.timer(unstored.isAwaited() ? soon_ms : SAVE_MS, () => void save(false));
+    const saveNow = (): void => void save(false);
+    cancelTimer = unstored.isAwaited() ? options.saveTogether(saveNow) : environment.timer(SAVE_MS, saveNow);
   }
 
   function stopTimer(): void {
@@ -114,10 +145,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     stopTimer();
     if (!isDirty(all)) return Promise.resolve();
     const progress = take(all);
-    const from = environment.now();
     saving = store(progress).finally(() => {
       saving = null;
-      saved_ms = environment.now() - from;
       saveSoon();
     });
     return saving;

@@ -96,6 +96,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const unsavedOrder: string[] = [];
   // Taken by the last save, which may be under way: only this job can read these checkpoints.
   let taken: string[] = [];
+  let dropped = false;
   let lost = false;
   // Its own writes by checkpoint, stored or not: they override those in the store.
   const ownWrites = new Map<string, readonly StoredWrite[]>();
@@ -182,6 +183,10 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     isStopped: () => unsaved.isStopped(),
     take() {
       const progress = unsaved.take();
+      // Saves of frames alone: the last one has dropped what was stored.
+      const isEmpty = progress.checkpoints.length + progress.writes.length === 0;
+      if (isEmpty && dropped) return progress;
+      dropped = isEmpty;
       const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
       for (const at of [...progress.writes, ...unsaved.writes()]) names.add(key(at.ns, at.checkpoint_id));
       // Saves run one after another, so what the last one took is stored now. Others still have writes that are not.

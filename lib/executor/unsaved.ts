@@ -40,6 +40,8 @@ export class Unsaved {
   release(hold: number): void {
     this.#released = Math.max(this.#released, hold);
     const waiting = this.#waiting;
+    // There is a hold for each token.
+    if (waiting.length === 0) return;
     this.#waiting = waiting.filter((one) => !this.#isReady(one));
     for (const one of waiting) if (this.#isReady(one)) one.resolve();
   }
@@ -86,7 +88,8 @@ export class Unsaved {
 
   /** There is something to take. */
   isReady(): boolean {
-    return [this.#checkpoints[0], this.#writes[0]].some((first) => first !== undefined && this.#isReady(first));
+    const [{ 0: checkpoint }, { 0: write }] = [this.#checkpoints, this.#writes];
+    return (checkpoint !== undefined && this.#isReady(checkpoint)) || (write !== undefined && this.#isReady(write));
   }
 
   isEmpty(): boolean {

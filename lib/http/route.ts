@@ -10,6 +10,8 @@ import type { ServiceOptions } from "../options.ts";
 import type { RequestNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
+import type { Frame } from "../streams/hub.ts";
+import type { SharedTexts } from "../streams/shared-texts.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -105,6 +107,8 @@ export interface OpenBodies {
   open: number;
   /** What all of them and all WebSockets send, in chunks of 4 KiB. */
   readonly limit: TickLimit;
+  /** Large texts that several of them hold: each endpoint makes its own from the frames of a run. */
+  texts?: SharedTexts<Frame>;
 }
 
 /** What all WebSockets of one handler share. */

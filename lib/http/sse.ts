@@ -2,6 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import { pieceEnd, type SharedText, textOf } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
+import { LARGE, SharedTexts } from "../streams/shared-texts.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
 
@@ -13,6 +14,15 @@ const STALLED_BEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
 const CHUNK_SIZE = 4 * 1024;
 const encoder = new TextEncoder();
+
+/** The frame, with the text of one that another reader holds if that is the same. Readers that stall would hold a copy each. */
+function shared(bodies: OpenBodies, frame: Frame): Frame {
+  const { length } = frame.data;
+  if (length < LARGE) return frame;
+  bodies.texts ??= new SharedTexts();
+  const first = bodies.texts.share(length, frame);
+  return first === frame ? frame : { ...frame, data: first.data, of: first };
+}
 
 /** The lines before a frame's data. The data itself is one line. */
 function headOf({ id, event }: Frame): string {
@@ -74,7 +84,7 @@ export function eventStream(
       return { pieces, last, of };
     },
     async wait() {
-      ready = [...(await frames.next())].reverse();
+      ready = (await frames.next()).map((frame) => shared(bodies, frame)).reverse();
       return ready.length > 0;
     },
     fail(error) {

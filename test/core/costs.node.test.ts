@@ -32,7 +32,8 @@ type Figure =
   | "json_read"
   | "promises"
   | "chunks"
-  | "bytes";
+  | "bytes"
+  | "stored";
 type Costs = Record<Figure, number>;
 
 /** Promises of the runtime's own streams differ between versions of Node. A text that was collected is written again. */
@@ -50,6 +51,7 @@ const zero = (): Costs => ({
   promises: 0,
   chunks: 0,
   bytes: 0,
+  stored: 0,
 });
 
 type Pause = () => Promise<void>;
@@ -118,6 +120,9 @@ async function countingService(
       async batch(statements, lock_keys) {
         costs.batches++;
         costs.statements += statements.length;
+        for (const { args } of statements) {
+          for (const value of args) if (typeof value === "string") costs.stored += value.length;
+        }
         return await driver.batch(statements, lock_keys);
       },
       async read(statement) {
@@ -180,11 +185,17 @@ async function costsOf(
   graph_id: string,
   modes: readonly string[] = [],
   agents: (pause: Pause) => Executor = functions,
+  members: { readonly stream_resumable?: true } = {},
 ): Promise<Costs> {
   const { kit, costs } = await countingService(agents);
   await using _ = kit;
   const message = { type: "human", content: "Hello", id: "b0a3c5a0-0000-4000-8000-000000000001" };
-  const body = JSON.stringify({ assistant_id: graph_id, input: { messages: [message] }, stream_mode: modes });
+  const body = JSON.stringify({
+    assistant_id: graph_id,
+    input: { messages: [message] },
+    stream_mode: modes,
+    ...members,
+  });
   const headers = { "content-type": "application/json", "content-length": String(body.length) };
   let last = zero();
   for (let call = 0; call < 3; call++) {
@@ -230,6 +241,11 @@ describe("what it costs", () => {
     check(
       "stream of 100 tokens on a thread",
       costsOf("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"]),
+    ));
+  it("a stored stream of 100 tokens on a thread", () =>
+    check(
+      "stored stream of 100 tokens on a thread",
+      costsOf("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"], functions, { stream_resumable: true }),
     ));
   it("a stateless run of a graph", () => check("graph, stateless run", costsOf("/runs/wait", "echo", [], graphs)));
   it("a stream of 100 tokens of a graph", () =>

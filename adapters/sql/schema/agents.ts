@@ -200,9 +200,9 @@ export const agentTables = {
       run_id: "text not null",
       first_id: "bigint not null",
       last_id: "bigint not null",
-      /** Approximate length of `frames`. */
+      /** The length of the frames' texts. */
       size: "bigint not null",
-      /** JSON list of [event, data]; `data` is a JSON text. */
+      /** Packed by `packed` in runs/frames.ts. */
       frames: "text not null",
     },
     constraints: [

@@ -114,16 +114,17 @@ export class RunEventMapper {
   readonly #open = new Map<string, Open>();
   readonly #asked = new Set<Json>();
   readonly #results = new Set<Json>();
+  /** The metadata of the last message, and how its frame ended. */
+  #about: { readonly end: string; readonly metadata: JsonObject } | null = null;
 
   /** The events of one frame; none for frames that say nothing new. */
   take({ event, data: text }: Pick<Frame, "event" | "data">): RunEvent[] {
     const [name = "", ...inner] = event.split("|");
+    if (name === "messages") return this.#message(this.#tuple(text));
     const data = JSON.parse(text) as Json;
     switch (name) {
       case "metadata":
         return this.#started(isObject(data) ? data : {});
-      case "messages":
-        return Array.isArray(data) ? this.#message(data) : [];
       case "updates":
         return isObject(data) ? this.#update(inner, data) : [];
       case "values":
@@ -153,6 +154,20 @@ export class RunEventMapper {
     // A repeated attempt may use the same message ids.
     this.#blocks = new ContentBlocks();
     return [...closed, { type: "start", run_id, attempt }];
+  }
+
+  /** A message and its metadata, which is the same for all tokens of a message: it is read once. */
+  #tuple(text: string): readonly Json[] {
+    if (this.#about && text.slice(-this.#about.end.length) === this.#about.end) {
+      const { end, metadata } = this.#about;
+      return [...(JSON.parse(`${text.slice(0, -end.length)}]`) as Json[]), metadata];
+    }
+    const tuple = JSON.parse(text) as Json;
+    if (!Array.isArray(tuple)) return [];
+    const [, metadata = null] = tuple;
+    const end = `,${JSON.stringify(metadata)}]`;
+    this.#about = isObject(metadata) && text.endsWith(end) ? { end, metadata } : null;
+    return tuple;
   }
 
   #message([message = null, metadata = null]: readonly Json[]): RunEvent[] {

@@ -61,6 +61,21 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.readFrames(here, "r1", 6), [{ id: 7, ...odd }]);
     });
 
+    test("come back whole, whatever they share with the one before", async (storage) => {
+      const lease = await resumableLease(storage);
+      const about = JSON.stringify({ node: "llm", path: ["a", "b"] });
+      // The last two characters have the same second half.
+      const texts = ["one", "two", "", "two", "three", "long ".repeat(500), "\n]\n", "😀", "\u{1FA00}"];
+      const list = texts.flatMap((text, i) => [
+        { event: "messages", data: `[${JSON.stringify({ text })},${about}]` },
+        ...(i % 3 === 0 ? [{ event: "updates", data: about }] : []),
+        ...(i % 4 === 0 ? [{ event: "values", data: JSON.stringify(text) }] : []),
+      ]);
+      await storage.saveProgress(here, lease, { ...progress([]), frames: { first_id: 1, list } }, 1200);
+      const stored = list.map((frame, i) => ({ id: i + 1, ...frame }));
+      for (const after of [0, 1, 7]) assert.deepEqual(await storage.readFrames(here, "r1", after), stored.slice(after));
+    });
+
     test("are read a part at a time, and none is missing", async (storage) => {
       const lease = await resumableLease(storage);
       const long = "x".repeat(100_000);

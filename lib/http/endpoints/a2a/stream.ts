@@ -115,18 +115,23 @@ export function taskFrames(
     if (last) ready.push({ ...last, last: true });
   }
 
-  async function take(event: RunEvent): Promise<void> {
+  async function start(attempt: number): Promise<void> {
+    // A repeated attempt says everything again.
+    if (attempt > 1) answer.reset();
+    if (opening.status.state === "WORKING" && attempt === 1) return;
+    const run = run_id === undefined ? null : await nouns.runs.inspect(run_id).catch(nullIfNotFound);
+    pushState("WORKING", run?.started_at ?? undefined);
+  }
+
+  /** No promise where there is nothing to wait for: there is one event per token. */
+  function take(event: RunEvent): Promise<void> | undefined {
     if (event.type === "text-delta" && speaks(event.namespace)) answer.take(event.message_id, event.delta);
-    else if (event.type === "start") {
-      // A repeated attempt says everything again.
-      if (event.attempt > 1) answer.reset();
-      if (opening.status.state === "WORKING" && event.attempt === 1) return;
-      const run = run_id === undefined ? null : await nouns.runs.inspect(run_id).catch(nullIfNotFound);
-      pushState("WORKING", run?.started_at ?? undefined);
-    } else if (event.type === "end") {
+    else if (event.type === "start") return start(event.attempt);
+    else if (event.type === "end") {
       pushPiece(answer.next());
-      await end();
+      return end();
     }
+    return undefined;
   }
 
   async function next(): Promise<readonly Frame[]> {
@@ -134,7 +139,10 @@ export function taskFrames(
       const batch = await frames.next();
       // The server stops: the body breaks off, and clients subscribe again.
       if (batch.length === 0) isDone = true;
-      for (const frame of batch) for (const event of mapper.take(frame)) if (!isDone) await take(event);
+      for (const event of batch.flatMap((frame) => mapper.take(frame))) {
+        const taking = isDone ? undefined : take(event);
+        if (taking) await taking;
+      }
       if (!isDone) pushPiece(answer.next());
     }
     return ready.splice(0);
