@@ -1,5 +1,6 @@
 /** Sessions from a pool of the package `pg`, or from the host's pool. Each has one user at a time and a time limit. */
 import { ConfigError } from "../../lib/errors.ts";
+import { type OnResult, StatementGroup, type Submittable } from "./group.ts";
 import type { Bound, PostgresResult } from "./values.ts";
 
 /** The host's pool: a Pool of `pg`, or a small wrapper of another pool. */
@@ -37,11 +38,14 @@ export interface PostgresNotification {
 
 export type Timer = (ms: number, fn: () => void) => () => void;
 
+/** A text without values may hold several statements. */
+type Statement = Bound | { readonly text: string; readonly values?: undefined };
+
 /** Runs one statement after the other. */
 export interface Session {
-  run(statement: { readonly text: string } | Bound, limit_ms?: number): Promise<PostgresResult | PostgresResult[]>;
-  /** Statements may be sent before the previous ones were answered. */
-  readonly pipelined: boolean;
+  run(statement: Statement, limit_ms?: number): Promise<PostgresResult | PostgresResult[]>;
+  /** Sends all of them at once. Undefined where the client cannot. */
+  readonly runAll?: (statements: readonly Bound[], limit_ms?: number) => Promise<PostgresResult[]>;
   /** Gives the session back, or closes it if it is `broken`. Call it once. */
   end(broken: boolean): void;
 }
@@ -49,6 +53,8 @@ export interface Session {
 /** A source of sessions. */
 export interface Source {
   session(): Promise<Session>;
+  /** Its sessions have `runAll`. */
+  readonly sendsAtOnce: boolean;
   /** Undefined if no session can listen. */
   readonly listener: (() => Promise<PostgresListener>) | undefined;
   /** Stops preparing statements. */
@@ -56,11 +62,13 @@ export interface Source {
   close(): Promise<void>;
 }
 
-/** Time limit for connecting and for one statement, locks included: a network may lose a connection silently. */
+/** Time limit for connecting and for what is sent at once, locks included: a network may lose a connection silently. */
 const CONNECT_MS = 5_000;
 const STATEMENT_MS = 60_000;
 /** Time limit for the host's pool, where other users may be waiting. */
 const HOST_CONNECT_MS = 10_000;
+/** The server finds out within seconds that this machine is gone, also in the middle of what is sent at once. */
+const KEEPALIVE = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3";
 
 export interface OwnPool {
   readonly url: string;
@@ -74,7 +82,8 @@ export interface OwnPool {
 export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): Source {
   const names = new StatementNames();
   let preparing = prepare;
-  let pool: Promise<PgPool> | undefined;
+  let pool: Promise<[PgPool, OpenQuery]> | undefined;
+  const keptAlive = new WeakSet<PgClient>();
   // The pool's own queue would count the wait for a session as connection time.
   const acquire = semaphore(size);
   const config = {
@@ -83,37 +92,56 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
     keepAliveInitialDelayMillis: 10_000,
     fallback_application_name: "greenroom",
   };
-  const open = async (): Promise<PgPool> => {
+  const open = async (): Promise<[PgPool, OpenQuery]> => {
     const pg = await loadPg();
-    const types = pg.types;
+    const bytes = pg.types.getTypeParser(17);
+    // Only for these queries: values arrive as the text that the server sent.
+    const types = { getTypeParser: (type: number) => (type === 17 ? bytes : same) };
     const made = new pg.Pool({
       ...config,
       connectionString: url,
       max: size,
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
-      pipeline: prepare,
-      // Only for these queries: values arrive as the text that the server sent.
-      types: { getTypeParser: (type: number) => (type === 17 ? types.getTypeParser(17) : same) },
+      types,
     });
     // Errors of idle connections. The next query opens another one.
     made.on("error", () => {});
     holdErrors(made);
-    return made;
+    return [made, (query, callback) => new pg.Query({ ...query, types, queryMode: "extended" }, callback)];
   };
   return {
+    sendsAtOnce: prepare,
     async session() {
       const leave = await acquire();
       try {
         pool ??= open();
-        const client = await (await pool).connect();
-        const { run, end } = sessionOf(client, timer, ({ text, values }) => {
+        const [opened, openQuery] = await pool;
+        const client = await opened.connect();
+        const queryOf = ({ text, values }: Statement): PgQuery => {
           const name = preparing && values !== undefined ? names.of(text) : undefined;
-          return client.query({ text, values, rowMode: "array", ...(name === undefined ? {} : { name }) });
-        });
+          return { text, values, rowMode: "array", ...(name === undefined ? {} : { name }) };
+        };
+        const { run, runAll, end } = sessionOf(
+          client,
+          timer,
+          (statement) => client.query(queryOf(statement)),
+          (statements) =>
+            new Promise((resolve, reject) => {
+              const openers = statements.map(queryOf).map((query) => (done: OnResult) => openQuery(query, done));
+              client.query(new StatementGroup(openers, (error, results) => (error ? reject(error) : resolve(results))));
+            }),
+        );
+        if (preparing && !keptAlive.has(client)) {
+          keptAlive.add(client);
+          await Promise.resolve(run({ text: KEEPALIVE })).catch((error: unknown) => {
+            end(true);
+            throw error;
+          });
+        }
         return {
           run,
-          pipelined: preparing && client.pipeline === true,
+          ...(preparing && runAll ? { runAll } : {}),
           end(broken) {
             end(broken);
             leave();
@@ -136,7 +164,8 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
       preparing = false;
     },
     async close() {
-      await (await pool?.catch(() => undefined))?.end();
+      const [opened] = (await pool?.catch(() => undefined)) ?? [];
+      await opened?.end();
     },
   };
 }
@@ -151,6 +180,7 @@ export function hostSource(
   let preparing = options.prepare;
   holdErrors(pool as Partial<PgPool>);
   return {
+    sendsAtOnce: false,
     async session() {
       const connecting = pool.connect();
       const client = await limited(connecting, HOST_CONNECT_MS, options.timer, "no connection from the pool").catch(
@@ -159,13 +189,12 @@ export function hostSource(
           throw error;
         },
       );
-      const session = sessionOf(client as PgClient, options.timer, ({ text, values }) => {
+      return sessionOf(client as PgClient, options.timer, ({ text, values }) => {
         const name = preparing && values !== undefined ? names.of(text) : undefined;
         // Only clients of `pg` prepare statements. They accept an object.
         if (name !== undefined) return (client as PgClient).query({ text, values, name });
         return values === undefined ? client.query(text) : client.query(text, values);
       });
-      return { ...session, pipelined: false };
     },
     listener: listen,
     forget() {
@@ -188,22 +217,25 @@ function holdErrors(pool: Partial<PgPool>): void {
 function sessionOf(
   client: Pick<PgClient, "release" | "on" | "off">,
   timer: Timer,
-  query: (statement: Bound | { readonly text: string; readonly values?: undefined }) => Promise<PgResult | PgResult[]>,
-): Pick<Session, "run" | "end"> {
+  query: (statement: Statement) => Promise<PgResult | PgResult[]>,
+  queryAll?: (statements: readonly Statement[]) => Promise<PostgresResult[]>,
+): Session {
   let fault: unknown;
   const lost = (error: unknown): void => {
     fault ??= error;
   };
   client.on?.("error", lost);
+  const answer = async <Result>(work: Promise<Result>, limit_ms = STATEMENT_MS): Promise<Result> => {
+    try {
+      return await limited(work, limit_ms, timer, "no answer");
+    } catch (error) {
+      // Later errors say only that the client is closed.
+      throw fault ?? error;
+    }
+  };
   return {
-    async run(statement, limit_ms = STATEMENT_MS) {
-      try {
-        return await limited(query(statement), limit_ms, timer, "no answer");
-      } catch (error) {
-        // Later errors say only that the client is closed.
-        throw fault ?? error;
-      }
-    },
+    run: (statement, limit_ms) => answer(query(statement), limit_ms),
+    ...(queryAll && { runAll: (statements, limit_ms) => answer(queryAll(statements), limit_ms) }),
     end(broken) {
       client.off?.("error", lost);
       const closed = broken || fault !== undefined;
@@ -275,8 +307,8 @@ interface PgQuery {
 }
 
 interface PgClient extends PostgresListener {
-  readonly pipeline?: boolean;
   query(query: PgQuery | string, values?: unknown[]): Promise<PgResult | PgResult[]>;
+  query(query: Submittable): unknown;
   on(event: string, listener: (value: never) => void): unknown;
   off(event: string, listener: (value: never) => void): unknown;
   release(broken?: boolean): unknown;
@@ -291,7 +323,10 @@ interface PgPool {
   end(): Promise<unknown>;
 }
 
+type OpenQuery = (query: PgQuery, callback: OnResult) => Submittable;
+
 interface Pg {
+  readonly Query: new (query: object, callback: OnResult) => Submittable;
   readonly Pool: new (config: object) => PgPool;
   readonly Client: new (config: object) => PgClient;
   readonly types: { getTypeParser(type: number): (text: string) => unknown };

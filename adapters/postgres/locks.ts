@@ -5,7 +5,7 @@ import type { Bound } from "./values.ts";
 /** How long a transaction may wait for its own process before the server ends it, and with it its locks. */
 const IDLE_MS = 5_000;
 /** Each lock takes shared memory of the server, so a batch with more names locks the whole database. */
-const MAX_NAMES = 64;
+export const MAX_NAMES = 64;
 
 const MASK = (1n << 64n) - 1n;
 const encoder = new TextEncoder();
@@ -26,6 +26,7 @@ const WHOLE = `'${lockKey("greenroom")}'::bigint`;
 export interface Mark {
   /** Letters, digits and dots. */
   readonly slot: string;
+  /** Above all earlier ones of the slot by two. */
   readonly token: number;
 }
 
@@ -33,18 +34,42 @@ export interface Mark {
  * The text that begins a transaction. Later statements see the commits of earlier holders of the locks, because in READ COMMITTED
  * each statement takes a new snapshot.
  */
-export function beginText(lock_keys: readonly string[] | undefined, { slot }: Mark): string {
+export function beginText(lock_keys: readonly string[] | undefined): string {
+  return `${BEGIN}; ${lockText(lock_keys)}`;
+}
+
+/** The same in statements that can be prepared. */
+export function beginStatements(lock_keys: readonly string[] | undefined): Bound[] {
+  const keys = sortedKeys(lock_keys);
+  const lock = keys === null ? lockText(lock_keys) : lockNames("$1");
   return [
-    "begin isolation level read committed",
-    `set local idle_in_transaction_session_timeout = ${IDLE_MS}`,
-    ...locks(lock_keys),
-    slotLock(slot),
-  ].join("; ");
+    { text: BEGIN, values: [] },
+    { text: lock, values: keys === null ? [] : [`{${keys.join(",")}}`] },
+  ];
+}
+
+const BEGIN = "begin isolation level read committed";
+const IDLE = `set_config('idle_in_transaction_session_timeout', '${IDLE_MS}', true)`;
+
+/** One statement for all locks: its names are locked in their order. */
+const lockNames = (names: string): string =>
+  `select ${IDLE}, pg_advisory_xact_lock_shared(${WHOLE}), count(pg_advisory_xact_lock(name)) from unnest(${names}::bigint[]) as name`;
+
+function lockText(lock_keys: readonly string[] | undefined): string {
+  const keys = sortedKeys(lock_keys);
+  return keys === null ? `select ${IDLE}, pg_advisory_xact_lock(${WHOLE})` : lockNames(`'{${keys.join(",")}}'`);
+}
+
+/** Always in the same order, so that two batches cannot deadlock. Null: the whole database is locked. */
+function sortedKeys(lock_keys: readonly string[] | undefined): bigint[] | null {
+  const keys = [...new Set(lock_keys?.map((name) => lockKey(`greenroom:${name}`)))];
+  if (lock_keys === undefined || keys.length > MAX_NAMES) return null;
+  return keys.sort((a, b) => (a < b ? -1 : 1));
 }
 
 /**
- * Writes the mark if the transaction wrote anything. A transaction id would not do: after a crash the server reuses the ids of
- * lost transactions.
+ * Writes the mark if the transaction wrote anything. Fails if `outcomeStatement` was faster. A transaction id would not do: after
+ * a crash the server reuses the ids of lost transactions.
  */
 export function markStatement({ slot, token }: Mark): Bound {
   return { text: markText("$1::text", "$2::bigint"), values: [slot, String(token)] };
@@ -58,35 +83,23 @@ export function commitText({ slot, token }: Mark): string {
 function markText(slot: string, token: string): string {
   return `insert into greenroom_commits (slot, token, at) select ${slot}, ${token}, now()
     where pg_current_xact_id_if_assigned() is not null
-    on conflict (slot) do update set token = excluded.token, at = excluded.at`;
+    on conflict (slot) do update set at = excluded.at,
+      token = excluded.token / case when greenroom_commits.token < excluded.token then 1 else 0 end`;
 }
 
-/** Begins a transaction that waits for the end of the slot's last transaction. Then `tokenText` shows whether that was `token`. */
-export function outcomeText({ slot }: Mark): string {
-  return `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${IDLE_MS}; ${slotLock(slot)}`;
-}
-
-export function tokenText({ slot }: Mark): string {
-  return `select token from greenroom_commits where slot = '${slot}'`;
+/**
+ * Waits for a transaction that has written its mark. Returns its token if it committed, and another one if it did not and cannot
+ * any more.
+ */
+export function outcomeText({ slot, token }: Mark): string {
+  return `insert into greenroom_commits (slot, token, at) values ('${slot}', ${token + 1}, now())
+    on conflict (slot) do update set
+      token = case when greenroom_commits.token = ${token} then ${token} else ${token + 1} end
+    returning token`;
 }
 
 /** Creates the table of marks, and deletes old marks. */
-export const marksText: string = `begin isolation level read committed; ${nameLock("marks")};
+export const marksText: string = `begin isolation level read committed; select pg_advisory_xact_lock('${lockKey("marks")}'::bigint);
   create table if not exists greenroom_commits
     (slot text not null primary key, token bigint not null, at timestamptz not null) with (fillfactor = 50);
   delete from greenroom_commits where at < now() - interval '1 day'; commit`;
-
-function nameLock(name: string): string {
-  return `select pg_advisory_xact_lock('${lockKey(name)}'::bigint)`;
-}
-
-const slotLock = (slot: string): string => nameLock(`slot:${slot}`);
-
-/** Always in the same order, so that two batches cannot deadlock. */
-function locks(lock_keys: readonly string[] | undefined): string[] {
-  const keys = [...new Set(lock_keys?.map((name) => lockKey(`greenroom:${name}`)))];
-  if (lock_keys === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
-  keys.sort((a, b) => (a < b ? -1 : 1));
-  const named = `select pg_advisory_xact_lock(name) from unnest('{${keys.join(",")}}'::bigint[]) as name`;
-  return [`select pg_advisory_xact_lock_shared(${WHOLE})`, ...(keys.length > 0 ? [named] : [])];
-}

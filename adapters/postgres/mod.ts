@@ -5,12 +5,13 @@
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
-import { hostSource, ownSource, type PostgresListener, type PostgresPool, type Session } from "./connection.ts";
-import { type Fault, faultOf, isForgotten, isMarkless } from "./errors.ts";
-import { beginText, commitText, type Mark, markStatement, marksText, outcomeText, tokenText } from "./locks.ts";
+import { hostSource, ownSource, type PostgresListener, type PostgresPool } from "./connection.ts";
+import { faultOf, isForgotten, isMarkless } from "./errors.ts";
+import { marksText } from "./locks.ts";
 import { addressOf } from "./place.ts";
 import { dispose, postgresSignals } from "./signals.ts";
-import { type Bound, bind, lastOf, rowsOf } from "./values.ts";
+import { bind, lastOf, rowsOf } from "./values.ts";
+import { type Context, createSharedWriter, createWriter, Marks, type Seen, sessions } from "./writer.ts";
 
 export type {
   PostgresConnection,
@@ -29,8 +30,8 @@ export interface PostgresUrlOptions extends PostgresEnvironment {
   /** The maximum number of sessions, without the one that listens; default 10. */
   readonly pool_size?: number;
   /**
-   * Keeps statements prepared on their sessions, and sends the statements of a batch without waiting for each answer. Default:
-   * true without `direct_url`, which means that a pooler may switch sessions.
+   * Keeps statements prepared on their sessions, and sends the statements of a batch, or of several, at once. Default: true
+   * without `direct_url`, which means that a pooler may switch sessions.
    */
   readonly prepare?: boolean;
 }
@@ -58,11 +59,8 @@ export interface PostgresEnvironment {
 export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
 
 const QUICK_TRIES = 5;
-/** Time limit for a database that does not answer, and for the outcome of a commit. */
+/** Time limit for a database that does not answer. */
 const ANSWER_MS = 5_000;
-const OUTCOME_MS = 15_000;
-/** Batches without lock keys may take long: a migration step can read a whole table. */
-const LONG_BATCH_MS = 15 * 60_000;
 
 /**
  * A Storage in a Postgres database (13 or newer), given by options or URL. Throws ConfigError for invalid options. If the database
@@ -80,54 +78,11 @@ export function postgres(options: PostgresOptions | string): Storage {
   return sqlStorage(postgresDriver(options));
 }
 
-/** What this driver knows of the server. Before the first answer and the first commit, an error means wrong options. */
-interface Seen {
-  answered: boolean;
-  written: boolean;
-  /** The `direct_url` has worked. */
-  direct: boolean;
-}
-
-type WithSession = <Result>(work: (session: Session) => Promise<Result>) => Promise<Result>;
-
-interface Context {
-  readonly given: PostgresOptions;
-  readonly place: ReturnType<typeof addressOf>;
-  readonly source: ReturnType<typeof hostSource>;
-  readonly seen: Seen;
-  readonly marks: Marks;
-  readonly withSession: WithSession;
-  now(): number;
-  wait(ms: number): Promise<void>;
-  isClosing(): boolean;
-}
-
-function sessions(source: ReturnType<typeof hostSource>, seen: Seen): WithSession {
-  return async (work) => {
-    const session = await source.session();
-    try {
-      const result = await work(session);
-      seen.answered = true;
-      session.end(false);
-      return result;
-    } catch (error) {
-      await giveUp(session, error);
-      throw error;
-    }
-  };
-}
-
 /** Repeats work until it succeeds or waiting cannot help. A failed try has had no effect. */
-function createRetries({
-  given,
-  place,
-  source,
-  seen,
-  now,
-  wait,
-  withSession,
-  isClosing,
-}: Context): <Result>(work: () => Promise<Result>) => Promise<Result> {
+function createRetries(
+  given: PostgresOptions,
+  { place, source, seen, now, wait, withSession, isClosing }: Context,
+): <Result>(work: (tries: number) => Promise<Result>) => Promise<Result> {
   /** Checks `direct_url`: if it is wrong, signals would only come late, without an error. */
   const checkDirect = async (): Promise<void> => {
     if (!("direct_url" in given) || given.direct_url === undefined || seen.direct) return;
@@ -139,7 +94,7 @@ function createRetries({
     seen.direct = true;
   };
 
-  return async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  return async <Result>(work: (tries: number) => Promise<Result>): Promise<Result> => {
     let until: number | undefined;
     let conflicts = 0;
     let markless = false;
@@ -147,7 +102,7 @@ function createRetries({
       try {
         if (!seen.answered) await checkDirect();
         if (markless) await withSession((session) => session.run({ text: marksText }));
-        return await work();
+        return await work(tries);
       } catch (error) {
         const fault = faultOf(error);
         if (isMarkless(error) && !markless) {
@@ -172,68 +127,9 @@ function createRetries({
   };
 }
 
-function createWriter({
-  place,
-  source,
-  seen,
-  marks,
-  now,
-  wait,
-  withSession,
-}: Context): (statements: readonly Bound[], lock_keys: readonly string[] | undefined) => Promise<SqlRow[][]> {
-  /** Whether a transaction committed whose COMMIT was not answered. Waits until the server has ended it. */
-  const tookEffect = async (mark: Mark): Promise<boolean> => {
-    const until = now() + OUTCOME_MS;
-    for (let tries = 1; ; tries += 1) {
-      const token = await withSession(async (session) => {
-        await session.run({ text: outcomeText(mark) });
-        const [row] = rowsOf(lastOf(await session.run({ text: tokenText(mark) })));
-        await session.run({ text: "rollback" });
-        return row?.token ?? null;
-      }).catch((error: unknown) => {
-        if (faultOf(error) === "statement" || now() >= until) throw place.unavailable(error, true);
-      });
-      if (token !== undefined) return token === mark.token;
-      await wait(Math.min(25 * 2 ** tries, 500));
-    }
-  };
-
-  return async (statements: readonly Bound[], lock_keys: readonly string[] | undefined): Promise<SqlRow[][]> => {
-    const session = await source.session();
-    const mark = marks.take();
-    const limit_ms = lock_keys === undefined ? LONG_BATCH_MS : undefined;
-    let results: SqlRow[][];
-    try {
-      const texts = [{ text: beginText(lock_keys, mark) }, ...statements];
-      const answers = session.pipelined
-        ? allOf(texts.map((text) => session.run(text, limit_ms)))
-        : inOrder(texts, (text) => session.run(text, limit_ms));
-      results = (await answers).slice(1).map((result) => rowsOf(lastOf(result)));
-      seen.answered = true;
-    } catch (error) {
-      if (!(await giveUp(session, error))) marks.giveBack(mark);
-      throw error;
-    }
-    try {
-      // If the mark cannot be written, COMMIT rolls back.
-      const commit = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
-      await allOf(commit.map((statement) => session.run(statement)));
-    } catch (error) {
-      await giveUp(session, error);
-      if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
-      seen.written = true;
-      return results;
-    }
-    seen.written = true;
-    session.end(false);
-    marks.giveBack(mark);
-    return results;
-  };
-}
-
 /**
- * The driver of `postgres`. A batch is one transaction in READ COMMITTED. With the driver's own pool it takes two round trips, else
- * two plus one per statement. The server ends a transaction that waits five seconds for this process, and the driver runs it again.
+ * The driver of `postgres`. A batch is one transaction in READ COMMITTED, or shares one with batches that came in the same tick. With
+ * the driver's own pool it takes two round trips, else two plus one per statement. The server ends a transaction that waits five seconds for this process, and the driver runs it again.
  *
  * @example
  * ```ts
@@ -269,7 +165,6 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
 
   const session = sessions(source, seen);
   const context: Context = {
-    given,
     place,
     source,
     seen,
@@ -279,8 +174,9 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
     withSession: session,
     isClosing: () => closing !== undefined,
   };
-  const patiently = createRetries(context);
+  const patiently = createRetries(given, context);
   const write = createWriter(context);
+  const writeFirst = source.sendsAtOnce ? createSharedWriter(write) : write;
 
   const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${place.shown} is closed.`);
@@ -304,7 +200,9 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
     ...(signals ? { signals } : {}),
     async batch(statements, lock_keys) {
       const bound = statements.map(bind);
-      return await answer(async () => (bound.length === 0 ? [] : await patiently(() => write(bound, lock_keys))));
+      return await answer(async () =>
+        bound.length === 0 ? [] : await patiently((tries) => (tries === 1 ? writeFirst : write)(bound, lock_keys)),
+      );
     },
     read: async (statement) => await read(statement),
     async now() {
@@ -322,59 +220,6 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
       return closing;
     },
   };
-}
-
-/** The session cannot be used after this fault. */
-const isOver = (fault: Fault): boolean => fault !== "statement" && fault !== "conflict";
-
-/** Ends a failed session. True if the server must end it, and perhaps its transaction. */
-async function giveUp(session: Session, error: unknown): Promise<boolean> {
-  const over =
-    isOver(faultOf(error)) ||
-    (await session.run({ text: "rollback" }).then(
-      () => false,
-      () => true,
-    ));
-  session.end(over);
-  return over;
-}
-
-/** The slots of one driver; no other driver uses them. */
-class Marks {
-  readonly #driver: string;
-  #made = 0;
-  #tokens = 0;
-  readonly #free: string[] = [];
-
-  constructor(driver: string) {
-    this.#driver = driver;
-  }
-
-  take(): Mark {
-    this.#tokens += 1;
-    const slot = this.#free.pop() ?? `${this.#driver}.${this.#made++}`;
-    return { slot, token: this.#tokens };
-  }
-
-  /** Not after an unknown outcome: the next transaction in the slot would wait for this one. */
-  giveBack({ slot }: Mark): void {
-    this.#free.push(slot);
-  }
-}
-
-async function inOrder<Item, Result>(items: readonly Item[], work: (item: Item) => Promise<Result>): Promise<Result[]> {
-  const results: Result[] = [];
-  for (const item of items) results.push(await work(item));
-  return results;
-}
-
-/** Throws the first error in order: later errors say only that the transaction has failed. */
-async function allOf<Result>(works: readonly Promise<Result>[]): Promise<Result[]> {
-  const results = await Promise.allSettled(works);
-  return results.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
-  });
 }
 
 function heldTimer(ms: number, fn: () => void): () => void {

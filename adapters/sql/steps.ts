@@ -62,11 +62,25 @@ export const isNewer = (p: CallKey & { after: number }): RawBuilder<unknown> =>
   sql`exists (select 1 from call_events e where e.deployment = ${scalar(p.deployment)}
     and e.thread_id = ${scalar(p.thread_id)} and e.call_id = ${scalar(p.call_id)} and e.seq > ${scalar(p.after)})`;
 
-const leaveCall = prepared<OfCall & { due_at: number | null; end: number; after: number; now: number }>(
-  (p) =>
-    sql`update calls set due_at = case when ${p.end} = 0 and ${isNewer(p)} then ${p.now} else ${p.due_at} end,
-      ended_at = case when ${p.end} = 1 then ${p.now} else null end
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and call_id = ${p.call_id} and ${whileLeased(p)}`,
+type Leaving = OfCall & { due_at: number | null; after: number; now: number };
+
+// A text of its own for the end: Postgres would plan one for both anew each time.
+const leaving = (
+  due: (p: Leaving) => RawBuilder<unknown>,
+  ended: (p: Leaving) => RawBuilder<unknown>,
+): ((of: Leaving) => Statement) =>
+  prepared<Leaving>(
+    (p) =>
+      sql`update calls set due_at = ${due(p)}, ended_at = ${ended(p)}
+      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and call_id = ${p.call_id} and ${whileLeased(p)}`,
+  );
+const leaveCall = leaving(
+  (p) => sql`case when ${isNewer(p)} then ${p.now} else ${p.due_at} end`,
+  () => sql`null`,
+);
+const endCall = leaving(
+  (p) => sql`${p.due_at}`,
+  (p) => sql`${p.now}`,
 );
 
 /** Statements that store what a run adds to its call, while the lease is held. */
@@ -83,7 +97,7 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
     ...tokens.map((token) => putToken({ ...args, ...token })),
     ...(position === undefined ? [] : [putPosition({ ...args, position })]),
     ...(leaves
-      ? [leaveCall({ ...args, due_at: leaves.due_at, after: leaves.seen, end: leaves.ended ? 1 : 0, now })]
+      ? [(leaves.ended ? endCall : leaveCall)({ ...args, due_at: leaves.due_at, after: leaves.seen, now })]
       : []),
   ];
 }

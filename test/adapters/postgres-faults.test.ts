@@ -103,7 +103,7 @@ const counted = [statement("select nextval('tries')"), insert(1)];
 
 describe("Postgres driver: a connection that is lost", () => {
   for (const prepare of [true, false]) {
-    const how = prepare ? "pipelined" : "one statement after the other";
+    const how = prepare ? "all statements at once" : "one statement after the other";
 
     it(`before the commit: the batch is run again (${how})`, async () => {
       const { url } = await fresh();
@@ -166,28 +166,35 @@ describe("Postgres driver: a connection that is lost", () => {
     await between.close();
   });
 
-  it("while COMMIT is still on its way when its outcome is asked for: the answer waits for it", async () => {
-    const { url } = await fresh();
-    const rival = new pg.Client({ connectionString: url });
-    await rival.connect();
-    let held = false;
-    const between = await proxy(url, (client, onward, commit) => {
-      if (held) return void onward.write(commit);
-      held = true;
-      client.removeAllListeners("close").destroy();
-      void (async () => {
-        const waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted";
-        while ((await rival.query(waiting)).rows.length === 0) await new Promise((done) => setTimeout(done, 5));
-        onward.write(commit);
-      })();
+  for (const prepare of [true, false]) {
+    const how = prepare ? "the answer waits for it" : "it comes too late";
+
+    it(`while COMMIT is still on its way when its outcome is asked for: ${how}`, async () => {
+      const { url } = await fresh();
+      const rival = new pg.Client({ connectionString: url });
+      await rival.connect();
+      let late: Promise<void> | undefined;
+      const between = await proxy(url, (client, onward, commit) => {
+        if (late) return void onward.write(commit);
+        client.removeAllListeners("close").destroy();
+        late = (async () => {
+          const waiting = "select 1 from pg_locks where not granted";
+          while ((await rival.query(waiting)).rows.length === 0) await new Promise((done) => setTimeout(done, 5));
+          onward.write(commit);
+          await new Promise((done) => onward.once("data", done));
+        })();
+      });
+      await withDriver({ url: between.url, prepare }, async (driver) => {
+        const next = statement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
+        await driver.batch([...counted, next], ["item"]);
+        await late;
+        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        assert.equal(await triesOf(driver), prepare ? 1 : 2);
+      });
+      await between.close();
+      await rival.end();
     });
-    await withDriver({ url: between.url }, async (driver) => {
-      await driver.batch(counted);
-      assert.equal(await triesOf(driver), 1);
-    });
-    await between.close();
-    await rival.end();
-  });
+  }
 
   it("in a commit, and does not come back: nobody knows", async () => {
     const { url } = await fresh();

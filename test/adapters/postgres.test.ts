@@ -4,7 +4,7 @@ import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { lockKey } from "../../adapters/postgres/locks.ts";
 import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres/mod.ts";
-import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import type { SqlDriver, SqlStatement } from "../../adapters/sql/driver.ts";
 import { until } from "../support/until.ts";
 import { all, onNode } from "./efforts.ts";
 import { pgliteOptions } from "./pglite.ts";
@@ -102,13 +102,34 @@ describe("Postgres by URL", () => {
       { pool_size: 1 },
     ));
 
-  it("does not wait for a statement's answer before it sends the next", () =>
+  it("sends the statements of a batch at once", () =>
     use(async (driver) => {
       // Each is sent in a transaction that has failed already.
       const rest = Array.from({ length: 50 }, (_, i) => insert(i));
       await assert.rejects(driver.batch([statement("select nonsense"), ...rest]), /nonsense/);
       await driver.batch(rest);
       assert.equal((await driver.read(allItems)).length, 50);
+    }));
+
+  it("commits at once what arrives in one tick, and repeats alone what one of them has failed", () =>
+    use(async (driver) => {
+      const numbered = (id: number): SqlStatement =>
+        statement("insert into item (item_id) values ($1) returning pg_current_xact_id()::text as tx", id);
+      const transactions = async (from: number, bad?: number): Promise<number> => {
+        const batches = Array.from({ length: 8 }, (_, i) =>
+          driver.batch([numbered(from + i), ...(i === bad ? [statement("select nonsense")] : [])], [`item:${i}`]),
+        );
+        const settled = await Promise.allSettled(batches);
+        assert.deepEqual(
+          settled.flatMap(({ status }, i) => (status === "rejected" ? [i] : [])),
+          bad === undefined ? [] : [bad],
+        );
+        return new Set(settled.flatMap((one) => (one.status === "fulfilled" ? [one.value[0]?.[0]?.tx] : []))).size;
+      };
+      await driver.batch([insert(0)]);
+      assert.equal(await transactions(10), 1);
+      assert.equal(await transactions(20, 3), 7);
+      assert.equal((await driver.read(allItems)).length, 16);
     }));
 
   it("takes no more connections than it was told to, and one that listens", () =>

@@ -63,14 +63,16 @@ export const pendingRuns = (deployment: unknown): RawBuilder<number> =>
   sql<number>`((select count(*) from runs r where r.deployment = ${deployment} and r.status = 'pending')
     - (select count(*) from runs s where s.deployment = ${deployment} and s.status = 'pending' and s.waiting_for is not null))`;
 
-/** The deployment's limit on pending runs allows one more. */
-const fitsIn = (p: RunArgs, pending: RawBuilder<number>): RawBuilder<unknown> =>
-  sql`(${p.pending} is null or ${pending} < ${p.pending})`;
+/** So many pending runs allow one more. */
+type Fits = (p: RunArgs, pending: RawBuilder<number>) => RawBuilder<unknown>;
+const fitsLimit: Fits = (p, pending) => sql`${pending} < ${p.pending}`;
+// A text of its own: Postgres would plan one for both anew each time.
+const alwaysFits: Fits = () => sql`true`;
 
 type Columns = Args & { metadata: string; config: string; hidden: number };
 
 /** Creates the run's thread, with the run counted and the slot taken for a claim. No effect when the thread exists. */
-const insertThread = (allow: Allowed): ((args: RunArgs & Columns) => Statement) =>
+const insertThread = (allow: Allowed, fits: Fits): ((args: RunArgs & Columns) => Statement) =>
   prepared<RunArgs & Columns>(
     (p) =>
       sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
@@ -78,7 +80,7 @@ const insertThread = (allow: Allowed): ((args: RunArgs & Columns) => Statement) 
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
         ${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end, ${valuesOf(OF_THREAD.names, p)}
-      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(scalar(p.deployment)))}
+      where ${allow(p, p.deployment)} and ${fits(p, pendingRuns(scalar(p.deployment)))}
       on conflict do nothing returning *`,
   );
 
@@ -121,35 +123,44 @@ const takeThread = (
       returning *`;
   });
 
-/** Both limits allow one more pending run. */
-const hasRoom = (p: RunArgs): RawBuilder<unknown> =>
-  sql`${itsPending} < ${p.pending_per_thread} and ${fitsIn(p, pendingRuns(itsDeployment))}`;
-/** The deployment's limit allows the run in place of the pending runs of its thread. */
-const hasRoomWithout = (p: RunArgs): RawBuilder<unknown> =>
-  fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
-
-const takes = (allow: Allowed): Record<MultitaskStrategy, (args: ExistingThread) => Statement> => ({
-  enqueue: takeThread(allow, (p) => isDue("r", p.now), hasRoom),
-  reject: takeThread(
-    allow,
-    () => sql`true`,
-    (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
-  ),
-  interrupt: takeThread(allow, () => sql`r.claims > 0`, hasRoomWithout),
-  rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
-});
+const takes = (allow: Allowed, fits: Fits): Record<MultitaskStrategy, (args: ExistingThread) => Statement> => {
+  const hasRoom = (p: RunArgs): RawBuilder<unknown> => fits(p, pendingRuns(itsDeployment));
+  // In place of the pending runs of its thread.
+  const hasRoomWithout = (p: RunArgs): RawBuilder<unknown> =>
+    fits(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
+  return {
+    enqueue: takeThread(
+      allow,
+      (p) => isDue("r", p.now),
+      (p) => sql`${itsPending} < ${p.pending_per_thread} and ${hasRoom(p)}`,
+    ),
+    reject: takeThread(
+      allow,
+      () => sql`true`,
+      (p) => sql`not ${busy} and ${hasRoom(p)}`,
+    ),
+    interrupt: takeThread(allow, () => sql`r.claims > 0`, hasRoomWithout),
+    rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
+  };
+};
 
 interface First {
   readonly insertThread: (args: RunArgs & Columns) => Statement;
   readonly takes: Record<MultitaskStrategy, (args: ExistingThread) => Statement>;
 }
 
-const ofRequest: First = { insertThread: insertThread(allowed), takes: takes(allowed) };
+/** With and without a limit of the deployment. */
+const firsts = (allow: Allowed): { readonly limited: First; readonly unlimited: First } => {
+  const first = (fits: Fits): First => ({ insertThread: insertThread(allow, fits), takes: takes(allow, fits) });
+  return { limited: first(fitsLimit), unlimited: first(alwaysFits) };
+};
+
+const ofRequest = firsts(allowed);
 
 /** Also, the tick is still open. */
 const inTick: Allowed = (p, deployment) => sql`${allowed(p, deployment)} and ${isOpen(p, deployment)}`;
 
-const ofTick: First = { insertThread: insertThread(inTick), takes: takes(inTick) };
+const ofTick = firsts(inTick);
 
 type Evicting = { deployment: string; thread_id: string; run_id: string; cancel_reason: null; now: number };
 
@@ -234,7 +245,7 @@ export function createStatements(
   pending: number | null,
   tick?: Tick,
 ): CreateStatements {
-  const first = tick ? ofTick : ofRequest;
+  const first = (tick ? ofTick : ofRequest)[pending === null ? "unlimited" : "limited"];
   const { run, seen, now, idempotency } = request;
   const { thread_id, run_id, assistant_id, graph_id, multitask_strategy, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
