@@ -38,23 +38,14 @@ export function commitGroup(
       return { error };
     }
   };
-  const commit = (outcomeOf: typeof run): Committed => {
-    exec("begin immediate");
-    try {
-      const outcomes = batches.map(outcomeOf);
-      const start = now();
-      exec("commit");
-      return { outcomes, commit_ms: now() - start };
-    } catch (error) {
-      if (connection.inTransaction()) exec("rollback");
-      throw error;
-    }
-  };
-  if (batches.length === 1) return commit(run);
+  exec("begin immediate");
   try {
-    return commit(run);
-  } catch {
-    // Savepoints cost: each copies the pages that its batch changes. So they are made only after something has failed.
-    return commit(runInSavepoint);
+    const outcomes = batches.map(batches.length === 1 ? run : runInSavepoint);
+    const start = now();
+    exec("commit");
+    return { outcomes, commit_ms: now() - start };
+  } catch (error) {
+    if (connection.inTransaction()) exec("rollback");
+    throw error;
   }
 }
