@@ -26,7 +26,7 @@ interface Ran {
   readonly err: string;
 }
 
-const env = {
+const env: NodeJS.ProcessEnv = {
   ...process.env,
   PATH: `${resolve("node_modules/.bin")}${delimiter}${process.env.PATH}`,
   NO_COLOR: "1",
@@ -144,10 +144,10 @@ const toNpm = ["publish", "--access", "public", "--tag", channel];
 if (tag === undefined) {
   // The caller has built the tree; without --ignore-scripts, packing builds it again.
   step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
-  // `npm run check` has a check of types on Deno. Slow types are refused all the same.
+  // A release checks types on Deno before. Slow types are refused all the same.
   step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet", "--no-check"]);
 } else {
-  process.env.GREENROOM_TEST_ALL = "1";
+  env.GREENROOM_TEST_ALL = "1";
   step("npm", ["run", "check"]);
   if (dry) {
     step("npm", [...toNpm, "--dry-run"]);
