@@ -220,6 +220,8 @@ async function leftovers(
 function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<string, RunSeen>): string[] {
   const found: string[] = [];
   const pauses = pausesByRun(lines);
+  const done = new Map<string, number>();
+  for (const { mark, run, at } of lines) done.set(run, mark === "end" ? at : Number.POSITIVE_INFINITY);
   const check = (run_id: string | undefined, action: string, acknowledged_at: number, by: string): void => {
     const run = seen.get(run_id ?? "");
     if (!run || run.status === "interrupted") return;
@@ -228,6 +230,13 @@ function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<st
     if (updated_at <= acknowledged_at + heard_ms + still_ms) return;
     // An attempt that was the last allowed one may still end as exhausted.
     if (run.status === "error" && action === "interrupt") return;
+    // It had done all its work, and only its end was not stored: it ends by itself.
+    if (
+      run.status === "success" &&
+      action === "interrupt" &&
+      (done.get(run.run_id) ?? Number.POSITIVE_INFINITY) <= acknowledged_at
+    )
+      return;
     if (action === "interrupt" || TERMINAL.has(run.status)) {
       found.push(`run ${run_id} ended as ${run.status} at ${run.updated_at}, after its ${action} by ${by}`);
     }
