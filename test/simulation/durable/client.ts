@@ -74,6 +74,8 @@ export async function client(world: World, talk: Talk, done: () => void): Promis
     if (trouble && talk.acted === null && scheduler.now >= troubled) {
       await trouble.make(talk, call, once("second"));
       talk.acted = scheduler.now;
+      // A cancel ends the call: an answer continues its results in another one, without its events.
+      sent.clear();
       if (trouble.kind === "delete") break;
     }
     const thread = await call((service) => service.threads.get(thread_id));
