@@ -29,7 +29,7 @@ export interface Named {
 }
 
 /** Numeric arguments that no column is named after. */
-const NUMBERS = `after assistant_revision before changes count end failed free hours_from hours_to http_status limit now offset origin owned pending
+const NUMBERS = `after assistant_revision before changes count end ends failed free hours_from hours_to http_status limit now offset origin owned pending
   pending_per_thread per_host sealed seen_next seen_revision sharing start stride_ms thread_revision until version`;
 
 const numbers = new Set(NUMBERS.split(/\s+/));
