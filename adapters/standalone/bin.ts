@@ -9,6 +9,6 @@ import { fileURLToPath } from "node:url";
 const started = process.argv[1];
 if (started && realpathSync(started) === fileURLToPath(import.meta.url)) {
   // Not Node's default, a folder for temporary files: in one that others can write to, their code would be executed.
-  module.enableCompileCache?.(fileURLToPath(new URL("./.compiled", import.meta.url)));
+  module.enableCompileCache?.(fileURLToPath(new URL("./.compiled", import.meta.url).href));
   await (await import("./main.ts")).main();
 }
