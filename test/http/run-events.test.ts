@@ -29,6 +29,13 @@ const piece = (args: string, more: object = {}): Fed =>
   chunk({ tool_call_chunks: [{ index: 0, args, type: "tool_call_chunk", ...more }] });
 
 describe("run events", () => {
+  it("of a large frame are read from its text once for all readers", () => {
+    const frame = { event: "values", data: JSON.stringify({ report: { text: "x".repeat(100_000) } }) };
+    const [first, again] = [frame, frame].map((one) => new RunEventMapper().take(one)[0]);
+    assert.ok(first?.type === "values" && again?.type === "values");
+    assert.equal(first.values.report, again.values.report);
+  });
+
   it("open, grow and close the parts of a streamed message", () => {
     const events = mapped(
       ["metadata", { run_id: "r1", attempt: 1 }],

@@ -3,6 +3,7 @@ import { ContentBlocks, type MessageEvent } from "../../executor/content-blocks.
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Frame } from "../../streams/hub.ts";
+import { LARGE } from "../../streams/shared-texts.ts";
 
 /** The modes of a run whose frames `RunEventMapper` reads. It needs `stream_subgraphs` too. */
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
@@ -97,6 +98,18 @@ const callId = (content: JsonObject, id: string): string =>
 
 const textOf = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
+/** What large frames say: the readers of a run have the same frames, and read them in the same tick. */
+const read = new WeakMap<object, WeakRef<object>>();
+
+function jsonOf(frame: Pick<Frame, "data">): Json {
+  if (frame.data.length < LARGE) return JSON.parse(frame.data) as Json;
+  const known = read.get(frame)?.deref();
+  if (known) return known as Json;
+  const json = JSON.parse(frame.data) as Json;
+  if (typeof json === "object" && json !== null) read.set(frame, new WeakRef(json));
+  return json;
+}
+
 /**
  * Maps the frames of one run, in their order from its first one. Frames of a stream that is read again give the same events.
  *
@@ -118,10 +131,10 @@ export class RunEventMapper {
   #about: { readonly end: string; readonly metadata: JsonObject } | null = null;
 
   /** The events of one frame; none for frames that say nothing new. */
-  take({ event, data: text }: Pick<Frame, "event" | "data">): RunEvent[] {
-    const [name = "", ...inner] = event.split("|");
-    if (name === "messages") return this.#message(this.#tuple(text));
-    const data = JSON.parse(text) as Json;
+  take(frame: Pick<Frame, "event" | "data">): RunEvent[] {
+    const [name = "", ...inner] = frame.event.split("|");
+    if (name === "messages") return this.#message(this.#tuple(frame));
+    const data = jsonOf(frame);
     switch (name) {
       case "metadata":
         return this.#started(isObject(data) ? data : {});
@@ -157,12 +170,13 @@ export class RunEventMapper {
   }
 
   /** A message and its metadata, which is the same for all tokens of a message: it is read once. */
-  #tuple(text: string): readonly Json[] {
-    if (this.#about && text.slice(-this.#about.end.length) === this.#about.end) {
+  #tuple(frame: Pick<Frame, "data">): readonly Json[] {
+    const text = frame.data;
+    if (this.#about && text.length < LARGE && text.slice(-this.#about.end.length) === this.#about.end) {
       const { end, metadata } = this.#about;
       return [...(JSON.parse(`${text.slice(0, -end.length)}]`) as Json[]), metadata];
     }
-    const tuple = JSON.parse(text) as Json;
+    const tuple = jsonOf(frame);
     if (!Array.isArray(tuple)) return [];
     const [, metadata = null] = tuple;
     const end = `,${JSON.stringify(metadata)}]`;
