@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import type { ClaimRequest, CreateRun, Scope } from "../../lib/storage/mod.ts";
 import { testClock } from "../suite/kit.ts";
-import { advanceUntil, clockedService, faulty } from "./faulty.ts";
+import { advanceUntil, clockedService, faulty, kill } from "./faulty.ts";
 
 const LEASE_MS = 10_000;
 const worker = { concurrency: 2, lease_ms: LEASE_MS };
@@ -64,5 +64,36 @@ describe("a worker", () => {
     behind_ms = 2 * LEASE_MS;
     await create();
     assert.deepEqual(claimed, [true, false]);
+  });
+
+  it("ends the messages of an earlier attempt, although it could not read that attempt's events at first", async () => {
+    const [clock, later] = [testClock(), testClock()];
+    const first = faulty();
+    const second = first.share();
+    const agent = async function* () {
+      yield "Hel";
+      await new Promise<void>(() => {});
+    };
+    const scope = { deployment: "default" };
+    const executor = fromFunctions({ agent });
+    await using a = await clockedService(clock, { storage: first.storage, worker, executor });
+    const { thread_id } = await a.service.threads.create();
+    const request = { assistant_id: "agent", input: {} };
+    const { run_id } = await a.service.runs.create(thread_id, request, { records_all: true });
+    const said = async (): Promise<string[]> => {
+      const { events } = await first.share().storage.readEvents(scope, thread_id, { after: 0 });
+      return events.flatMap(({ method, data }) => (method === "messages" ? JSON.parse(data ?? "{}").event : []));
+    };
+    await advanceUntil(clock, async () => (await said()).includes("message-start"));
+    kill(first);
+    await later.advance(2 * LEASE_MS);
+    let failures = 0;
+    second.faults.readEvents = (call) => {
+      if (++failures > LEASE_MS / 500 + 1) return call();
+      throw new Error("the store could not be reached");
+    };
+    await using b = await clockedService(later, { storage: second.storage, worker, executor });
+    await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "error");
+    assert.equal((await said()).at(-1), "error");
   });
 });

@@ -71,9 +71,7 @@ describe("a durable function", () => {
     const resume = { assistant_id: "agent", command: { resume: "This one" } };
     const answered = await runs.create(thread_id, resume);
     await advanceUntil(later, async () => (await runs.get(thread_id, answered.run_id)).status === "success");
-    const { values } = await threads.state(thread_id);
-    const { messages } = values as unknown as { readonly messages: readonly { readonly content: string }[] };
-    assert.equal(messages.at(-1)?.content, "This one RX-7");
+    assert.equal(textsOf((await threads.state(thread_id)).values).at(-1), "This one RX-7");
   });
 
   it("does not fail when its process stood still between two calls that its store did not answer", async () => {
@@ -136,12 +134,41 @@ describe("a durable function", () => {
     await using second = await testService({ storage, executor });
     const { runs, threads } = second.service;
     await until(async () => (await runs.get(thread_id, run_id)).status === "success");
-    const { messages } = (await threads.state(thread_id)).values as unknown as {
-      readonly messages: readonly { readonly content: string }[];
-    };
-    assert.deepEqual(
-      messages.map(({ content }) => content),
-      ["Before. ", "one two ", "After."],
-    );
+    assert.deepEqual(textsOf((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
+  });
+
+  it("says no reply twice that a step has ended", async () => {
+    const [clock, later] = [testClock(), testClock()];
+    const first = faulty();
+    const second = first.share();
+    const executor = (dies: boolean) =>
+      fromFunctions({
+        agent: async function* ({ step }: FunctionJob) {
+          await step("begin", () => 1);
+          yield "Before. ";
+          await step("write", async function* () {
+            yield "one two ";
+          });
+          await step("hang", () => (dies ? new Promise<void>(() => {}) : undefined));
+          yield "After.";
+        },
+      });
+    await using a = await clockedService(clock, { storage: first.storage, worker, executor: executor(true) });
+    const { thread_id } = await a.service.threads.create();
+    const { run_id } = await a.service.runs.create(thread_id, {
+      ...request,
+      stream_mode: "messages-tuple",
+      stream_resumable: true,
+    });
+    await advanceUntil(clock, async () => (await a.service.runs.steps(thread_id, run_id)).steps.length > 1, 1);
+    kill(first);
+    await later.advance(2 * LEASE_MS);
+    await using b = await clockedService(later, { storage: second.storage, worker, executor: executor(false) });
+    const { runs, threads } = b.service;
+    await advanceUntil(later, async () => (await runs.get(thread_id, run_id)).status === "success");
+    assert.deepEqual(textsOf((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
   });
 });
+
+const textsOf = (values: unknown): string[] =>
+  (values as { readonly messages: readonly { readonly content: string }[] }).messages.map(({ content }) => content);

@@ -84,14 +84,6 @@ export const STEPS: readonly PlantedFault[] = [
     durable: true,
   },
   {
-    name: "a position is stored apart from what it says",
-    file: "lib/steps/journal.ts",
-    find: "    delete pending.position;\n",
-    replace: "",
-    durable: true,
-    from: 1_020,
-  },
-  {
     name: "a message of a step enters the state again",
     file: "lib/functions/entries.ts",
     find: "        if (message) yield* unbroken(call.said(message));\n",

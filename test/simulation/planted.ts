@@ -288,13 +288,6 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "  function isBehind(now: number): boolean {\n    if (now > 0) return false;\n",
   },
   {
-    name: "an attempt that could not read earlier events ends without them",
-    file: "lib/engine/events.ts",
-    find: "  async function readEarlier(): Promise<void> {\n",
-    replace: "  async function readEarlier(): Promise<void> {\n    read = true;\n",
-    from: 15_509_100,
-  },
-  {
     name: "a reader that has seen a later attempt gets the frames of one that has lost its lease",
     file: "lib/streams/run-subscription.ts",
     find: "      if (!runEvents.stored && isOfLaterClaim(after, runEvents.lastId, row)) return after;\n",
