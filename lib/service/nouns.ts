@@ -269,7 +269,9 @@ export function createOpenCalls(): OpenCalls {
           try {
             return await answer;
           } catch (error) {
-            throw calls.closed && !(error instanceof ServiceError) ? stopping() : error;
+            // A run may have been created: clients must not be told to try again.
+            const untold = creating?.has(name) || error instanceof ServiceError;
+            throw calls.closed && !untold ? stopping() : error;
           } finally {
             open.delete(answer);
           }

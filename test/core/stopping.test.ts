@@ -544,4 +544,24 @@ describe("cancelling all runs of a status", () => {
     );
     await assert.rejects(service.runs.cancelMany({ status: "pending" }), { code: "not_found" });
   });
+
+  it("does not say that a run was not created when the service has stopped before its store answered", async () => {
+    const { storage, faults } = faulty();
+    const answer = Promise.withResolvers<void>();
+    const sent = Promise.withResolvers<void>();
+    faults.createRun = async (call) => {
+      await call();
+      sent.resolve();
+      await answer.promise;
+      throw new Error("the store did not answer");
+    };
+    const kit = await testService({ storage, executor: fromFunctions({ agent: () => "done" }) });
+    const created = kit.service.runs.create(null, { assistant_id: "agent", input: {} });
+    const refused = assert.rejects(created, { message: "the store did not answer" });
+    await sent.promise;
+    const stopped = kit.service.stop(0);
+    await stopped;
+    answer.resolve();
+    await refused;
+  });
 });
