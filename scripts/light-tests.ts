@@ -1,6 +1,6 @@
 /**
- * Node's test runner without its hook on every promise, which takes a third of the time of the storage suite. It finds the test that an
- * error belongs to which nobody awaits. Without it such an error fails the process. Import this before `node:test`.
+ * Node's test runner without its hook on every promise, which takes a third of the time of the storage suite. The hook finds the test
+ * that an unawaited error belongs to; without it such an error fails the process. Import this before `node:test`.
  */
 import hooks, { type HookCallbacks } from "node:async_hooks";
 

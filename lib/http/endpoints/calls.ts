@@ -86,7 +86,7 @@ export async function cancelCall(nouns: Nouns, { first, newest, open }: CallStat
   await closeQuestions(nouns, thread_id);
 }
 
-/** Nobody answers them: also those that a run has left open again which was cancelled as it answered. Errors: not_found. */
+/** Closes open questions, also those that opened again because the run that answered them was cancelled. Errors: not_found. */
 export async function closeQuestions({ threads }: Pick<Nouns, "threads">, thread_id: string): Promise<void> {
   const { status, interrupts } = await threads.get(thread_id, { state: false });
   if (status !== "interrupted" || Object.keys(interrupts).length === 0) return;
