@@ -28,6 +28,12 @@ export interface LogRecord {
   readonly [field: string]: unknown;
 }
 
+/** A UUID of version 7, in the order of time: what is made together lies together in indexes. The rest is random. */
+export function uuidV7(environment: Pick<Environment, "now" | "uuid">, now: number = environment.now()): string {
+  const time = Math.floor(now).toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${environment.uuid().slice(15)}`;
+}
+
 /** Resolves after `ms`. */
 export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
   new Promise((resolve) => void environment.timer(ms, resolve));

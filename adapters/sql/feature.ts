@@ -15,6 +15,9 @@ export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;
 /** A copy of the thread `from`. */
 export type ThreadCopy = ThreadKey & { from: string };
 
+/** A run that is claimed as it is created. */
+export type Created = { run_id: string; started_at: number };
+
 /** How runs end, for the statements of features. `error` is JSON. */
 export type RunEnd = { deployment: string; status: string; error: string | null; now: number };
 
@@ -28,8 +31,11 @@ export interface Feature<Table extends string = string> {
   readonly threadColumns?: Columns<NewThread>;
   /** Goes after the row of a new run. Must have no effect if the run was not created. */
   created?(deployment: string, request: CreateRun): readonly Statement[];
-  /** Goes after the claim of a run, also in the batch that creates it. Must have no effect unless the run has this lease. */
-  claimed?(deployment: string, claim: ClaimTerms): readonly Statement[];
+  /**
+   * Goes after the claim of a run, also in the batch that creates it: then the run is known. Must have no effect unless the run has
+   * this lease.
+   */
+  claimed?(deployment: string, claim: ClaimTerms, created?: Created): readonly Statement[];
   /** Goes into the batch that ends an attempt, while the run is `running`. Must have no effect without the lease. */
   finished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
   /**

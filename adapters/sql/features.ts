@@ -12,7 +12,7 @@ import type {
 import type { LeaseFence } from "./checkpoints.ts";
 import { type deliveryTables, webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
-import type { Columns, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
+import type { Columns, Created, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
 import { feedback } from "./feedback.ts";
 import type { pushTables } from "./pushes.ts";
 import type { feedbackTables } from "./schema/feedback.ts";
@@ -54,8 +54,8 @@ export const OF_THREAD: RowColumns<NewThread> = together(FEATURES.map(({ threadC
 export const whenCreated = (deployment: string, request: CreateRun): Statement[] =>
   FEATURES.flatMap((feature) => feature.created?.(deployment, request) ?? []);
 
-export const whenClaimed = (deployment: string, claim: ClaimTerms): Statement[] =>
-  FEATURES.flatMap((feature) => feature.claimed?.(deployment, claim) ?? []);
+export const whenClaimed = (deployment: string, claim: ClaimTerms, created?: Created): Statement[] =>
+  FEATURES.flatMap((feature) => feature.claimed?.(deployment, claim, created) ?? []);
 
 export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] =>
   FEATURES.flatMap((feature) => feature.finished?.(fence, finish) ?? []);

@@ -7,7 +7,7 @@ import type { TraceRow, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from 
 import { type LeaseFence, whileLeased } from "./checkpoints.ts";
 import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import type { Feature } from "./feature.ts";
+import type { Created, Feature } from "./feature.ts";
 import { type Database, prepared, readOne, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
@@ -78,25 +78,37 @@ export const usageTables = {
 type Claimed = { deployment: string; token: string; workspace_id: string; project_id: string; counted: number };
 
 const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
-  sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
-    and r.counts_as_attempt = 1`;
+  sql`r.deployment = ${scalar(p.deployment)} and r.status = 'running' and r.lease_token = ${scalar(p.token)}
+    and r.attempt = 1 and r.counts_as_attempt = 1`;
 
-const addClaimed = prepared<Claimed>(
-  (p) =>
-    sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
-    select ${p.workspace_id}, ${hourOf(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
-      coalesce(r.api_key, ''), 1
-    from runs r where ${firstAttempt(p)} and r.started_at < ${sealedBefore}
-      and not exists (select 1 from traces t where t.trace_id = r.run_id)
-    ${ADD_UP}`,
-);
+/** `which`: the run. `sealed`: false where its hour is certainly open. The seal is read first: then most runs read nothing else. */
+const traceClaimed = <Of extends Claimed>(
+  which: (p: Of) => RawBuilder<unknown>,
+  sealed: (p: Of) => RawBuilder<unknown>,
+) => ({
+  add: prepared<Of>(
+    (p) =>
+      sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+      select ${p.workspace_id}, ${hourOf(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
+        coalesce(r.api_key, ''), 1
+      from usage_seals s cross join runs r
+      where s.name = 'hourly' and ${sealed(p)} and ${which(p)} and r.started_at < s.sealed_before
+        and not exists (select 1 from traces t where t.trace_id = r.run_id)
+      ${ADD_UP}`,
+  ),
+  insert: prepared<Of>(
+    (p) =>
+      sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
+      select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
+        ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
+      from runs r where ${which(p)} on conflict do nothing`,
+  ),
+});
 
-const insertClaimed = prepared<Claimed>(
-  (p) =>
-    sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
-    select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
-      ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
-    from runs r where ${firstAttempt(p)} on conflict do nothing`,
+const ofClaim = traceClaimed<Claimed>(firstAttempt, () => sql`true`);
+const ofCreation = traceClaimed<Claimed & Created>(
+  (p) => sql`r.run_id = ${scalar(p.run_id)} and ${firstAttempt(p)}`,
+  (p) => sql`s.sealed_before > ${scalar(p.started_at)}`,
 );
 
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
@@ -117,11 +129,14 @@ export const usage: Feature<keyof typeof usageTables> = {
   name: "usage",
   tables: usageTables,
   /** The trace of a first attempt. No effect if the run has one already. */
-  claimed(deployment, { token, trace }) {
+  claimed(deployment, { token, trace }, created) {
     if (!trace) return [];
     const { workspace_id, project_id, counted } = trace;
     const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
-    return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
+    const [add, insert] = created
+      ? [ofCreation.add({ ...claimed, ...created }), ofCreation.insert({ ...claimed, ...created })]
+      : [ofClaim.add(claimed), ofClaim.insert(claimed)];
+    return counted ? [add, insert] : [insert];
   },
   finished: (fence, { usage: reported }) => (reported ? [reportLeased({ ...fence, ...reported })] : []),
   verbs: usageVerbs,

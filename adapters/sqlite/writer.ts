@@ -44,6 +44,8 @@ const LARGE_BYTES = 1024 * 1024;
 const CHECKPOINT_AFTER_MS = 500;
 /** A commit that takes this long is slow. One on a local SSD takes 0.2 ms, and there a thread would cost more than it saves. */
 const SLOW_MS = 1;
+/** What each batch of the group may add, because its pages take time on every disk. */
+const SLOW_MS_PER_BATCH = 0.05;
 /** So many more slow commits than others prove that the disk is slow. */
 const SLOW_COMMITS = 16;
 
@@ -248,7 +250,7 @@ class Writer {
       this.#watch?.refuse();
       if (!thread) {
         const committed = commitGroup(this.#connection, batches, milliseconds);
-        this.#noteSlow(committed.commit_ms >= SLOW_MS ? 1 : -1);
+        this.#noteSlow(committed.commit_ms >= SLOW_MS + SLOW_MS_PER_BATCH * group.length ? 1 : -1);
         return this.#answer(group, committed);
       }
       thread.commit(batches).then(

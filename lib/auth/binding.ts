@@ -48,7 +48,7 @@ export interface Binding {
   value<Value extends Waiting>(permit: Permission, waiting: Value): Value;
 }
 
-type BindingEnvironment = Pick<Environment, "timer" | "uuid">;
+type BindingEnvironment = Pick<Environment, "now" | "timer" | "uuid">;
 
 /** A result that a caller waits for. */
 interface Waiting {

@@ -1,6 +1,6 @@
 /** Feedback: records on runs, submitted with a pre-signed token or created by an authenticated caller. */
 import type { Directory } from "../auth/binding.ts";
-import type { Environment } from "../environment.ts";
+import { type Environment, uuidV7 } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import { formatRfc3339, isoTime } from "../rfc3339.ts";
@@ -247,7 +247,7 @@ function tokenVerbs(
       const { score, value } = validated(submission, token.config);
       const place = await targetOf(run_id);
       const now = environment.now();
-      const id = uuidV7(now, environment.uuid());
+      const id = uuidV7(environment, now);
       const feedback: FeedbackRow = {
         ...{ id, run_id, workspace_id, project_id, score, value },
         thread_id: place?.thread_id ?? null,
@@ -313,7 +313,7 @@ function recordVerbs(
       const { workspace_id, project_id, thread_id, run_started_at } =
         run_id === null ? await targetOfSession(seen, by, session_id) : await targetFor(seen, by, run_id);
       const now = environment.now();
-      const id = requestedId ?? uuidV7(now, environment.uuid());
+      const id = requestedId ?? uuidV7(environment, now);
       const place = { workspace_id, project_id, thread_id, run_started_at };
       const origin = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
       const row: FeedbackRow = { ...content, ...place, ...origin };
@@ -409,10 +409,4 @@ function toRecord(row: FeedbackRow): FeedbackRecord {
     extra: row.extra,
     is_root: true,
   };
-}
-
-/** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */
-export function uuidV7(now: number, random: string): string {
-  const time = now.toString(16).padStart(12, "0");
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;
 }

@@ -2,6 +2,7 @@
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding, Permit } from "../auth/binding.ts";
 import { refusalOf } from "../auth/permission.ts";
+import { uuidV7 } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope } from "../storage/mod.ts";
 import { narrowed, refuseForOthers } from "../storage/visibility.ts";
@@ -126,7 +127,7 @@ export function bindRuns(
     const sender = user ? user.identity : threads.filter && user_id;
     const key = sender === undefined ? {} : keyOf(origin, sender);
     const usable = user ? await permits.assistants(request.assistant_id) : undefined;
-    const run_id = user ? environment.uuid() : null;
+    const run_id = user ? uuidV7(environment) : null;
     const { value, ...run } = await permits.run(thread_id, run_id, request, recheck);
     const own = {
       ...key,

@@ -1,7 +1,7 @@
 /** Creates runs: resolves what a request names, stores the run, starts it, and retries if something changed in between. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
-import type { Environment } from "../environment.ts";
+import { type Environment, uuidV7 } from "../environment.ts";
 import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
 import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
@@ -81,8 +81,8 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       stateless: thread_id === null && request.on_completion !== "keep",
       added: features.prepare(request, origin),
       thread_added: features.thread,
-      thread_id: thread_id?.toLowerCase() ?? environment.uuid(),
-      run_id: origin.run_ids?.[index] ?? environment.uuid(),
+      thread_id: thread_id?.toLowerCase() ?? uuidV7(environment),
+      run_id: origin.run_ids?.[index] ?? uuidV7(environment),
     } satisfies Partial<Resolved>;
   }
 

@@ -1,6 +1,6 @@
 /** Changes the state of a thread without a run: updates, copies, pruning. */
 import type { Directory } from "../auth/binding.ts";
-import type { Environment } from "../environment.ts";
+import { type Environment, uuidV7 } from "../environment.ts";
 import { invalidField, notFound, ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
@@ -188,7 +188,7 @@ export function createChanges(options: ChangeOptions): Changes {
         const row = await states.visible(seen, thread_id).catch((error: unknown) => {
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
-        const copy = environment.uuid();
+        const copy = uuidV7(environment);
         // Threads imported from other servers can have their id in the metadata.
         const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });

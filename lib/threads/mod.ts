@@ -1,7 +1,7 @@
 /** The threads of a deployment: conversations with a persistent state. */
 import type { Directory } from "../auth/binding.ts";
 import type { Worker } from "../engine/worker.ts";
-import { lazyCalls } from "../environment.ts";
+import { lazyCalls, uuidV7 } from "../environment.ts";
 import { notFound, ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
@@ -136,7 +136,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     async create(seen, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       refuseForOthers(seen, metadata);
-      const thread_id = (request.thread_id ?? environment.uuid()).toLowerCase();
+      const thread_id = (request.thread_id ?? uuidV7(environment)).toLowerCase();
       const ttl = ttlOf(request.ttl);
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
       const outcome = await storage.createThread(

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { systemEnvironment, uuidV7 } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { readFeedbackKeys } from "../../lib/feedback/feature.ts";
-import { type FeedbackRecord, uuidV7 } from "../../lib/feedback/mod.ts";
+import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
 import { VERSION } from "../../lib/service.ts";
 import type { Caller, IdentityStore, ProjectRow, UnitKind } from "../../lib/storage/identity.ts";
 import {
@@ -91,9 +92,11 @@ describe("the feedback keys of a run", () => {
 
 describe("an id of a record", () => {
   it("holds the time, and is of version 7", () => {
-    const id = uuidV7(0x0123456789ab, "ffffffff-ffff-4abc-9def-0123456789ab");
+    const uuid = () => "ffffffff-ffff-4abc-9def-0123456789ab";
+    const id = uuidV7({ now: () => 0x0123456789ab, uuid });
     assert.equal(id, "01234567-89ab-7abc-9def-0123456789ab");
-    assert.ok(uuidV7(NOW, crypto.randomUUID()) < uuidV7(NOW + 1, crypto.randomUUID()));
+    const environment = systemEnvironment();
+    assert.ok(uuidV7(environment, NOW) < uuidV7(environment, NOW + 1));
   });
 });
 

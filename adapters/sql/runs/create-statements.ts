@@ -295,7 +295,7 @@ export function createStatements(
       ...(eviction?.statements ?? []),
       insert,
       ...whenCreated(deployment, request),
-      ...(claim ? whenClaimed(deployment, claim) : []),
+      ...(claim ? whenClaimed(deployment, claim, { run_id, started_at: now }) : []),
       ...(idempotency ? [insertKey({ deployment, ...idempotency, run_id, now })] : []),
     ],
     lock_keys: [

@@ -1,6 +1,7 @@
 /** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
 
 import { type Task, taskJson } from "../../../a2a/wire.ts";
+import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
@@ -41,7 +42,7 @@ async function begin({ context, assistant_id }: Called, sent: SentMessage): Prom
     ...{ assistant_id, input: inputOf(sent), if_not_exists: "create" },
     metadata: { ...metadata, ...callMetadata("a2a") },
   };
-  return { thread_id: contextId ?? context.service.environment.uuid(), run, origin: {}, first: null };
+  return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, first: null };
 }
 
 /** Errors: a task that does not wait for an answer. */
