@@ -39,8 +39,10 @@ export class StreamFrames {
   }
 
   /** What comes before the chunk: starts and ends of subgraphs, whole messages. */
-  before(chunk: Chunk): ExecutorEvent[] {
-    return [...(this.lifecycle?.take(chunk) ?? []).map(lifecycleEvent), ...whole(this.growing?.take(chunk) ?? [])];
+  before(chunk: Chunk): readonly ExecutorEvent[] {
+    const messages = this.growing?.take(chunk) ?? NOTHING;
+    if (!this.lifecycle) return messages.length > 0 ? whole(messages) : NOTHING;
+    return [...this.lifecycle.take(chunk).map(lifecycleEvent), ...whole(messages)];
   }
 
   /** The chunk itself. */
@@ -70,8 +72,10 @@ export class StreamFrames {
   }
 }
 
-const whole = (messages: Json[]): ExecutorEvent[] =>
-  messages.length > 0 ? [{ type: "stream", mode: "messages", data: messages }] : [];
+const NOTHING: readonly never[] = [];
+
+const whole = (messages: readonly Json[]): ExecutorEvent[] =>
+  messages.length > 0 ? [{ type: "stream", mode: "messages", data: messages as Json[] }] : [];
 
 function lifecycleEvent(data: LifecycleData): ExecutorEvent {
   return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };
@@ -103,13 +107,13 @@ class Growing {
   }
 
   /** The messages, as readers see them, that are known by this chunk to be whole. */
-  take({ mode, payload }: Chunk): Json[] {
+  take({ mode, payload }: Chunk): readonly Json[] {
     if (mode === "messages-tuple") {
       const [message] = payload as [Message];
       if (typeof message.id === "string" && isChunk(message)) this.ids.add(message.id);
       else if (typeof message.id === "string") this.ids.delete(message.id);
     }
-    if (mode !== "updates" || !this.any) return [];
+    if (mode !== "updates" || !this.any) return NOTHING;
     return written(payload)
       .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
       .map((item) => toWire(item));

@@ -81,7 +81,7 @@ export function isChunk(message: Message): boolean {
 }
 
 /** The members of a message, `type` first. */
-export function messageJson(message: Message, inner: Inner): JsonObject {
+export function messageJson(message: Message, inner: Inner): Record<string, Json> {
   const fields: Record<string, Json> = {};
   for (const name of messageFields(message)) {
     const json = inner(messageField(message, name));

@@ -75,13 +75,14 @@ export function aboutWire(value: unknown): Json {
 /** The message of what a graph or LangGraph has thrown. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** A message or chunk of mode `messages`. The type tells which it is. */
+/** A message or chunk of mode `messages`. The type tells which it is. There is one for each token. */
 export function messageWire(message: Message): JsonObject {
-  const flat = toWire(message) as JsonObject;
-  if (!isChunk(message)) return flat;
-  const name = (message.constructor as unknown as { lc_name(): string }).lc_name();
-  return { ...flat, type: name };
+  const flat = messageJson(message, fieldWire);
+  if (isChunk(message)) flat.type = (message.constructor as unknown as { lc_name(): string }).lc_name();
+  return flat;
 }
+
+const fieldWire: Inner = (value) => (typeof value === "string" ? value : toJson(value, strict));
 
 /** A LangGraph config, reduced to what this adapter uses. */
 export interface GraphConfig {

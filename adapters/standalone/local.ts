@@ -3,7 +3,7 @@
  * `globalThis` under two symbols, without a socket.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { GraphState, Job } from "../../lib/executor/contract.ts";
+import type { ExecutorEvent, GraphState, Job } from "../../lib/executor/contract.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { AuthUser, Executor } from "../../lib/mod.ts";
 
@@ -83,11 +83,16 @@ function withLocalApi(api: Api, executor: Executor): Executor {
       const end = (): void => {
         place.over = true;
       };
+      // Made once: there is a step for each token.
+      const take = (): Promise<IteratorResult<ExecutorEvent>> => events.next();
+      const endIfDone = ({ done }: IteratorResult<ExecutorEvent>): void => {
+        if (done) end();
+      };
       return {
         [Symbol.asyncIterator]: () => ({
           next() {
-            const step = places.run(place, () => events.next());
-            step.then(({ done }) => done && end(), end);
+            const step = places.run(place, take);
+            step.then(endIfDone, end);
             return step;
           },
           async return(value) {
