@@ -81,14 +81,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "every attempt is counted",
     file: "adapters/sql/usage.ts",
-    find: "r.lease_token = ${p.token} and r.attempt = 1\n",
-    replace: "r.lease_token = ${p.token}\n",
+    find: "and r.attempt = 1 and r.counts_as_attempt = 1`",
+    replace: "and r.counts_as_attempt = 1`",
     also: [{ find: "select r.run_id, r.deployment,", replace: "select r.run_id || '/' || r.attempt, r.deployment," }],
   },
   {
     name: "a run that is claimed only to be ended is counted",
     file: "adapters/sql/usage.ts",
-    find: "and r.attempt = 1\n    and r.counts_as_attempt = 1`",
+    find: "and r.attempt = 1 and r.counts_as_attempt = 1`",
     replace: "and r.attempt < 2`",
     equivalent: "a pending run that a worker has to end had been started, and has its trace",
   },

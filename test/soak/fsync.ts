@@ -71,7 +71,7 @@ async function follow(trace: string, runs: readonly string[]): Promise<{ problem
   const problems: string[] = [];
   const unfinished = new Map<string, string>();
   let commits = 0;
-  const ids = /[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+  const ids = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
   for await (const line of createInterface({ input: createReadStream(trace) })) {
     const [, pid = "", text = ""] = /^(\d+)\s+(.*)$/.exec(line) ?? [];
     // A call of one thread may be cut in two by one of another: a write counts where it begins, a sync where it ends.
