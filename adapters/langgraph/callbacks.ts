@@ -3,7 +3,8 @@
 /** Methods of a LangChain callback handler. */
 export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[]) => void };
 
-const NAME = "greenroom";
+/** The name of this adapter's handlers. */
+export const NAME = "greenroom";
 
 /** One handler that calls all of them. LangChain makes several promises for every handler and token. */
 export function oneHandler(all: readonly Callbacks[]): object {
@@ -30,12 +31,15 @@ export interface CallbackManager {
 
 const nameOf = (handler: object): unknown => (handler as { readonly name?: unknown }).name;
 
-/** The methods of a handler, which `holder` has as its own. */
-function methodsOf(handler: object, holder: object): Callbacks {
-  const names = Object.getOwnPropertyNames(holder).filter((name) => name.startsWith("handle"));
+/** The methods of a handler: its own, or those of its class. */
+function methodsOf(handler: object): Callbacks {
+  const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((holder) =>
+    Object.getOwnPropertyNames(holder),
+  );
   const call = (name: string): unknown =>
     (handler as Record<string, { bind(of: object): unknown }>)[name]?.bind(handler);
-  return Object.fromEntries(names.map((name) => [name, call(name)])) as Callbacks;
+  const calls = names.filter((name) => name.startsWith("handle")).map((name) => [name, call(name)]);
+  return Object.fromEntries(calls) as Callbacks;
 }
 
 /** LangChain's class. */
@@ -49,18 +53,17 @@ export type CallbackManagerClass = new (
  * of each step. Where a run has some, they become part of its handler, because another one would cost promises for every token.
  */
 export function nodeCallbacks(
-  added: Callbacks,
+  handler: object,
   Manager: CallbackManagerClass,
   run_id: string,
 ): (config: { callbacks?: unknown }) => void {
   const made = new Map<object, object>();
   const joined = new Map<object, object>();
-  const handler = oneHandler([added]);
 
   function withAdded(one: object): object {
     const known = made.get(one);
     if (known || nameOf(one) !== NAME) return known ?? one;
-    const larger = oneHandler([methodsOf(one, one), added]);
+    const larger = oneHandler([methodsOf(one), methodsOf(handler)]);
     made.set(one, larger);
     // A node that is tried again has the manager of its first try.
     made.set(larger, larger);
@@ -72,8 +75,7 @@ export function nodeCallbacks(
   function withMessages(messages: object, own: object): object {
     const known = joined.get(messages);
     if (known) return known;
-    const calls = [methodsOf(own, own), methodsOf(messages, Object.getPrototypeOf(messages) as object)];
-    const both = { ...oneHandler(calls), lc_prefer_streaming: true };
+    const both = { ...oneHandler([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
     joined.set(messages, both);
     // A node that is tried again has the manager of its first try.
     made.set(both, both);

@@ -13,7 +13,7 @@ import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts"
 import { JobValues } from "./job-values.ts";
 import { isMessage } from "./json.ts";
 import { ModelUsage } from "./model-usage.ts";
-import { NodeTracker } from "./node-tracker.ts";
+import { NodeTracker, TRACKER, trackedGraph } from "./node-tracker.ts";
 import { Pace } from "./pace.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
@@ -58,7 +58,7 @@ export async function* execute(
   const either = AbortSignal.any([signal, stop.signal]);
   const usage = new ModelUsage();
   const tracker = new NodeTracker(either, usage, Manager, job.run_id);
-  const graph = withSaver(tracker.graph(hosted), saver);
+  const graph = withSaver(trackedGraph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
@@ -76,7 +76,7 @@ export async function* execute(
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? reading : null;
     const callbacks = [parents, frames, callers, protocol].flatMap((one) => one?.callbacks ?? []);
     const options = {
-      ...streamOptions(job, fork, either, callbacks, subgraphs, steps),
+      ...streamOptions(job, fork, either, callbacks, subgraphs, { [STEPS]: steps, [TRACKER]: tracker }),
       // The store that a graph was compiled with may have data that the graph needs.
       ...(hosted.store ? {} : { store: new JobStore(job.store) }),
     };
@@ -205,7 +205,7 @@ function streamOptions(
   signal: AbortSignal,
   own: readonly Callbacks[],
   subgraphs: boolean,
-  steps: GraphSteps,
+  forNodes: Readonly<Record<string, unknown>>,
 ): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
   const protocol = hasProtocolEvents(job);
@@ -233,7 +233,7 @@ function streamOptions(
       run_id: job.run_id,
       graph_id: job.graph_id,
       assistant_id: job.assistant_id,
-      [STEPS]: steps,
+      ...forNodes,
       ...fork,
     },
     context: job.context,

@@ -1,6 +1,6 @@
 /** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
-import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
+import { type Metadata, NAME } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
@@ -22,8 +22,13 @@ interface ModelOutput {
   readonly generations?: readonly (readonly { readonly message?: ModelMessage }[])[];
 }
 
-/** Counts each message once: when its model ends, or when a node has written it that did not get it as input. */
+/**
+ * Counts each message once: when its model ends, or when a node has written it that did not get it as input. It is a handler of what
+ * runs inside nodes.
+ */
 export class ModelUsage {
+  readonly name: string = NAME;
+  readonly awaitHandlers = true;
   /** Messages of which the tokens are counted, and those that nodes got as input: objects and ids, which reducers add later. */
   private readonly counted = new Set<string | ModelMessage>();
   private readonly given = new Set<string | ModelMessage>();
@@ -31,36 +36,51 @@ export class ModelUsage {
   private readonly inner = new Set<string>();
   private events: UsageEvent[] = [];
 
-  /** For what runs inside nodes. */
-  readonly callbacks: Callbacks = {
-    handleChatModelStart: (
-      _model: unknown,
-      _messages: unknown,
-      run_id: string,
-      _parent?: string,
-      _extra?: unknown,
-      _tags?: unknown,
-      { ls_model_name }: Metadata = {},
-    ): void => {
-      if (typeof ls_model_name === "string") this.models.set(run_id, ls_model_name);
-    },
-    handleLLMEnd: ({ generations = [] }: ModelOutput, run_id: string): void => {
-      const model = this.models.get(run_id);
-      this.models.delete(run_id);
-      for (const { message } of generations.flat()) if (message) this.count(message, model);
-    },
-    handleLLMError: (_error: unknown, run_id: string): void => void this.models.delete(run_id),
-    // The nodes of graphs that nodes call.
-    handleChainStart: onChainStart(({ langgraph_node }, name, run_id, input) => {
-      if (name === undefined || name !== langgraph_node) return;
-      this.inner.add(run_id);
-      this.onNodeStart(input);
-    }),
-    handleChainEnd: (output: unknown, run_id: string): void => {
-      if (this.inner.delete(run_id)) this.onNodeEnd(output);
-    },
-    handleChainError: (_error: unknown, run_id: string): void => void this.inner.delete(run_id),
-  };
+  handleChatModelStart(
+    _model: unknown,
+    _messages: unknown,
+    run_id: string,
+    _parent?: string,
+    _extra?: unknown,
+    _tags?: unknown,
+    { ls_model_name }: Metadata = {},
+  ): void {
+    if (typeof ls_model_name === "string") this.models.set(run_id, ls_model_name);
+  }
+
+  handleLLMEnd({ generations = [] }: ModelOutput, run_id: string): void {
+    const model = this.models.get(run_id);
+    this.models.delete(run_id);
+    for (const { message } of generations.flat()) if (message) this.count(message, model);
+  }
+
+  handleLLMError(_error: unknown, run_id: string): void {
+    this.models.delete(run_id);
+  }
+
+  /** The nodes of graphs that nodes call. */
+  handleChainStart(
+    _chain: unknown,
+    input: unknown,
+    run_id: string,
+    _parent?: string,
+    _tags?: unknown,
+    { langgraph_node }: Metadata = {},
+    _type?: unknown,
+    name?: string,
+  ): void {
+    if (name === undefined || name !== langgraph_node) return;
+    this.inner.add(run_id);
+    this.onNodeStart(input);
+  }
+
+  handleChainEnd(output: unknown, run_id: string): void {
+    if (this.inner.delete(run_id)) this.onNodeEnd(output);
+  }
+
+  handleChainError(_error: unknown, run_id: string): void {
+    this.inner.delete(run_id);
+  }
 
   /** A node starts. Not a callback: those cost time in every run. */
   onNodeStart(input: unknown): void {

@@ -4,6 +4,9 @@ import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./gr
 import type { ModelUsage } from "./model-usage.ts";
 import { JobStore } from "./store.ts";
 
+/** Where nodes find the tracker of their attempt, in `configurable`. */
+export const TRACKER = "__greenroom_tracker";
+
 type Call = (...parts: unknown[]) => unknown;
 
 /** The key that functional graphs use to start tasks. */
@@ -57,84 +60,138 @@ function currentConfig(): { callbacks?: unknown } | undefined {
   return (storage as AsyncConfig | undefined)?.getStore()?.extra?.[Symbol.for("lc:child_config")];
 }
 
+/** A node and its writers, one after the other. */
+interface Sequence extends Runnable {
+  readonly steps: readonly Runnable[];
+}
+
+interface NodeConfig {
+  readonly configurable?: { readonly [TRACKER]?: NodeTracker };
+  readonly callbacks?: unknown;
+  readonly signal?: AbortSignal;
+}
+
+const trackerOf = (config: unknown): NodeTracker | undefined =>
+  (config as NodeConfig | undefined)?.configurable?.[TRACKER];
+
+/** Calls the parts of a sequence without the configs and callbacks that LangChain makes for each, where nobody has callbacks. */
+function directSequence(node: Runnable | undefined): Runnable | undefined {
+  const { steps } = (node ?? {}) as Partial<Sequence>;
+  if (!node || !steps) return node;
+  const invoke = async (input: unknown, options: NodeConfig = {}): Promise<unknown> => {
+    if (options.callbacks !== undefined) return await node.invoke(input, options);
+    let value = input;
+    for (const step of steps) {
+      options.signal?.throwIfAborted();
+      value = await step.invoke(value, options);
+    }
+    return value;
+  };
+  return Object.create(node, { invoke: { value: invoke } });
+}
+
+/** Made once for each graph: engines optimize calls of objects that stay. */
+const tracked = new WeakMap<Graph, Graph>();
+
+/** A copy of the graph and its subgraphs whose nodes are counted by the tracker in their config. */
+export function trackedGraph(graph: Graph): Graph {
+  const known = tracked.get(graph);
+  if (known) return known;
+  const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, trackedNode(node)]);
+  const made = copyWith(graph, {
+    nodes: Object.fromEntries(nodes),
+    // LangGraph puts a queue before the store that it finds here. It polls, makes the end of each run wait for a timer, and loses
+    // which fields are indexed. Nodes, edges and tasks then get the store of the config.
+    _defaults(this: Graph, config: unknown): unknown[] {
+      return graph._defaults.call(this, config).map((one) => (one instanceof JobStore ? undefined : one));
+    },
+  });
+  tracked.set(graph, made);
+  return made;
+}
+
+function trackedNode(node: Node): Node {
+  const { bound } = node;
+  const writers = node.writers.map((writer) => (writer.name === BRANCH ? trackedEdge(writer) : writer));
+  // LangGraph joins neighbours among the writers here, and makes a sequence of them and the node for each task.
+  const joined = once(() => node.getWriters.call(copy).map(directWriter));
+  const members: PropertyDescriptorMap = {
+    writers: { value: writers },
+    getWriters: { value: joined },
+    getNode: { value: once(() => directSequence(node.getNode.call(copy))) },
+  };
+  // LangGraph recognizes nodes without work by this class.
+  if (bound.constructor.name !== "RunnablePassthrough") {
+    members.bound = { value: isCompiled(bound) ? trackedGraph(bound as Graph) : trackedRunnable(bound as Runnable) };
+  }
+  const copy = Object.create(node, members) as Node;
+  return copy;
+}
+
+/** Calls `make` at most once. */
+function once<Value>(make: () => Value): () => Value {
+  let made: { readonly value: Value } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+function trackedRunnable(runnable: Runnable): Runnable {
+  const invoke = (input: unknown, options?: unknown): Promise<unknown> =>
+    trackerOf(options)?.invoke(runnable, input, options) ?? runnable.invoke(input, options);
+  return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
+}
+
+/** A conditional edge, which is a writer of its node. */
+function trackedEdge(edge: Runnable): Runnable {
+  const direct = directCall(edge);
+  const invoke = (input: unknown, options?: unknown): Promise<unknown> => {
+    const config = { ...(options as object) };
+    trackerOf(options)?.addCallbacks(config);
+    return direct(input, config);
+  };
+  return Object.create(edge, { invoke: { value: invoke } }) as Runnable;
+}
+
 export class NodeTracker {
-  private readonly signal: AbortSignal;
-  private readonly usage: ModelUsage;
-  private readonly addCallbacks: (config: { callbacks?: unknown }) => void;
-  private working = 0;
-  private onIdle: () => void = () => {};
+  // Private to the engine, too: LangChain may write a config with all that it holds as JSON.
+  readonly #signal: AbortSignal;
+  readonly #usage: ModelUsage;
+  readonly addCallbacks: (config: { callbacks?: unknown }) => void;
+  #working = 0;
+  #onIdle: () => void = () => {};
 
   constructor(signal: AbortSignal, usage: ModelUsage, Manager: CallbackManagerClass, run_id: string) {
-    this.signal = signal;
-    this.usage = usage;
-    this.addCallbacks = nodeCallbacks(usage.callbacks, Manager, run_id);
-  }
-
-  /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
-  graph(graph: Graph): Graph {
-    const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, this.node(node)]);
-    return copyWith(graph, {
-      nodes: Object.fromEntries(nodes),
-      // LangGraph puts a queue before the store that it finds here. It polls, makes the end of each run wait for a timer, and loses
-      // which fields are indexed. Nodes, edges and tasks then get the store of the config.
-      _defaults(this: Graph, config: unknown): unknown[] {
-        return graph._defaults.call(this, config).map((one) => (one instanceof JobStore ? undefined : one));
-      },
-    });
+    this.#signal = signal;
+    this.#usage = usage;
+    this.addCallbacks = nodeCallbacks(usage, Manager, run_id);
   }
 
   /** Resolves when no node is active. */
   idle(): Promise<void> {
     return new Promise((resolve) => {
-      this.onIdle = resolve;
-      if (this.working === 0) resolve();
+      this.#onIdle = resolve;
+      if (this.#working === 0) resolve();
     });
   }
 
-  private node(node: Node): Node {
-    const { bound } = node;
-    const writers = node.writers.map((writer) => (writer.name === BRANCH ? this.edge(writer) : writer));
-    let joined: readonly Runnable[] | undefined;
-    // LangGraph joins neighbours among the writers here, twice for each task.
-    const value = (): readonly Runnable[] => (joined ??= node.getWriters.call(copy).map(directWriter));
-    const members: PropertyDescriptorMap = { writers: { value: writers }, getWriters: { value } };
-    // LangGraph recognizes nodes without work by this class.
-    if (bound.constructor.name !== "RunnablePassthrough") {
-      members.bound = { value: isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable) };
+  /** Calls a node. Throws after the signal has aborted. */
+  async invoke(runnable: Runnable, input: unknown, options: unknown): Promise<unknown> {
+    this.#refuse();
+    this.#working++;
+    try {
+      this.#usage.onNodeStart(input);
+      const output = await runnable.invoke(input, this.#guarded(options));
+      this.#usage.onNodeEnd(output);
+      return output;
+    } finally {
+      this.#working--;
+      if (this.#working === 0) this.#onIdle();
     }
-    const copy = Object.create(node, members) as Node;
-    return copy;
   }
 
-  private runnable(runnable: Runnable): Runnable {
-    const invoke = async (input: unknown, options?: unknown): Promise<unknown> => {
-      this.refuse();
-      this.working++;
-      try {
-        this.usage.onNodeStart(input);
-        const output = await runnable.invoke(input, this.guarded(options));
-        this.usage.onNodeEnd(output);
-        return output;
-      } finally {
-        this.working--;
-        if (this.working === 0) this.onIdle();
-      }
-    };
-    return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
-  }
-
-  /** A conditional edge, which is a writer of its node. */
-  private edge(edge: Runnable): Runnable {
-    const direct = directCall(edge);
-    const invoke = (input: unknown, options?: unknown): Promise<unknown> => {
-      const config = { ...(options as object) };
-      this.addCallbacks(config);
-      return direct(input, config);
-    };
-    return Object.create(edge, { invoke: { value: invoke } }) as Runnable;
-  }
-
-  private guarded(options: unknown): unknown {
+  #guarded(options: unknown): unknown {
     const config: { configurable?: Readonly<Record<string, unknown>>; callbacks?: unknown } = {
       ...(options as object),
     };
@@ -142,25 +199,25 @@ export class NodeTracker {
     const call = config.configurable?.[CALL];
     if (typeof call !== "function") return config;
     const refusing: Call = (task, ...parts) => {
-      this.refuse();
-      return (call as Call)(typeof task === "function" ? this.task(task as Call) : task, ...parts);
+      this.#refuse();
+      return (call as Call)(typeof task === "function" ? this.#task(task as Call) : task, ...parts);
     };
     return { ...config, configurable: { ...config.configurable, [CALL]: refusing } };
   }
 
   /** A task of a node: it has callbacks of its own. Not called for a result that an earlier attempt has stored. */
-  private task(task: Call): Call {
+  #task(task: Call): Call {
     return async (...input) => {
       const config = currentConfig();
       if (config) this.addCallbacks(config);
-      this.usage.onNodeStart(input);
+      this.#usage.onNodeStart(input);
       const output = await task(...input);
-      this.usage.onNodeEnd(output);
+      this.#usage.onNodeEnd(output);
       return output;
     };
   }
 
-  private refuse(): void {
-    if (this.signal.aborted) throw new Error("The run was stopped");
+  #refuse(): void {
+    if (this.#signal.aborted) throw new Error("The run was stopped");
   }
 }

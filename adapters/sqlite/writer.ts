@@ -42,8 +42,8 @@ const MAX_BATCHES = 64;
 const MAX_BYTES = 4 * 1024 * 1024;
 const LARGE_BYTES = 1024 * 1024;
 const CHECKPOINT_AFTER_MS = 500;
-/** A commit that takes this long is slow. One on a local SSD takes 0.2 ms, and there a thread would cost more than it saves. */
-const SLOW_MS = 1;
+/** A commit that takes this long is slow. Where they take less, a thread costs a run more time than it saves: 0.25 ms of CPU. */
+const SLOW_MS = 2;
 /** What each batch of the group may add, because its pages take time on every disk. */
 const SLOW_MS_PER_BATCH = 0.05;
 /** So many more slow commits than others prove that the disk is slow. */
