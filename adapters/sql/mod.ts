@@ -169,14 +169,12 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
   };
   return {
     dialect,
-    async batch(statements, lock_keys) {
+    batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.for(dialect));
-      try {
-        return await driver.batch(texts, lock_keys);
-      } catch (error) {
+      return driver.batch(texts, lock_keys).catch((error: unknown) => {
         health.note(error, texts);
         return tell(error);
-      }
+      });
     },
     read: (statement) => driver.read(statement.for(dialect)).catch(failed),
     ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),

@@ -25,20 +25,22 @@ export interface Bus {
 
 /** `origin` goes out with each id, as `<id>@<origin>`: a process does not hear its own signals. */
 export function createBus(signals: Signals | undefined, origin: string, environment: Pick<Environment, "defer">): Bus {
-  const listeners = new Map<string, Set<BusListener>>();
-  let due = new Map<string, readonly [kind: SignalKind, id: string]>();
+  /** By kind and id; those of null hear all changes of the kind. */
+  const listeners = new Map<SignalKind, Map<string | null, Set<BusListener>>>();
+  let due = new Map<SignalKind, Set<string>>();
   let disconnect = (): void => {};
 
   function tell(kind: SignalKind, id: string, from: Origin): void {
-    for (const key of [kind, `${kind} ${id}`]) {
-      for (const listener of [...(listeners.get(key) ?? [])]) listener(id, from);
-    }
+    const ofKind = listeners.get(kind);
+    const [all, own] = [ofKind?.get(null), ofKind?.get(id)];
+    if (all) for (const listener of [...all]) listener(id, from);
+    if (own) for (const listener of [...own]) listener(id, from);
   }
 
   function deliver(): void {
-    const all = due.values();
+    const all = due;
     due = new Map();
-    for (const [kind, id] of all) tell(kind, id, "here");
+    for (const [kind, ids] of all) for (const id of ids) tell(kind, id, "here");
   }
 
   function heard(kind: SignalKind, tagged: string): void {
@@ -48,7 +50,8 @@ export function createBus(signals: Signals | undefined, origin: string, environm
   }
 
   function checkAll(): void {
-    for (const listener of [...listeners.values()].flatMap((own) => [...own])) listener(undefined, "unknown");
+    const all = [...listeners.values()].flatMap((ofKind) => [...ofKind.values()]).flatMap((own) => [...own]);
+    for (const listener of all) listener(undefined, "unknown");
   }
 
   return {
@@ -56,15 +59,18 @@ export function createBus(signals: Signals | undefined, origin: string, environm
       if (to !== "here") signals?.publish(kind, `${id}@${origin}`);
       if (to === "elsewhere") return;
       if (due.size === 0) environment.defer(deliver);
-      due.set(`${kind} ${id}`, [kind, id]);
+      const ids = due.get(kind);
+      if (ids) ids.add(id);
+      else due.set(kind, new Set([id]));
     },
     on(kind, id, listener) {
-      const key = id === null ? kind : `${kind} ${id}`;
-      const own = listeners.get(key) ?? new Set();
-      listeners.set(key, own.add(listener));
+      const ofKind = listeners.get(kind) ?? new Map<string | null, Set<BusListener>>();
+      listeners.set(kind, ofKind);
+      const own = ofKind.get(id) ?? new Set();
+      ofKind.set(id, own.add(listener));
       return () => {
         own.delete(listener);
-        if (own.size === 0 && listeners.get(key) === own) listeners.delete(key);
+        if (own.size === 0 && ofKind.get(id) === own) ofKind.delete(id);
       };
     },
     checkAll,

@@ -308,20 +308,10 @@ export function createStatements(
       const [inserted] = rowsOf(insert);
       if (!inserted) return null;
       const unset = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
-      const created = {
-        ...columns,
-        ...unset,
-        ...inserted,
-        cancelled: 0,
-        counts_as_attempt: 1,
-        saved: 0,
-        last_frame: 0,
-      };
-      return {
-        run: toRun(created),
-        claimed: toClaim(created, rowsOf(taken)[0] as SqlRow),
-        stopped: eviction?.stopped(rowsOf) ?? [],
-      };
+      const once = { cancelled: 0, counts_as_attempt: 1, saved: 0, last_frame: 0 };
+      const row = { ...columns, ...unset, ...inserted, ...once };
+      const claimed = toClaim(row, rowsOf(taken)[0] as SqlRow);
+      return { run: claimed?.run ?? toRun(row), claimed, stopped: eviction?.stopped(rowsOf) ?? [] };
     },
   };
 }
