@@ -28,7 +28,7 @@ if (runtime !== "bun" && runtime !== "node") throw new Error("--runtime: bun or 
 if (parts.some((part) => !PARTS.includes(part))) throw new Error(`--only: some of ${PARTS.join()}`);
 const size = quick
   ? { quick, rounds: 2, peerRounds: 1, seconds: 1, runs: 6_000, memorySeconds: 15, starts: 3, suspended: 1_000 }
-  : { quick, rounds: 5, peerRounds: 3, seconds: 2.5, runs: 30_000, memorySeconds: 60, starts: 9, suspended: 10_000 };
+  : { quick, rounds: 3, peerRounds: 2, seconds: 4, runs: 30_000, memorySeconds: 60, starts: 9, suspended: 10_000 };
 
 const peers = join(import.meta.dirname, "peers");
 const withPeer = !options["no-peer"];
