@@ -134,8 +134,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a call that was paused ends with a later attempt",
     file: "lib/functions/execute.ts",
-    find: "    if (job.resumed && head.call) await",
-    replace: "    if (!job.resumed && head.call) await",
+    find: "    if (job.resumed && paused) yield",
+    replace: "    if (!job.resumed && paused) yield",
     durable: true,
     from: 8_001_510,
   },

@@ -111,8 +111,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
     file: "lib/executor/recorded-states.ts",
-    find: "      await checkpoints.put(checkpoint);\n",
-    replace: "      void environment.timer(100, () => void checkpoints.put(checkpoint).catch(() => {}));\n",
+    find: "    await this.job.checkpoints.put(checkpoint);\n",
+    replace: "    void this.environment.timer(100, () => void this.job.checkpoints.put(checkpoint).catch(() => {}));\n",
   },
   {
     name: "frames are shown before they are stored",
