@@ -128,4 +128,42 @@ describe("a worker", () => {
     frames.leave();
     await reading;
   });
+
+  it("claims no run with the end of another one while the lease of a third has expired", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gate = Promise.withResolvers<void>();
+    const begun: string[] = [];
+    let stuck = "";
+    const claims: boolean[] = [];
+    faults.renewLease = (call, [, lease]) =>
+      (lease as { readonly run_id: string }).run_id === stuck ? new Promise<never>(() => {}) : call();
+    faults.finishRun = (call, [, , end]) => {
+      claims.push((end as { readonly next?: object }).next !== undefined);
+      return call();
+    };
+    const agent =
+      (end: Promise<void>) =>
+      ({ run_id }: FunctionJob): Promise<void> => {
+        begun.push(run_id);
+        return end;
+      };
+    const agents = { stuck: agent(new Promise(() => {})), ends: agent(gate.promise) };
+    const many = { ...worker, concurrency: 3 };
+    await using kit = await clockedService(clock, { storage, worker: many, executor: fromFunctions(agents) });
+    const { runs, threads } = kit.service;
+    const from = clock.now();
+    await clock.advance(500);
+    await clock.advance(300);
+    const { thread_id } = await threads.create();
+    ({ run_id: stuck } = await runs.create(thread_id, { assistant_id: "stuck", input: {} }));
+    await runs.create(null, { assistant_id: "ends", input: {} });
+    await runs.create(thread_id, { assistant_id: "ends", input: {} });
+    await advanceUntil(clock, () => begun.length === 2);
+    // The process has claimed shortly before.
+    while (clock.now() < from + LEASE_MS + 900) await clock.advance(10);
+    gate.resolve();
+    await advanceUntil(clock, () => claims.length > 0);
+    assert.deepEqual(claims, [false]);
+  });
 });

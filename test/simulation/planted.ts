@@ -308,7 +308,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the end of a run claims the next one, whatever else is overdue",
-    from: 9_418_970,
+    test: "test/core/lost-leases.test.ts",
     file: "lib/engine/claims.ts",
     find: "!(backlog || blocked) || leases.isBehind(now) || now - claimedAt",
     replace: "!(backlog || blocked) || now - claimedAt",
