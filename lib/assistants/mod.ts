@@ -106,9 +106,9 @@ export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"
   ): Promise<void>;
   /**
    * The active configuration from the cache. A write that relies on it must detect a stale row. A graph's default assistant is found
-   * in every scope, because every caller may run it. Errors: not_found.
+   * in every scope, because every caller may run it. A promise only where the cache does not answer. Errors: not_found.
    */
-  recall(seen: Scope, id: string): Promise<AssistantRow>;
+  recall(seen: Scope, id: string): AssistantRow | Promise<AssistantRow>;
   /** The same, read from the storage. Errors: not_found. */
   resolve(seen: Scope, id: string): Promise<AssistantRow>;
   /** True for the default assistant of a graph. Every caller who may create runs may use it. */
@@ -137,7 +137,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     recall: lookup.recall,
     async idOf(id) {
       if (UUID.test(id)) return id.toLowerCase();
-      return (await lookup.recall(options.scope, id).catch(nullIfNotFound))?.assistant_id ?? null;
+      return (await Promise.resolve(lookup.recall(options.scope, id)).catch(nullIfNotFound))?.assistant_id ?? null;
     },
     ...readVerbs(options, lookup),
     ...writeVerbs(options, lookup),
@@ -199,7 +199,10 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     return await read(await scopeToRun(seen, await idOf(id)), id);
   }
 
-  async function recall(seen: Scope, id: string): Promise<AssistantRow> {
+  const recall = (seen: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
+    (seen.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? recallIn(seen, id);
+
+  async function recallIn(seen: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const cached = cache.get(assistant_id);
     const applied = await scopeToRun(seen, assistant_id);

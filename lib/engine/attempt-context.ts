@@ -67,6 +67,8 @@ export interface WorkerSlot {
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
   hasWaitingRuns(): boolean;
+  /** The attempt has ended. Whoever reads its result may create the next run at once, which takes this slot. */
+  left(): void;
 }
 
 export interface NextClaim {
@@ -108,7 +110,7 @@ export interface AttemptContext {
   readonly journal: AttemptJournal | undefined;
   readonly progress: ProgressWriter;
   readonly mapper: EventMapper;
-  readonly recorder: EventRecorder;
+  readonly recorder: EventRecorder | null;
   readonly heartbeat: Heartbeat;
   /** How long the executor may ignore its signal. */
   readonly abandon_ms: number;
@@ -190,7 +192,7 @@ export function createContext(
     retry,
     save: () => progress.save(),
     isLost: () => isLost() || checkpoints.isStopped(),
-    ensureLease: () => ensureLease(context),
+    ensureLease: async () => await ensureLease(context),
     abandon: () => state.abort.abort("suspended"),
   });
   const progress = createProgressWriter({
@@ -293,9 +295,12 @@ const initialState = (): AttemptState => ({
   done: Promise.withResolvers<void>(),
 });
 
-/** Renews an expired lease: a claim's answer may come too late, and a process may stand still. Returns when the attempt stops. */
-export async function ensureLease({ options, state, heartbeat }: AttemptContext): Promise<void> {
-  const { environment } = options;
+/** Undefined while the lease holds: a claim's answer may come too late, and a process may stand still. */
+export const ensureLease = (context: AttemptContext): Promise<void> | undefined =>
+  context.heartbeat.isExpired(context.options.environment.now()) ? renewed(context) : undefined;
+
+/** Renews an expired lease. Resolves when the attempt stops, too. */
+async function renewed({ options: { environment }, state, heartbeat }: AttemptContext): Promise<void> {
   // The renewed lease may have expired again when the answer arrives.
   while (!state.reason && heartbeat.isExpired(environment.now())) {
     if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);

@@ -1,6 +1,7 @@
 /** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
 import { loopTick, pause, withTimeout } from "../environment.ts";
 import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
+import { CoroutineEvents } from "../executor/coroutine.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
@@ -49,7 +50,7 @@ export function startAttempt(
   const { runEvents, state, heartbeat, isLost } = context;
   const { run_id, thread_id } = claimed.run;
   runEvents.live = true;
-  const done = Promise.resolve().then(() => run(context));
+  const done = run(context);
   return {
     run_id,
     thread_id,
@@ -79,6 +80,7 @@ export function startAttempt(
 
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
+  await undefined;
   const { options, claimed, state, checkpoints, journal, progress, heartbeat, isLost } = context;
   try {
     let failure: unknown;
@@ -93,7 +95,8 @@ async function run(context: AttemptContext): Promise<void> {
     journal?.close();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
-    await progress.close(state.reason === "shutting_down");
+    const closing = progress.close(state.reason === "shutting_down");
+    if (closing) await closing;
     // An abandoned executor must not write any more.
     checkpoints.lose();
     if (!isLost()) {
@@ -108,6 +111,7 @@ async function run(context: AttemptContext): Promise<void> {
   if (isLost() || state.reason === "shutting_down" || journal?.suspension)
     await options.features.left(claimed.run, context.mapper);
   if (isLost()) await releaseThread(context).catch(() => {});
+  context.slot.left();
 }
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
@@ -115,12 +119,16 @@ async function begin(context: AttemptContext): Promise<void> {
   const { options, slot, claimed, state, progress, runEvents } = context;
   const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
   if (slot.earlier.length > 0) await Promise.all(slot.earlier);
-  await ensureLease(context);
+  const renewing = ensureLease(context);
+  if (renewing) await renewing;
   if (state.reason) return;
   const resumed_after = progress.nextId() - 1;
-  await context.recorder.begin();
-  // It may have read the store, and the process may have stood still meanwhile.
-  await ensureLease(context);
+  const reading = context.recorder?.begin();
+  if (reading) {
+    await reading;
+    // The process may have stood still meanwhile.
+    await ensureLease(context);
+  }
   if (isStopped(state)) return;
   progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
@@ -171,7 +179,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
     while (true) {
       const pulled = pull(context, iterator);
       if (progress.hasHeldFrames()) void releaseHeld();
-      const next = await pulled;
+      const next = pulled instanceof Promise ? await pulled : pulled;
       if (!next || next.done) break;
       try {
         const taking = context.mapper.take(next.value);
@@ -195,18 +203,24 @@ async function executeJob(context: AttemptContext): Promise<void> {
   }
 }
 
+type Pulled = IteratorResult<ExecutorEvent> | null;
+
 /** The next event; null once the executor was abandoned. */
-function pull(
-  { state }: AttemptContext,
-  iterator: AsyncIterator<ExecutorEvent>,
-): Promise<IteratorResult<ExecutorEvent> | null> {
+function pull({ state }: AttemptContext, iterator: AsyncIterator<ExecutorEvent>): Pulled | Promise<Pulled> {
+  const abandon = (): void => void (async () => iterator.return?.())().catch(() => {});
+  if (state.abandoned) {
+    abandon();
+    return null;
+  }
+  const isReady = iterator instanceof CoroutineEvents;
+  const pulled = isReady ? iterator.pull() : iterator.next();
+  if (isReady && !(pulled instanceof Promise)) return pulled;
   return new Promise((resolve, reject) => {
     state.abandonWait = () => {
       resolve(null);
-      (async () => iterator.return?.())().catch(() => {});
+      abandon();
     };
-    if (state.abandoned) state.abandonWait();
-    else iterator.next().then(resolve, reject);
+    (pulled as Promise<Pulled>).then(resolve, reject);
   });
 }
 
@@ -271,13 +285,13 @@ interface AttemptResult {
   readonly stoppedMidway: boolean;
 }
 
-async function resultOf(context: AttemptContext, failure: unknown): Promise<AttemptResult> {
-  const { state, graph, options, mapper } = context;
-  if (state.reason === "cancelled") {
-    const own = await lastState(context);
-    const last = own ?? (await stateBefore(context));
-    return { status: "interrupted", error: null, last, stoppedMidway: own !== null };
-  }
+async function cancelled(context: AttemptContext): Promise<AttemptResult> {
+  const own = await lastState(context);
+  const last = own ?? (await stateBefore(context));
+  return { status: "interrupted", error: null, last, stoppedMidway: own !== null };
+}
+
+function resultOf({ state, graph, options, mapper }: AttemptContext, failure: unknown): AttemptResult {
   const last = mapper.last();
   if (state.reason === "timed_out") {
     const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
@@ -296,7 +310,8 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, stateless } = run;
   state.phase = "ending";
-  const { status, error, last, stoppedMidway } = await resultOf(context, failure);
+  const ended = state.reason === "cancelled" ? await cancelled(context) : resultOf(context, failure);
+  const { status, error, last, stoppedMidway } = ended;
   const next = last?.next ?? [];
   const interrupts: [string, Json][] = (last?.tasks ?? [])
     .filter((task) => task.interrupts.length > 0)
@@ -305,7 +320,8 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
   const discard = stateless && (progress.hasSaved() || resumed);
-  await context.recorder.end({ status, error, waits: next.length > 0, failure });
+  const recording = context.recorder?.end({ status, error, waits: next.length > 0, failure });
+  if (recording) await recording;
   context.journal?.end();
   const { progress: unsaved, shown } = progress.rest();
   const tail: Tail = { frames: options.features.tail(run), error };

@@ -48,13 +48,19 @@ export class Slots {
 
   /** The executors that are at work on a thread. */
   executingOn(thread_id: string): Promise<void>[] {
-    const attempts = [...this.attempts].filter((attempt) => attempt.thread_id === thread_id);
-    return attempts.flatMap(({ executing }) => executing ?? []);
+    const working: Promise<void>[] = [];
+    for (const attempt of this.attempts) {
+      const executing = attempt.thread_id === thread_id ? attempt.executing : null;
+      if (executing) working.push(executing);
+    }
+    return working;
   }
 
   /** A run that was claimed again after its lease was lost has two attempts until the first one has settled. */
   of(run_id: string): Attempt[] {
-    return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
+    const own: Attempt[] = [];
+    for (const attempt of this.attempts) if (attempt.run_id === run_id) own.push(attempt);
+    return own;
   }
 
   saveSoon(thread_id: string): void {

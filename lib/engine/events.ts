@@ -37,7 +37,7 @@ interface EventMapperOptions {
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
   /** Holds frames of an interrupt until the state that they describe. */
   readonly progress: Pick<ProgressWriter, "show" | "hold" | "release">;
-  readonly recorder: EventRecorder;
+  readonly recorder: EventRecorder | null;
   readonly prices: Prices;
   /** The run must stop: events that still arrive are not shown. */
   isStopped(): boolean;
@@ -73,7 +73,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     } else if (requested.has(mode)) {
       show(named(mode, namespace), data);
     }
-    recorder.take(event);
+    recorder?.take(event);
   }
 
   function showMessages(frames: readonly MessageFrame[]): void {
@@ -103,7 +103,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     last = event;
     progress.release();
     for (const shown of event.frames ?? []) showStream(shown);
-    recorder.take(event);
+    recorder?.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
 
@@ -133,7 +133,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
         return undefined;
       }
       if (event.type === "event") {
-        if (!isStopped()) recorder.take(event);
+        if (!isStopped()) recorder?.take(event);
         return undefined;
       }
       if (event.type !== "usage") {
@@ -186,12 +186,12 @@ interface RecordedEnd {
 
 /** Records the events of a run for the event protocol: its lifecycle, and what its executor does. */
 export interface EventRecorder {
-  /** Records that the run has started; after a crash, closes what earlier attempts have left open. */
-  begin(): Promise<void>;
+  /** Records that the run has started; after a crash, closes what earlier attempts have left open. A promise only if it must read. */
+  begin(): Promise<void> | undefined;
   /** Records what an event of the executor shows. */
   take(event: ExecutorEvent): void;
   /** Records the end of the run: the last event. */
-  end(end: RecordedEnd): Promise<void>;
+  end(end: RecordedEnd): Promise<void> | undefined;
 }
 
 /** An event of the executor, or one of the recorder's own. */
@@ -201,12 +201,11 @@ type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
 
-const NOTHING: EventRecorder = { begin: async () => {}, take() {}, end: async () => {} };
-
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+/** Null for threads whose events nobody reads. */
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder | null {
   const { environment, graph, claimed, job } = options;
   const { run, thread } = claimed;
-  if ((job.events ?? "none") === "none") return NOTHING;
+  if ((job.events ?? "none") === "none") return null;
   const all = job.events === "all";
   const derive = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
   // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
@@ -215,7 +214,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const speaking = new Map<string, Pick<NewEvent, "namespace" | "node"> & { readonly run_id: Json }>();
   const requested = new Set<Json>();
   let running = false;
-  let read = false;
+  let read = run.claims === 1;
 
   function record({ method, namespace, data, node, checkpoint_id }: NewEvent, end = false): void {
     const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
@@ -257,7 +256,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   /** Reads what earlier attempts of this run have recorded. */
   async function readEarlier(): Promise<void> {
     const { storage, scope } = options;
-    let after: number | null = run.claims === 1 ? null : Math.max(0, eventSeq(run.turn - TURNS, 0));
+    let after: number | null = Math.max(0, eventSeq(run.turn - TURNS, 0));
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
       const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
@@ -288,32 +287,34 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     open.clear();
   }
 
+  function begun(): void {
+    closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
+    if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
+    const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
+    if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
+  }
+
+  function ended({ status, error, waits, failure }: RecordedEnd): void {
+    const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
+    const message = typeof error?.message === "string" ? error.message : undefined;
+    closeOpen({ event }, message ?? "The run was stopped");
+    const data: JsonObject = {
+      event,
+      graph_name: run.graph_id,
+      ...(message === undefined ? {} : { error: message }),
+      ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
+    };
+    recordRoot("lifecycle", data, true);
+  }
+
   return {
-    async begin() {
-      await readEarlier();
-      closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
-      if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
-      const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
-      if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
-    },
+    begin: () => (read ? void begun() : readEarlier().then(begun)),
     take(event) {
       if (event.type === "event") takeYielded(event);
       else for (const derived of derive?.(event) ?? []) takeYielded(derived);
     },
-    async end({ status, error, waits, failure }) {
-      // The run was stopped before this attempt began.
-      if (!read) await readEarlier();
-      const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
-      const message = typeof error?.message === "string" ? error.message : undefined;
-      closeOpen({ event }, message ?? "The run was stopped");
-      const data: JsonObject = {
-        event,
-        graph_name: run.graph_id,
-        ...(message === undefined ? {} : { error: message }),
-        ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
-      };
-      recordRoot("lifecycle", data, true);
-    },
+    // It is not read if the run was stopped before this attempt began.
+    end: (end) => (read ? void ended(end) : readEarlier().then(() => ended(end))),
   };
 }
 

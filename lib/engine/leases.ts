@@ -114,7 +114,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
 interface SentClaim {
   readonly token: string;
   readonly until: number;
-  readonly answered: PromiseWithResolvers<void>;
+  /** Those that wait for its answer. */
+  readonly waiting: (() => void)[];
 }
 
 /** An attempt of this process, as the guard sees it. */
@@ -168,20 +169,25 @@ export function createLeaseGuard(
   }
 
   /** Waits for the answer of a late claim. A slow store must not delay the rest, unless no other process could retry the run. */
-  async function awaitAnswer({ token, answered }: SentClaim): Promise<void> {
+  async function awaitAnswer({ token, waiting }: SentClaim): Promise<void> {
     let cancel = (): void => {};
     const wait = (times: number): void => {
       const until = environment.now() + LATE_MS;
       cancel = environment.timer(LATE_MS, () => {
         // A late timer means that the process stood still: the store had no chance to answer.
         if (times > 1 && environment.now() - until > LATE_MS / 10) return wait(times - 1);
-        claims.delete(token);
-        answered.resolve();
+        answered(token);
       });
     };
     if (!single_process) wait(LATE_TIMES);
-    await answered.promise;
+    await new Promise<void>((resolve) => waiting.push(resolve));
     cancel();
+  }
+
+  function answered(token: string): void {
+    const claim = claims.get(token);
+    claims.delete(token);
+    for (const resolve of claim?.waiting ?? []) resolve();
   }
 
   function isBehind(now: number): boolean {
@@ -193,12 +199,9 @@ export function createLeaseGuard(
   return {
     isBehind,
     sent({ token, lease_until }) {
-      claims.set(token, { token, until: lease_until, answered: Promise.withResolvers<void>() });
+      claims.set(token, { token, until: lease_until, waiting: [] });
     },
-    answered(token) {
-      claims.get(token)?.answered.resolve();
-      claims.delete(token);
-    },
+    answered,
     async catchUp() {
       let now = environment.now();
       // More leases may expire while the store answers.

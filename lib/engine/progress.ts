@@ -64,7 +64,7 @@ export interface ProgressWriter {
   /** What was shown until now belongs to what a save may take; `waits`: what is shown from now on waits for the next one. */
   cut(waits: boolean): void;
   /** Refuses saves from now on, after a last one if `saving`; resolves when none is under way. What was not saved is for `rest`. */
-  close(saving?: boolean): Promise<void>;
+  close(saving?: boolean): Promise<void> | undefined;
   /** Takes what was not saved, for the batch that ends the run. Call `shown` once that is committed. */
   rest(): { readonly progress: Progress; shown(): void };
 }
@@ -171,12 +171,18 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     saveSoon,
     save: (what) => save(what !== "shown"),
     isBehind: () => !waitsForEnd() && (saving !== null || checkpoints.isDirty(true)),
-    async close(last = false) {
+    close(last = false) {
       checkpoints.settle();
-      if (last) await save(true);
+      const stop = async (): Promise<void> => {
+        if (last) await save(true);
+        closed = true;
+        stopTimer();
+        while (saving) await saving;
+      };
+      if (last || saving) return stop();
       closed = true;
       stopTimer();
-      while (saving) await saving;
+      return undefined;
     },
     rest() {
       const progress = take(true);

@@ -101,6 +101,17 @@ export function createWorker(options: WorkerOptions): Worker {
         endClaimed = claim !== null;
         return claim;
       },
+      left() {
+        slots.attempts.delete(attempt);
+        slots.freed++;
+        if (slots.of(run_id).length === 0) {
+          const { runEvents } = attempt;
+          runEvents.live = false;
+          if (!runEvents.outcome) options.onAttemptLeft({ run_id, thread_id }, runEvents);
+        }
+        claims.slotFreed(endClaimed);
+        slots.checkIdle();
+      },
     };
     const attempt = startAttempt(options, slot, graphs.get(graph_id) as GraphInfo, claimed);
     slots.attempts.add(attempt);
@@ -110,17 +121,6 @@ export function createWorker(options: WorkerOptions): Worker {
     const stopped = signal.reason ?? (claimed.cancelled ? "cancelled" : stopping ? "shutting_down" : null);
     if (stopped) attempt.stop(stopped);
     if (signal.check) attempt.checkCancelled();
-    void attempt.done.then(() => {
-      slots.attempts.delete(attempt);
-      slots.freed++;
-      if (slots.of(run_id).length === 0) {
-        const { runEvents } = attempt;
-        runEvents.live = false;
-        if (!runEvents.outcome) options.onAttemptLeft({ run_id, thread_id }, runEvents);
-      }
-      claims.slotFreed(endClaimed);
-      slots.checkIdle();
-    });
   }
 
   function poll(): void {

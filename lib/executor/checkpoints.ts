@@ -13,22 +13,30 @@ import type {
 } from "./contract.ts";
 import { Unsaved } from "./unsaved.ts";
 
-// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
-const UUID_EPOCH = 122_192_928_000_000_000n;
+// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970, in units of the lower 12 bits of a UUID's time.
+const EPOCH_HIGH = 29_832_257_812_500;
+const LOW = 4096;
+const TICKS_PER_MS = 10_000;
 
 /** A UUID version 6, which sorts as text by time. It is above `above`, even if the clock was set back. */
 export function checkpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
-  let ticks = BigInt(Math.floor(environment.now())) * 10_000n + UUID_EPOCH;
-  if (above !== null) {
-    const hex = above.replaceAll("-", "");
-    if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
-      const floor = (BigInt(`0x${hex.slice(0, 12)}`) << 12n) | BigInt(`0x${hex.slice(13, 16)}`);
-      if (ticks <= floor) ticks = floor + 1n;
+  const now = Math.floor(environment.now());
+  // Their product has more bits than a number.
+  const ticks = (now % LOW) * TICKS_PER_MS;
+  let high = Math.floor(now / LOW) * TICKS_PER_MS + Math.floor(ticks / LOW) + EPOCH_HIGH;
+  let low = ticks % LOW;
+  const [, start, middle, end] = /^([0-9a-f]{8})-?([0-9a-f]{4})-?6([0-9a-f]{3})/.exec(above ?? "") ?? [];
+  if (end !== undefined) {
+    const aboveHigh = Number.parseInt(`${start}${middle}`, 16);
+    const aboveLow = Number.parseInt(end, 16);
+    if (high < aboveHigh || (high === aboveHigh && low <= aboveLow)) {
+      high = aboveLow + 1 === LOW ? aboveHigh + 1 : aboveHigh;
+      low = (aboveLow + 1) % LOW;
     }
   }
-  const time = ticks.toString(16).padStart(15, "0");
+  const time = high.toString(16).padStart(12, "0");
   const tail = environment.uuid().slice(19);
-  return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
+  return `${time.slice(0, 8)}-${time.slice(8)}-6${low.toString(16).padStart(3, "0")}-${tail}`;
 }
 
 /** Shorter lists are stored whole, in characters. */
@@ -39,6 +47,8 @@ const BACKLOG = 4 * 1024 * 1024;
 /** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
 const FIRST_PAGE = 2;
 const PAGE_SIZE = 4 * 1024 * 1024;
+
+type CheckpointAt = Parameters<CheckpointReader["get"]>[0];
 
 export interface JobCheckpoints extends CheckpointHandle {
   /** From now on what is put waits for the result to be called. Holds are released in their order. */
@@ -87,17 +97,12 @@ interface CheckpointOptions {
 
 const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
-export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
+/** The checkpoints that a job has read or put. */
+function knownCheckpoints(options: CheckpointOptions) {
   const { storage, scope, thread_id } = options;
-  // Checkpoints that this job has read or put. Stored ones are dropped later, except the newest of each namespace.
+  // Stored ones are dropped later, except the newest of each namespace.
   const known = new Map<string, StoredCheckpoint>();
   const newest = new Map<string, string>();
-  const unsaved = new Unsaved();
-  const unsavedOrder: string[] = [];
-  // Taken by the last save, which may be under way: only this job can read these checkpoints.
-  let taken: string[] = [];
-  let dropped = false;
-  let lost = false;
   // Its own writes by checkpoint, stored or not: they override those in the store.
   const ownWrites = new Map<string, readonly StoredWrite[]>();
 
@@ -112,14 +117,36 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     return stored;
   }
 
-  async function find(ns: string, checkpoint_id: string | undefined): Promise<StoredCheckpoint | null> {
-    const id = checkpoint_id ?? newest.get(ns) ?? (ns === "" && !options.resumed ? options.head : undefined);
+  /** Undefined: it has no id, and the store must be asked. */
+  const idOf = (ns: string, checkpoint_id: string | undefined): string | null | undefined =>
+    checkpoint_id ?? newest.get(ns) ?? (ns === "" && !options.resumed ? options.head : undefined);
+
+  function peek({ ns, checkpoint_id }: CheckpointAt): StoredCheckpoint | null | undefined {
+    const id = idOf(ns, checkpoint_id);
     if (id === null) return null;
-    if (id !== undefined) return known.get(key(ns, id)) ?? (await load({ ns, checkpoint_id: id }));
+    const found = id === undefined ? undefined : known.get(key(ns, id));
+    return found && withOwn(found);
+  }
+
+  async function find({ ns, checkpoint_id }: CheckpointAt): Promise<StoredCheckpoint | null> {
+    const id = idOf(ns, checkpoint_id);
+    if (typeof id === "string") return await load({ ns, checkpoint_id: id });
     const own = await load(ns === "" && options.run_id !== null ? { ns, run_id: options.run_id } : { ns });
     // A run that was suspended before its first root checkpoint continues from where it began.
     return own || ns !== "" || options.head === null ? own : await load({ ns, checkpoint_id: options.head });
   }
+
+  return { known, newest, ownWrites, withOwn, peek, find };
+}
+
+export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
+  const { known, newest, ownWrites, withOwn, peek, find } = knownCheckpoints(options);
+  const unsaved = new Unsaved();
+  const unsavedOrder: string[] = [];
+  // Taken by the last save, which may be under way: only this job can read these checkpoints.
+  let taken: string[] = [];
+  let dropped = false;
+  let lost = false;
 
   function add(checkpoint: NewCheckpoint): void {
     const name = key(checkpoint.ns, checkpoint.checkpoint_id);
@@ -144,8 +171,11 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   }
 
   return {
-    async get({ ns, checkpoint_id }) {
-      const found = await find(ns, checkpoint_id);
+    peek,
+    async get(at) {
+      const known = peek(at);
+      if (known !== undefined) return known;
+      const found = await find(at);
       return found && withOwn(found);
     },
     async *list(at) {

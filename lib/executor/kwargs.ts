@@ -205,13 +205,16 @@ export const isAdded = (name: string): boolean =>
  */
 export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
-  const own = (members: JsonObject): JsonObject =>
-    Object.fromEntries(Object.entries(members).filter(([name]) => !isAdded(name)));
   return {
     ...request,
-    config: { ...config, configurable: { ...own(context), ...config.configurable } },
-    context: { ...own(config.configurable), ...context },
+    config: { ...config, configurable: { ...ownMembers(context), ...config.configurable } },
+    context: { ...ownMembers(config.configurable), ...context },
   };
+}
+
+function ownMembers(members: JsonObject): JsonObject | undefined {
+  const names = Object.keys(members).filter((name) => !isAdded(name));
+  return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
 }
 
 /** Adds the user, where graphs and their tools read it. */

@@ -20,6 +20,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
+import { type Coroutine, CoroutineEvents, type EventStage, eventsOf } from "./coroutine.ts";
 import { checkpointMetadata } from "./kwargs.ts";
 import { applyUpdates } from "./messages.ts";
 
@@ -273,32 +274,27 @@ function applied(state: JsonObject, changes: Parameters<typeof applyUpdates>[1],
  * ```
  */
 export function recordStates(execute: Executor["execute"]): Executor["execute"] {
-  return async function* (job, signal, environment) {
-    const recorder = new Recorder(job, environment);
-    const debug = job.modes.has("debug");
-    const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
-    // An executor that ignores its signal may be abandoned before it ends.
-    const onAbort = (): void => void recorder.close(signal).catch(() => {});
-    signal.addEventListener("abort", onAbort);
-    try {
-      for await (const event of execute(wanted, signal, environment)) {
-        if (event.type === "state") {
-          if (!signal.aborted || event.unbroken) yield* recorder.record(event);
-        } else {
-          yield event;
-          if (debug && event.type === "stream") yield* recorder.taskFrames(event);
-        }
-      }
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-      await recorder.close(signal);
-    }
-  };
+  return (job, signal, environment) =>
+    recordedEvents(job, signal, environment, (wanted) => eventsOf(execute(wanted, signal, environment)));
 }
 
-class Recorder {
+/** The same for a coroutine. `start`: with the job as the coroutine gets it. */
+export function recordedEvents(
+  job: Job,
+  signal: AbortSignal,
+  environment: Environment,
+  start: (job: Job) => Coroutine,
+): CoroutineEvents {
+  const debug = job.modes.has("debug");
+  const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
+  return new CoroutineEvents(start(wanted), new Recorder(job, signal, environment, debug));
+}
+
+class Recorder implements EventStage {
   private readonly job: Job;
+  private readonly signal: AbortSignal;
   private readonly environment: Environment;
+  private readonly debug: boolean;
   /** Only the last state is put; of a stateless run none, unless the run stops before its end. */
   private readonly onlyLast: boolean;
   private about: JsonObject | undefined;
@@ -308,54 +304,104 @@ class Recorder {
   private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
   /** Put at the end. */
   private last: (() => NewCheckpoint) | null = null;
+  private release: (() => void) | undefined;
 
-  constructor(job: Job, environment: Environment) {
+  constructor(job: Job, signal: AbortSignal, environment: Environment, debug: boolean) {
     this.job = job;
+    this.signal = signal;
     this.environment = environment;
+    this.debug = debug;
     this.onlyLast = job.durability === "exit";
+    signal.addEventListener("abort", this);
   }
 
-  async *record(event: StateEvent): AsyncGenerator<ExecutorEvent> {
-    const { job, environment } = this;
-    const { checkpoints } = job;
-    let above = this.newest?.checkpoint_id ?? null;
-    let previous = this.newest;
-    if (previous === undefined) {
-      // A retry continues from the run's own newest state, not from the one it forked from.
-      const stored = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
-      this.stored = stored;
-      previous = stored;
-      above = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+  /** An executor that ignores its signal may be abandoned before it ends. */
+  handleEvent(): void {
+    this.putEnd()?.catch(() => {});
+  }
+
+  take(event: ExecutorEvent): ExecutorEvent | readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
+    if (event.type !== "state") {
+      return this.debug && event.type === "stream" ? [event, ...this.taskFrames(event)] : event;
     }
+    if (this.signal.aborted && !event.unbroken) return [];
+    if (this.newest !== undefined) return this.record(event, this.newest?.checkpoint_id ?? null);
+    const { checkpoints, resumed, from } = this.job;
+    // A retry continues from the run's own newest state, not from the one it forked from.
+    const at = resumed || !from ? { ns: "" } : from;
+    const [before, above] = [checkpoints.peek?.(at), checkpoints.peek?.({ ns: "" })];
+    if (before !== undefined && above !== undefined) return this.follow(event, before, above);
+    const read = async () => [await checkpoints.get(at), await checkpoints.get({ ns: "" })] as const;
+    return read().then((found) => this.follow(event, ...found));
+  }
+
+  /** Records the first state. */
+  private follow(
+    event: StateEvent,
+    before: StoredCheckpoint | null,
+    above: StoredCheckpoint | null,
+  ): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
+    this.stored = before;
+    this.newest = before;
+    // A function may change its job later. Few stateless runs put a state.
+    if (!this.job.stateless || !this.onlyLast) this.about = checkpointMetadata(this.job);
+    return this.record(event, above?.checkpoint_id ?? null);
+  }
+
+  /** `above`: the id that its checkpoint must be above. */
+  private record(
+    event: StateEvent,
+    above: string | null,
+  ): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
+    const { job, newest: previous = null } = this;
     const source = event.source ?? "loop";
     const step = stepAfter(previous);
-    const checkpoint_id = checkpointId(environment, above);
-    this.about ??= checkpointMetadata(job);
-    const metadata = { ...this.about, source, step };
-    const { stored } = this;
-    const made = (): NewCheckpoint => checkpointOf(event, checkpoint_id, metadata, stored);
-    const frames = event.frames?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
-    this.newest = { checkpoint_id, metadata };
+    const checkpoint_id = checkpointId(this.environment, above);
+    const made = (): NewCheckpoint =>
+      checkpointOf(event, checkpoint_id, this.metadataOf({ source, step }), this.stored);
+    const frames = this.debug ? event.frames?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) : event.frames;
+    this.newest = { checkpoint_id, metadata: { step } };
     // With durability `sync` a state is stored before it is shown.
-    const release = job.durability === "sync" ? undefined : checkpoints.hold?.();
-    if (this.onlyLast && !job.journal?.isOpen) this.last = made;
-    else {
-      await this.putLast();
-      const checkpoint = made();
-      const { versions, values } = checkpoint;
-      const kept = stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
-      this.stored = { checkpoint_id, values: [...kept, ...values] };
-      await checkpoints.put(checkpoint);
-    }
+    if (job.durability !== "sync") this.release = job.checkpoints.hold?.();
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
-    yield { ...event, frames, checkpoint: { ns: "", ...place, step, source } };
-    for (const shown of this.checkpointFrames(event, place, { ...metadata, parents: {} })) yield shown;
+    const shown = (): readonly ExecutorEvent[] => [
+      { ...event, frames: frames ?? [], checkpoint: { ns: "", ...place, step, source } },
+      ...this.checkpointFrames(event, place, { source, step, parents: {} }),
+    ];
+    if (!this.onlyLast || job.journal?.isOpen) return this.put(made).then(shown);
+    this.last = made;
+    return shown();
+  }
+
+  private metadataOf(own: JsonObject): JsonObject {
+    this.about ??= checkpointMetadata(this.job);
+    return { ...this.about, ...own };
+  }
+
+  private async put(made: () => NewCheckpoint): Promise<void> {
+    await this.putLast();
+    const checkpoint = made();
+    const { checkpoint_id, versions, values } = checkpoint;
+    const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
+    this.stored = { checkpoint_id, values: [...kept, ...values] };
+    await this.job.checkpoints.put(checkpoint);
+  }
+
+  shown(): void {
+    const { release } = this;
+    this.release = undefined;
     release?.();
   }
 
+  close(): Promise<void> | undefined {
+    this.signal.removeEventListener("abort", this);
+    return this.putEnd();
+  }
+
   /** Puts the last state, where only that one is put. */
-  async close({ aborted, reason }: AbortSignal): Promise<void> {
-    if (this.job.stateless ? aborted : reason !== "cancelled") await this.putLast();
+  private putEnd(): Promise<void> | undefined {
+    const { aborted, reason } = this.signal;
+    return this.last && (this.job.stateless ? aborted : reason !== "cancelled") ? this.putLast() : undefined;
   }
 
   private async putLast(): Promise<void> {
@@ -367,10 +413,11 @@ class Recorder {
   private checkpointFrames(
     { values, next, tasks }: StateEvent,
     { checkpoint_id, parent_id }: { readonly checkpoint_id: string; readonly parent_id?: string },
-    metadata: JsonObject,
+    own: JsonObject,
   ): StreamEvent[] {
     const { modes, thread_id } = this.job;
     if (!modes.has("checkpoints") && !modes.has("debug")) return [];
+    const metadata = this.metadataOf(own);
     const config = (id: string): JsonObject => ({ configurable: { thread_id, checkpoint_ns: "", checkpoint_id: id } });
     const wire = (id: string): JsonObject => ({ ...wireCheckpoint(thread_id, "", id) });
     const data: JsonObject = {
@@ -388,8 +435,8 @@ class Recorder {
   }
 
   /** A frame of mode `tasks`, as mode `debug` shows it. */
-  taskFrames({ mode, data }: StreamEvent): StreamEvent[] {
-    if (mode !== "tasks" || !this.job.modes.has("debug") || !isObject(data)) return [];
+  private taskFrames({ mode, data }: StreamEvent): StreamEvent[] {
+    if (mode !== "tasks" || !isObject(data)) return [];
     return [this.debugFrame("input" in data ? "task" : "task_result", data)];
   }
 

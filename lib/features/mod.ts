@@ -124,25 +124,39 @@ export interface RunFeatures
   isTail(event: string): boolean;
 }
 
+/** The features that have a member: others cost a run nothing. */
+const having = <Name extends keyof Feature>(
+  features: readonly Feature[],
+  name: Name,
+): readonly (Feature & Required<Pick<Feature, Name>>)[] =>
+  features.filter((feature): feature is Feature & Required<Pick<Feature, Name>> => feature[name] !== undefined);
+
 const together = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
 
 export function joinFeatures(features: readonly Feature[]): RunFeatures {
+  const [preparing, tailed, finishing] = [
+    having(features, "prepare"),
+    having(features, "tail"),
+    having(features, "finish"),
+  ];
+  const [used, finished, left] = [having(features, "isUsedBy"), having(features, "finished"), having(features, "left")];
+  const journaling = features.find(({ journal }) => journal);
   return {
     thread: together(features.map(({ thread }) => thread)),
     claim: together(features.map(({ claim }) => claim)),
-    prepare: (request, origin) => together(features.map((feature) => feature.prepare?.(request, origin))),
+    prepare: (request, origin) => together(preparing.map((feature) => feature.prepare(request, origin))),
     tail: (run) =>
-      features.flatMap(({ tail }) => {
-        const data = tail?.data(run) ?? null;
-        return tail && data !== null ? [[tail.event, data] as const] : [];
+      tailed.flatMap(({ tail }) => {
+        const data = tail.data(run);
+        return data === null ? [] : [[tail.event, data] as const];
       }),
-    journal: (attempt) => features.find(({ journal }) => journal)?.journal?.(attempt),
-    isTail: (event) => features.some(({ tail }) => tail?.event === event),
+    journal: (attempt) => journaling?.journal?.(attempt),
+    isTail: (event) => tailed.some(({ tail }) => tail.event === event),
     finish: (run, values, report) => ({
-      ...together(features.map((feature) => feature.finish?.(run, values, report))),
-      features: features.filter((feature) => feature.isUsedBy?.(run)).map(({ name }) => name),
+      ...together(finishing.map((feature) => feature.finish(run, values, report))),
+      features: used.filter((feature) => feature.isUsedBy(run)).map(({ name }) => name),
     }),
-    finished: (run) => features.forEach((feature) => void feature.finished?.(run)),
-    left: async (run, report) => void (await Promise.all(features.map((feature) => feature.left?.(run, report)))),
+    finished: (run) => finished.forEach((feature) => void feature.finished(run)),
+    left: async (run, report) => void (await Promise.all(left.map((feature) => feature.left(run, report)))),
   };
 }

@@ -86,7 +86,8 @@ export class Call {
   private readonly id: string;
   private values: JsonObject;
   private step: number;
-  private metadata: JsonObject = {};
+  /** That of the messages of this step, once one is shown: every token carries it. */
+  private shownMetadata: JsonObject | null = null;
   /** The state with which the function was called. */
   readonly initial: JsonObject;
   /** The message that is being written. */
@@ -112,8 +113,12 @@ export class Call {
     this.id = uuid();
     this.values = values;
     this.initial = values;
-    this.step = step;
-    this.nextStep();
+    this.step = step + 1;
+  }
+
+  private get metadata(): JsonObject {
+    this.shownMetadata ??= metadataOf(this.job, this.step);
+    return this.shownMetadata;
   }
 
   begin(): StreamEvent[] {
@@ -155,10 +160,7 @@ export class Call {
     const events = value === undefined || value === null ? [] : this.take(value);
     events.push(...this.completeReply());
     if (this.updates.length === 0) this.frames.push(...this.show("updates", { [this.name]: null }));
-    this.frames.push(
-      ...this.chain("on_chain_end", { output: this.values }),
-      ...this.ended({ result: resultOf(this.updates) }, []),
-    );
+    this.frames.push(...this.chain("on_chain_end", { output: this.values }), ...this.ended([]));
     events.push(this.state([], []));
     return events;
   }
@@ -171,10 +173,7 @@ export class Call {
   /** Ends the run with interrupts of one task. */
   pauseFor(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
-    this.frames.push(
-      ...showInterrupts(this.job, interrupts),
-      ...this.ended({ result: resultOf(this.updates) }, interrupts),
-    );
+    this.frames.push(...showInterrupts(this.job, interrupts), ...this.ended(interrupts));
     return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
   }
 
@@ -194,7 +193,7 @@ export class Call {
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
-    this.frames.push(...this.ended({ result: {}, error: text }, []));
+    this.frames.push(...this.ended([], { result: {}, error: text }));
     return [this.state([this.name], [task(this.id, this.name, { error: text })])];
   }
 
@@ -281,9 +280,9 @@ export class Call {
     return [...fresh.values()].flatMap((message) => this.show("messages-tuple", [message, this.metadata]));
   }
 
-  /** Starts the next step. Its metadata is built once, because every token carries it. */
   private nextStep(): void {
-    this.metadata = metadataOf(this.job, ++this.step);
+    this.step++;
+    this.shownMetadata = null;
   }
 
   /** The current state, with what shows it. */
@@ -302,7 +301,9 @@ export class Call {
     return durable ? { call_id: durable.call_id, at: durable.entries.length, yielded } : undefined;
   }
 
-  private ended(outcome: JsonObject, interrupts: readonly Interrupt[]): StreamEvent[] {
+  private ended(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
+    if (!this.job.modes.has("tasks")) return [];
+    const outcome = failure ?? { result: resultOf(this.updates) };
     return this.show("tasks", { id: this.id, name: this.name, ...outcome, interrupts: [...interrupts] });
   }
 

@@ -1,5 +1,6 @@
 /** Calls a function and passes on what it yields, emits and returns. */
-import type { ExecutorEvent, Spending } from "../executor/contract.ts";
+import type { Spending } from "../executor/contract.ts";
+import type { Coroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
 import { type AgentFunction, type FunctionJob, RaisedInterrupt } from "./call.ts";
 import { copyJson } from "./plain.ts";
@@ -9,7 +10,7 @@ export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
   | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
-  | { readonly kind: "effect"; readonly run: () => AsyncIterable<ExecutorEvent>; readonly value?: undefined }
+  | { readonly kind: "effect"; readonly run: () => Coroutine; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
 /** What a function emits while it executes, and what its steps do. */
@@ -25,113 +26,141 @@ export class Emitted {
     this.list.push(event);
     this.wake();
   }
+
+  /** Resolves when something was pushed, or something else has happened. */
+  wait(): Promise<void> {
+    return new Promise((resolve) => {
+      this.wake = resolve;
+    });
+  }
 }
 
-/**
- * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
- * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
- */
-export async function* drive(
-  agent: AgentFunction,
-  job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
-  signal: AbortSignal,
-  defer: (then: () => void) => void,
-  emitted: Emitted,
-): AsyncGenerator<FunctionEvent> {
-  const { list } = emitted;
-  let iterator: AsyncIterator<unknown> | undefined;
-  const onAbort = (): void => emitted.wake();
-  signal.addEventListener("abort", onAbort);
+const WAITING: FunctionEvent = { kind: "waiting" };
 
-  /** One step of the function. `next` gives what it emits meanwhile, and undefined at its end; then `result` gives or throws what it did. */
-  function begin(work: () => unknown): { next(): Promise<FunctionEvent | undefined>; result(): unknown } {
-    signal.throwIfAborted();
-    let result: (() => unknown) | undefined;
-    const finish = (its: () => unknown): void => {
-      result = its;
-      emitted.wake();
-    };
-    const finished = answerOf(work).then(
-      (value) => finish(() => value),
-      (error: unknown) =>
-        finish(() => {
-          throw error;
-        }),
-    );
-    let ticked = false;
-    defer(() => {
-      ticked = true;
-      emitted.wake();
-    });
-    return {
-      async next() {
-        while ((!result || list.length > 0) && !signal.aborted) {
-          if (list.length > 0) return list.shift();
-          if (ticked) {
-            ticked = false;
-            return { kind: "waiting" };
-          }
-          await new Promise<void>((resolve) => {
-            emitted.wake = resolve;
-          });
-        }
-        // An aborted function may still be at work: the thread must not go on before it has stopped.
-        if (signal.aborted) await finished;
-        signal.throwIfAborted();
-        return undefined;
-      },
-      result: () => (result as () => unknown)(),
-    };
+/** What a function does, and promises that something more happens. */
+type Driven<Result = void> = Generator<FunctionEvent | Promise<void>, Result, void>;
+
+const isPromise = (value: unknown): value is PromiseLike<unknown> =>
+  value !== null &&
+  (typeof value === "object" || typeof value === "function") &&
+  typeof (value as { readonly then?: unknown }).then === "function";
+
+const interrupt = (value: unknown): object => new RaisedInterrupt(copyJson(value, "interrupt value"));
+
+/** A call of a function, which gets the given job with more members. */
+export class Driver {
+  readonly #agent: AgentFunction;
+  readonly #job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
+  readonly #signal: AbortSignal;
+  readonly #tick: (then: () => void) => void;
+  readonly #emitted: Emitted;
+  #iterator: AsyncIterator<unknown> | undefined;
+
+  /** `tick`: calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
+  constructor(
+    agent: AgentFunction,
+    job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
+    signal: AbortSignal,
+    tick: (then: () => void) => void,
+    emitted: Emitted,
+  ) {
+    this.#agent = agent;
+    this.#job = job;
+    this.#signal = signal;
+    this.#tick = tick;
+    this.#emitted = emitted;
+    signal.addEventListener("abort", this);
   }
 
-  try {
-    let step = begin(() =>
-      agent({
-        ...job,
-        emit(data) {
-          emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
-        },
-        spend: emitted.spend,
-        interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
-      }),
+  handleEvent(): void {
+    this.#emitted.wake();
+  }
+
+  /**
+   * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
+   * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
+   */
+  *items(): Driven {
+    const emitted = this.#emitted;
+    const result = yield* this.#step(() =>
+      this.#agent(
+        Object.assign(this.#job, {
+          emit(data: unknown) {
+            emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
+          },
+          spend: emitted.spend,
+          interrupt,
+        }),
+      ),
     );
-    for (let event = await step.next(); event; event = await step.next()) yield event;
-    const result = step.result();
     const stream = streamOf(result, emitted.spend);
     if (!stream) {
       yield { kind: "returned", value: result };
       return;
     }
     const items = stream[Symbol.asyncIterator]();
-    iterator = items;
+    this.#iterator = items;
+    const next = (): unknown => items.next();
     while (true) {
-      step = begin(() => items.next());
-      for (let event = await step.next(); event; event = await step.next()) yield event;
-      const { done, value } = step.result() as IteratorResult<unknown>;
-      if (done || value instanceof RaisedInterrupt) iterator = undefined;
-      if (!done && value instanceof RaisedInterrupt) {
-        step = begin(() => items.return?.());
-        for (let event = await step.next(); event; event = await step.next()) yield event;
-        step.result();
-      }
+      const { done, value } = (yield* this.#step(next)) as IteratorResult<unknown>;
       if (done || value instanceof RaisedInterrupt) {
+        this.#iterator = undefined;
+        if (!done) yield* this.#step(() => items.return?.());
         yield { kind: "returned", value };
         return;
       }
       yield { kind: "yielded", value };
     }
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    // Its cleanup belongs to the run.
-    if (iterator && !emitted.left) await (async (open) => open.return?.())(iterator).catch(() => {});
   }
-}
 
-/** The answer of a call, whether it returns, throws or promises. */
-function answerOf(call: () => unknown): Promise<unknown> {
-  try {
-    return Promise.resolve(call());
-  } catch (error) {
-    return Promise.reject(error);
+  /** One step of the function: yields what it emits meanwhile, then returns or throws what it does. */
+  *#step(work: () => unknown): Driven<unknown> {
+    const signal = this.#signal;
+    const emitted = this.#emitted;
+    const { list } = emitted;
+    signal.throwIfAborted();
+    let result: unknown;
+    let [isDone, hasFailed, ticked] = [true, false, false];
+    const fail = (error: unknown): void => {
+      [result, isDone, hasFailed] = [error, true, true];
+      emitted.wake();
+    };
+    try {
+      result = work();
+      if (isPromise(result)) {
+        isDone = false;
+        Promise.resolve(result).then((value) => {
+          [result, isDone] = [value, true];
+          emitted.wake();
+        }, fail);
+      }
+    } catch (error) {
+      fail(error);
+    }
+    if (!isDone)
+      this.#tick(() => {
+        ticked = true;
+        emitted.wake();
+      });
+    while ((!isDone || list.length > 0) && !signal.aborted) {
+      const event = list.shift();
+      if (event) yield event;
+      else if (ticked) {
+        ticked = false;
+        yield WAITING;
+      } else yield emitted.wait();
+    }
+    // An aborted function may still be at work: the thread must not go on before it has stopped.
+    while (!isDone) yield emitted.wait();
+    signal.throwIfAborted();
+    if (hasFailed) throw result;
+    return result;
+  }
+
+  /** Call it once the function is not driven any more. Its cleanup belongs to the run. */
+  close(): Promise<unknown> | undefined {
+    this.#signal.removeEventListener("abort", this);
+    const open = this.#iterator;
+    return open && !this.#emitted.left ? (async () => open.return?.())().catch(() => {}) : undefined;
   }
 }

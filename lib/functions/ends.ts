@@ -7,7 +7,7 @@ import type { Waits } from "./waits.ts";
 export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Waits, replay: Replay): void {
   emitted.push({
     kind: "effect",
-    async *run() {
+    *run() {
       if (waits.isBusy() || waits.isEmpty()) return;
       emitted.left = true;
       journal.freeze();
@@ -18,9 +18,9 @@ export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Wait
       const place = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
       journal.append({ ...place, until: due_at, position: replay.position() });
       if (asks.length > 0) {
-        await journal.pause(due_at);
+        yield journal.pause(due_at);
         yield* call.pauseFor(asks, journal.call_id);
-      } else await journal.suspend(due_at, waits.shown());
+      } else yield journal.suspend(due_at, waits.shown());
     },
   });
 }

@@ -1,5 +1,6 @@
 /** Entries of the journal: how they are stored with what the function has shown, and how verbs wait for that. */
 import type { ExecutorEvent } from "../executor/contract.ts";
+import type { Coroutine } from "../executor/coroutine.ts";
 import type { JournalEntry, OpenJournal } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
@@ -47,12 +48,12 @@ export class Entries {
   }
 
   /** What the driver does between the values of the function. */
-  effect<Value>(run: () => AsyncGenerator<ExecutorEvent, Value>): Promise<Value> {
+  effect<Value>(run: () => Coroutine<Value>): Promise<Value> {
     const done = this.#waits.begin();
     return this.guarded((resolve, reject) => {
       this.#options.emitted.push({
         kind: "effect",
-        async *run() {
+        *run() {
           try {
             resolve(yield* run());
           } catch (error) {
@@ -72,7 +73,7 @@ export class Entries {
     const done = this.#waits.begin();
     const replay = this.#replay;
     try {
-      const { entry, committed } = await this.effect(async function* () {
+      const { entry, committed } = await this.effect(function* () {
         signal.throwIfAborted();
         // A stop from here on comes too late for all of it: without its states, the entry would say that they are stored.
         if (message) yield* unbroken(call.said(message));
@@ -103,11 +104,7 @@ const unbroken = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
   events.map((event) => (event.type === "state" ? { ...event, unbroken: true } : event));
 
 /** Shows that a step starts, in mode `tasks`. */
-export async function* shownStart(
-  call: Call,
-  call_id: string,
-  { name, occurrence }: Verb,
-): AsyncGenerator<ExecutorEvent> {
+export function* shownStart(call: Call, call_id: string, { name, occurrence }: Verb): Coroutine {
   const id = `${call_id}:${occurrence}:${name}`;
   yield* call.show("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
 }

@@ -1,31 +1,33 @@
 /** Attempts of runs on functions: the state before the call, the call, and what it yields. */
 import type { Environment } from "../environment.ts";
 import type { Command, ExecutorEvent, Interrupt, Job, StateEvent } from "../executor/contract.ts";
+import type { Coroutine } from "../executor/coroutine.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
 import { END, START } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { type AgentEntry, Call, RaisedInterrupt, show, showInterrupts, task } from "./call.ts";
-import { drive, Emitted, type FunctionEvent } from "./drive.ts";
+import { Driver, Emitted, type FunctionEvent } from "./drive.ts";
 import { type ContinuedCall, type DrivenJob, type Head, readHead } from "./head.ts";
 import { copyJson } from "./plain.ts";
 import type { Steps } from "./steps.ts";
 import type { Verbs } from "./verbs.ts";
 
 /** One attempt of a run on a function. */
-export async function* execute(
+export function* execute(
   { agent, strict = false }: AgentEntry,
   job: Job,
   signal: AbortSignal,
   environment: Environment,
-): AsyncGenerator<ExecutorEvent> {
+): Coroutine {
   const { uuid, defer } = environment;
-  const head = await readHead(job);
+  const head = yield* readHead(job);
   signal.throwIfAborted();
   const initial = initialState(job, head, uuid);
   yield* initial.events;
   if (!initial.calls) {
-    if (job.resumed && head.call) await (await import("./open-call.ts")).pauseAgain(job, head.call);
+    const { call: paused } = head;
+    if (job.resumed && paused) yield import("./open-call.ts").then(({ pauseAgain }) => pauseAgain(job, paused));
     return;
   }
   const call = new Call(job, initial.values, initial.step, uuid);
@@ -41,7 +43,7 @@ export async function* execute(
     return opened !== null;
   };
   const continued = continuedCall(job, head);
-  if (continued && !(await open(continued)) && job.journal?.call_id) {
+  if (continued && !(yield open(continued)) && job.journal?.call_id) {
     // The call that the run was made for has gone on, or has ended.
     yield stateOf(head);
     return;
@@ -62,21 +64,26 @@ export async function* execute(
   try {
     // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
     const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    for await (const item of drive(agent, { ...own, ...verbs }, signal, tick, emitted)) {
-      if (item.kind === "effect") yield* item.run();
-      else if (item.value instanceof RaisedInterrupt) {
-        call.durable = null;
-        return yield* call.pause(item.value);
-      } else if (item.kind !== "returned") {
-        // Not `yield*`: for a list it costs a promise more for each event.
-        for (const event of eventsOf(call, item, steps)) yield event;
-      } else {
-        await loading?.catch(() => {});
-        if (steps) yield* steps.finish();
-        call.durable = null;
-        return yield* call.finish(item.value);
+    const driver = new Driver(agent, Object.assign(own, verbs), signal, tick, emitted);
+    try {
+      for (const item of driver.items()) {
+        if (item instanceof Promise) yield item;
+        else if (item.kind === "effect") yield* item.run();
+        else if (item.value instanceof RaisedInterrupt) {
+          call.durable = null;
+          return yield* call.pause(item.value);
+        } else if (item.kind !== "returned") yield* eventsOf(call, item, steps);
+        else {
+          if (loading) yield loading.catch(() => {});
+          if (steps) yield* steps.finish();
+          call.durable = null;
+          return yield* call.finish(item.value);
+        }
+        if (emitted.left) return;
       }
-      if (emitted.left) return;
+    } finally {
+      const closing = driver.close();
+      if (closing) yield closing;
     }
   } catch (error) {
     if (!signal.aborted) yield* call.fail(error);
@@ -195,15 +202,9 @@ function commandUpdates(update: Json): JsonObject[] {
 
 function functionJob(job: Job, head: Head, values: JsonObject, signal: AbortSignal): DrivenJob {
   const state = copyJson(values, "state") as JsonObject;
-  const { command } = job;
-  const { journal: _journal, ...rest } = job;
-  return {
-    ...rest,
-    command: command && commandFor(command, head.interrupts),
-    state,
-    messages: messagesOf(state) as JsonObject[],
-    signal,
-  };
+  const { journal: _journal, ...own } = job;
+  const command = job.command && commandFor(job.command, head.interrupts);
+  return Object.assign(own, { command, state, messages: messagesOf(state) as JsonObject[], signal });
 }
 
 /** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */

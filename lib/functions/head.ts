@@ -1,5 +1,6 @@
 /** The state that a function continues from. */
 import type { Interrupt, Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
+import type { Coroutine } from "../executor/coroutine.ts";
 import { FOREIGN_STATE, recordedParts, valuesOf } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./call.ts";
@@ -26,10 +27,18 @@ export interface Head {
   readonly call: StateEvent["call"];
 }
 
-export async function readHead(job: Job): Promise<Head> {
-  const { checkpoints, resumed, from } = job;
+function* checkpointAt(
+  { checkpoints }: Job,
+  at: { readonly ns: string; readonly checkpoint_id?: string },
+): Coroutine<StoredCheckpoint | null> {
+  const known = checkpoints.peek?.(at);
+  return known === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : known;
+}
+
+export function* readHead(job: Job): Coroutine<Head> {
+  const { resumed, from } = job;
   // In a later attempt the newest state is this run's own, not the one it forked from.
-  const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
+  const stored = yield* checkpointAt(job, resumed || !from ? { ns: "" } : from);
   if (!stored) {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
     return { values: {}, next: [], tasks: [], step: -2, interrupts: [], call: undefined };
@@ -37,7 +46,7 @@ export async function readHead(job: Job): Promise<Head> {
   let first: StoredCheckpoint | null = stored;
   if (resumed && isObject(job.command?.resume ?? null)) {
     while (first?.run_id === job.run_id)
-      first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
+      first = first.parent_id === null ? null : yield* checkpointAt(job, { ns: "", checkpoint_id: first.parent_id });
   }
   const parts = recordedParts(stored) ?? foreign();
   const { next, tasks, whole, call } = parts;

@@ -1,7 +1,7 @@
 /** Hosts plain functions as graphs of one node. */
 import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
-import { END, recordStates, START } from "../executor/recorded-states.ts";
+import { END, recordedEvents, START } from "../executor/recorded-states.ts";
 import type { AgentEntry, AgentFunction } from "./call.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
@@ -48,16 +48,18 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
   return {
     graphs: () =>
       [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
-    execute: recordStates((job, signal, environment) => {
+    execute: (job, signal, environment) => {
       const entry = hosted.get(job.graph_id);
-      return (entry && execute ? execute : loadAndExecute)(entry as AgentEntry, job, signal, environment);
-    }),
+      return recordedEvents(job, signal, environment, (wanted) =>
+        (entry && execute ? execute : loadAndExecute)(entry as AgentEntry, wanted, signal, environment),
+      );
+    },
   };
 }
 
 /** Loaded with the first run: deployments of graphs do not need it. Later runs are executed without this generator around theirs. */
-const loadAndExecute: Execute = async function* (entry, job, signal, environment) {
+const loadAndExecute: Execute = function* (entry, job, signal, environment) {
   if (!entry) throw new Error(`No function is named ${job.graph_id}`);
-  execute ??= (await import("./execute.ts")).execute;
+  execute ??= ((yield import("./execute.ts")) as { readonly execute: Execute }).execute;
   yield* execute(entry, job, signal, environment);
 };

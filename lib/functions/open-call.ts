@@ -38,7 +38,7 @@ export async function openCall(asked: CallToOpen): Promise<{ readonly steps: Ste
   // The next attempt continues from a state of this run.
   emitted.push({
     kind: "effect",
-    async *run() {
+    *run() {
       yield* call.commitStep();
       if ((!stored && !call.hasState) || job.durability === "exit") yield call.state([job.graph_id], []);
     },

@@ -180,7 +180,7 @@ export class Replay {
     call.reply = { ...reply, id };
     emitted.push({
       kind: "effect",
-      async *run() {
+      *run() {
         yield* call.spoken(id, reply.text);
       },
     });

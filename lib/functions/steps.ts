@@ -3,7 +3,8 @@
  * entry is committed together with what the function has shown before.
  */
 import type { Environment } from "../environment.ts";
-import type { ExecutorEvent, Interrupt, Job } from "../executor/contract.ts";
+import type { Interrupt, Job } from "../executor/contract.ts";
+import type { Coroutine } from "../executor/coroutine.ts";
 import type { OutsideEvent, StepKind } from "../executor/journal.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -167,7 +168,7 @@ export class Steps {
     const { signal, call, emitted } = this.#options;
     const { spend } = emitted;
     const speak = (id: string, token: string): Promise<void> =>
-      this.#entries.effect(async function* () {
+      this.#entries.effect(function* () {
         if (!signal.aborted) yield* call.spoken(id, token);
       });
     const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend };
@@ -266,7 +267,7 @@ export class Steps {
   }
 
   /** The function has returned: waits for steps that it did not await, and drops what is open. */
-  async *finish(): AsyncGenerator<ExecutorEvent> {
+  *finish(): Coroutine {
     const { emitted, signal, environment, job } = this.#options;
     this.close();
     this.#replay.check();
@@ -275,10 +276,9 @@ export class Steps {
       if (next?.kind === "effect") yield* next.run();
       else if (next?.kind === "usage") yield { type: "usage", ...next.usage };
       else if (!next) {
-        await new Promise<void>((resolve) => {
-          emitted.wake = resolve;
-          environment.timer(FINISH_MS, resolve);
-        });
+        const waiting = emitted.wait();
+        environment.timer(FINISH_MS, emitted.wake);
+        yield waiting;
       }
     }
     signal.throwIfAborted();

@@ -86,14 +86,16 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     } satisfies Partial<Resolved>;
   }
 
-  async function resolve(
+  /** A promise only for a run on a thread. */
+  function resolve(
     thread_id: string | null,
     assistant: AssistantRow,
     described: ReturnType<typeof describe>,
-  ): Promise<Resolved> {
+  ): Resolved | Promise<Resolved> {
     resolver.requireHosted(assistant);
-    const found = await resolver.resolveThread(described.seen, thread_id, described.request);
-    return { ...described, assistant, now: environment.now(), ...found };
+    if (thread_id === null) return { ...described, assistant, now: environment.now(), thread: null, from: null };
+    const found = resolver.resolveThread(described.seen, thread_id, described.request);
+    return found.then((its) => ({ ...described, assistant, now: environment.now(), ...its }));
   }
 
   return {
@@ -101,9 +103,11 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       checkRequest(request, thread_id);
       const described = describe(seen, thread_id, request, origin);
       const usable = origin.assistants ?? scope;
-      let assistant = await assistants.recall(usable, request.assistant_id);
+      const known = assistants.recall(usable, request.assistant_id);
+      let assistant = known instanceof Promise ? await known : known;
       while (true) {
-        const created = await runs.store(await resolve(thread_id, assistant, described), watched);
+        const resolved = resolve(thread_id, assistant, described);
+        const created = await runs.store(resolved instanceof Promise ? await resolved : resolved, watched);
         if (created) return created;
         assistant = await assistants.resolve(usable, request.assistant_id);
       }
@@ -161,10 +165,9 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     /** Errors: not_found, conflict, invalid. */
     async resolveThread(
       seen: Scope,
-      thread_id: string | null,
+      thread_id: string,
       request: RunCreate,
     ): Promise<Pick<Resolved, "thread" | "from">> {
-      if (thread_id === null) return { thread: null, from: null };
       const id = thread_id.toLowerCase();
       const from = checkpointOf(request);
       const [thread, checkpoint] = await Promise.all([

@@ -172,7 +172,8 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     { cancel_on_disconnect = false, mayCancel }: ScopedJoin,
     created: boolean,
   ): Promise<RunWait> {
-    const { runEvents, result } = await subscriptions.result(run, created);
+    const waiting = subscriptions.result(run, created);
+    const { runEvents, result } = waiting instanceof Promise ? await waiting : waiting;
     const onLeave = leave(seen, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
     const shown = sights.value(seen, run.thread_id, result, created, () => notFound("run", run.run_id));
     return {

@@ -213,8 +213,10 @@ export class RunEvents extends Log<Frame, StoredFrame> {
   }
 
   /** Resolves when the run has ended. */
-  async ended(): Promise<Outcome> {
-    return this.outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
+  ended(): Promise<Outcome> {
+    return this.outcome
+      ? Promise.resolve(this.outcome)
+      : new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
   }
 
   /**

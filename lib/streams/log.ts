@@ -36,24 +36,27 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
 
 /** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
 export class Change {
-  readonly #waiting = new Map<object, PromiseWithResolvers<void>>();
+  /** Absent until one waits: hundreds of ended logs are kept. */
+  #waiting: Map<object, PromiseWithResolvers<void>> | undefined;
 
   /** Resolves with the next `notify`, or `wake` of this reader. */
   wait(reader: object): Promise<void> {
+    this.#waiting ??= new Map();
     const waiting = this.#waiting.get(reader) ?? Promise.withResolvers<void>();
     this.#waiting.set(reader, waiting);
     return waiting.promise;
   }
 
   notify(): void {
+    if (!this.#waiting) return;
     for (const { resolve } of this.#waiting.values()) resolve();
     this.#waiting.clear();
   }
 
   /** Wakes one reader. */
   wake(reader: object): void {
-    this.#waiting.get(reader)?.resolve();
-    this.#waiting.delete(reader);
+    this.#waiting?.get(reader)?.resolve();
+    this.#waiting?.delete(reader);
   }
 }
 

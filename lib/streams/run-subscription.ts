@@ -69,7 +69,7 @@ export function waitResult(values: Json, next: readonly string[], interrupts: re
 
 /** The result of wait and join, with the members that callers would otherwise get from events. */
 const withTail = (result: Json, frames: TailFrames): Json =>
-  isObject(result)
+  isObject(result) && frames.length > 0
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, JSON.parse(data) as Json])) }
     : result;
 
@@ -236,7 +236,12 @@ export interface RunSubscriptions {
     created?: boolean,
   ): Promise<{ readonly runEvents: RunEvents; readonly frames: Reader<Frame> }>;
   /** What wait and join answer. */
-  result(run: RunRow, created?: boolean): Promise<{ readonly runEvents: RunEvents; readonly result: Promise<Json> }>;
+  result(run: RunRow, created?: boolean): RunResult | Promise<RunResult>;
+}
+
+interface RunResult {
+  readonly runEvents: RunEvents;
+  readonly result: Promise<Json>;
 }
 
 /** Clients may send any number as the last id they have seen. */
@@ -247,7 +252,8 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
-  async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
+  function logOf(run: RunRow, after: number, created: boolean): RunEvents | Promise<RunEvents> {
+    const { run_id } = run;
     const seen = Math.min(after, HIGHEST_ID);
     const known = hub.find(run_id);
     // The end of a deleted run needs ids above those that this subscriber has seen.
@@ -257,9 +263,13 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
       return known;
     }
     if (known) hub.forget(known);
-    // `run` may be older than the end of the run: the row is read again once the log exists.
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
+    return opened(run, runEvents, created);
+  }
+
+  /** The row may be older than the end of the run: it is read again once the log exists. */
+  async function opened({ run_id, thread_id }: RunRow, runEvents: RunEvents, created: boolean): Promise<RunEvents> {
     try {
       await closeIfEnded(runEvents);
     } catch (error) {
@@ -300,6 +310,27 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return after <= runEvents.lastId ? after : 0;
   }
 
+  /** The result of a run that has not ended, or whose log has ended as `gone`. */
+  function awaited(run: RunRow, runEvents: RunEvents): RunResult {
+    const frames = options.features.tail(run);
+    const result = runEvents
+      .ended()
+      .then(({ status, result: its }) => withTail(its ?? {}, status === "gone" ? [] : frames));
+    watch(run, runEvents);
+    return { runEvents, result };
+  }
+
+  /** The same for any run. The state of one that has ended is read now, because later runs change it. */
+  async function storedOr(run: RunRow, runEvents: RunEvents): Promise<RunResult> {
+    if (!hasEnded(run) || runEvents.outcome?.status === "gone") return awaited(run, runEvents);
+    try {
+      const result = withTail(await storedResult(options, run), options.features.tail(run));
+      return { runEvents, result: Promise.resolve(result) };
+    } finally {
+      watch(run, runEvents);
+    }
+  }
+
   return {
     watch,
     async read(run, after, onLeave, created = false) {
@@ -311,23 +342,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
         watch(run, runEvents);
       }
     },
-    async result(run, created = false) {
-      const runEvents = await logOf(run, 0, created);
-      const gone = runEvents.outcome?.status === "gone";
-      const frames = options.features.tail(run);
-      try {
-        // The state is read now, because later runs change it.
-        if (hasEnded(run) && !gone) {
-          return { runEvents, result: Promise.resolve(withTail(await storedResult(options, run), frames)) };
-        }
-        const ended = runEvents.ended();
-        return {
-          runEvents,
-          result: ended.then(({ status, result }) => withTail(result ?? {}, status === "gone" ? [] : frames)),
-        };
-      } finally {
-        watch(run, runEvents);
-      }
+    result(run, created = false) {
+      const runEvents = logOf(run, 0, created);
+      if (!(runEvents instanceof Promise) && !hasEnded(run)) return awaited(run, runEvents);
+      return (async () => await storedOr(run, await runEvents))();
     },
   };
 }

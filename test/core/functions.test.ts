@@ -8,6 +8,7 @@ import type {
   StoredCheckpoint,
   StreamMode,
 } from "../../lib/executor/contract.ts";
+import { CoroutineEvents } from "../../lib/executor/coroutine.ts";
 import { execute } from "../../lib/functions/execute.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
@@ -26,7 +27,8 @@ async function* eventsOf(
     uuid = () => crypto.randomUUID(),
   }: { signal?: AbortSignal; uuid?: () => string } = {},
 ): AsyncGenerator<ExecutorEvent> {
-  for await (const event of execute({ agent }, job, signal, { ...systemEnvironment(), uuid })) {
+  const call = execute({ agent }, job, signal, { ...systemEnvironment(), uuid });
+  for await (const event of new CoroutineEvents(call, { take: (one) => one, shown() {}, close: () => undefined })) {
     if (event.type === "state") yield* event.frames ?? [];
     yield event;
   }

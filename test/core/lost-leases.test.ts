@@ -96,4 +96,74 @@ describe("a worker", () => {
     await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "error");
     assert.equal((await said()).at(-1), "error");
   });
+
+  it("shows a reader that has seen a later attempt nothing of one that has lost its lease", async () => {
+    const clock = testClock();
+    const { storage, faults, share } = faulty();
+    let sent: ClaimRequest | undefined;
+    faults.claimRun = (call, [, request]) => {
+      sent = request as ClaimRequest;
+      return call();
+    };
+    const agent = async function* () {
+      yield "Hel";
+      await new Promise<void>(() => {});
+    };
+    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, { assistant_id: "agent", stream_mode: "messages-tuple" });
+    const first = await runs.joinStream(thread_id, run_id);
+    await advanceUntil(clock, () => sent !== undefined);
+    assert.ok((await first.frames.next()).length > 0);
+    const now = clock.now() + 2 * LEASE_MS;
+    const taken = { ...(sent as ClaimRequest), token: "other", worker: "other", now, lease_until: now + LEASE_MS };
+    const claimed = await share().storage.claimRun({ deployment: "default" }, taken);
+    assert.equal(claimed.kind === "claimed" && claimed.claimed.run.claims, 2);
+    const { frames } = await runs.joinStream(thread_id, run_id, { after: 2 ** 32 + 3 });
+    const shown: unknown[] = [];
+    const reading = frames.next().then((list) => shown.push(...list));
+    await clock.advance(100);
+    assert.deepEqual(shown, []);
+    frames.leave();
+    await reading;
+  });
+
+  it("claims no run with the end of another one while the lease of a third has expired", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gate = Promise.withResolvers<void>();
+    const begun: string[] = [];
+    let stuck = "";
+    const claims: boolean[] = [];
+    faults.renewLease = (call, [, lease]) =>
+      (lease as { readonly run_id: string }).run_id === stuck ? new Promise<never>(() => {}) : call();
+    faults.finishRun = (call, [, , end]) => {
+      claims.push((end as { readonly next?: object }).next !== undefined);
+      return call();
+    };
+    const agent =
+      (end: Promise<void>) =>
+      ({ run_id }: FunctionJob): Promise<void> => {
+        begun.push(run_id);
+        return end;
+      };
+    const agents = { stuck: agent(new Promise(() => {})), ends: agent(gate.promise) };
+    const many = { ...worker, concurrency: 3 };
+    await using kit = await clockedService(clock, { storage, worker: many, executor: fromFunctions(agents) });
+    const { runs, threads } = kit.service;
+    const from = clock.now();
+    await clock.advance(500);
+    await clock.advance(300);
+    const { thread_id } = await threads.create();
+    ({ run_id: stuck } = await runs.create(thread_id, { assistant_id: "stuck", input: {} }));
+    await runs.create(null, { assistant_id: "ends", input: {} });
+    await runs.create(thread_id, { assistant_id: "ends", input: {} });
+    await advanceUntil(clock, () => begun.length === 2);
+    // The process has claimed shortly before.
+    while (clock.now() < from + LEASE_MS + 900) await clock.advance(10);
+    gate.resolve();
+    await advanceUntil(clock, () => claims.length > 0);
+    assert.deepEqual(claims, [false]);
+  });
 });

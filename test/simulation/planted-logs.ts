@@ -8,7 +8,7 @@ export const LOGS: readonly PlantedFault[] = [
     file: "lib/engine/progress.ts",
     find: "if (closed || failed) return Promise.resolve();",
     replace: "if (failed) return Promise.resolve();",
-    from: 1_400,
+    test: "test/core/complete-logs.test.ts",
   },
   {
     name: "a run between two attempts is ended without its worker",

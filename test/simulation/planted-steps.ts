@@ -113,7 +113,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "  ...(call ? { call } : {}),\n});",
     replace: "});",
     durable: true,
-    from: 6_701_340,
+    test: "test/core/steps-lost.test.ts",
   },
   {
     name: "an event that comes while a run is suspended counts as taken",
@@ -129,14 +129,14 @@ export const STEPS: readonly PlantedFault[] = [
     find: "  await journal.ensureLease();\n",
     replace: "",
     durable: true,
-    from: 40_000_680,
+    test: "test/core/steps-lost.test.ts",
   },
   {
     name: "a call that was paused ends with a later attempt",
     file: "lib/functions/execute.ts",
-    find: "    if (job.resumed && head.call) await",
-    replace: "    if (!job.resumed && head.call) await",
+    find: "    if (job.resumed && paused) yield",
+    replace: "    if (!job.resumed && paused) yield",
     durable: true,
-    from: 8_001_510,
+    test: "test/core/steps-lost.test.ts",
   },
 ];
