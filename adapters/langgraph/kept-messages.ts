@@ -9,12 +9,16 @@ export interface Kept {
   readonly fields: Readonly<Record<string, unknown>>;
   wire?: JsonObject;
   text?: string;
+  /** The own names of a message that was the same, with its values; `HIDDEN` for those that are not compared. */
+  own?: { readonly names: readonly string[]; readonly values: readonly unknown[] };
 }
 
 /** A list of messages with its text. */
 export interface KeptList {
   readonly text: string;
   readonly items: readonly Kept[];
+  /** The wire form of the first items, with their text without brackets. */
+  shown?: { readonly items: readonly JsonObject[]; readonly text: string };
 }
 
 /** Shorter texts are read again, in characters. */
@@ -36,8 +40,8 @@ export class KeptLists {
     if (list.text.length < LIST_FROM) return;
     const others = this.lists.filter((one) => one !== instead && one.text !== list.text);
     let size = 0;
-    this.lists = [list, ...others].filter(({ text }) => {
-      size += text.length;
+    this.lists = [list, ...others].filter(({ text, shown }) => {
+      size += text.length + (shown?.text.length ?? 0);
       return size <= MOST_CHARACTERS;
     });
   }
@@ -54,21 +58,50 @@ export function keep(message: Message): Kept | null {
   return { chunk: isChunk(message), fields };
 }
 
-/** What a message with these fields may have: copies of them. */
-export const copiesOf = ({ fields }: Kept): Record<string, unknown> => copyOf(fields) as Record<string, unknown>;
+/** What a message with these fields may have: copies of them, but for the type. */
+export function copiesOf({ fields }: Kept): Record<string, unknown> {
+  const copies: Record<string, unknown> = {};
+  for (const name of Object.keys(fields)) {
+    const value = fields[name];
+    if (name !== "type") copies[name] = typeof value === "object" && value !== null ? copyOf(value) : value;
+  }
+  return copies;
+}
 
 /** True if conversions of the message have the same results as those of the copy. */
-export function isUnchanged(message: Message, { fields }: Kept): boolean {
+export function isUnchanged(message: Message, kept: Kept): boolean {
+  const { fields, own } = kept;
   if (messageField(message, "type") !== fields.type) return false;
+  const names = Object.keys(message);
+  if (own && hasNames(names, own.names)) {
+    for (let i = 0; i < names.length; i++) {
+      const value = own.values[i];
+      if (value === HIDDEN) continue;
+      const field = (message as Kept["fields"])[names[i] as string];
+      if (field !== value && !isSame(field, value)) return false;
+    }
+    return true;
+  }
   let count = 1;
-  for (const name of Object.keys(message)) {
+  for (const name of names) {
     if (name === "type" || !isShown(name)) continue;
     const field = (message as Kept["fields"])[name];
     if (field === undefined) continue;
     if (!isSame(field, fields[name])) return false;
     count++;
   }
-  return count === Object.keys(fields).length;
+  if (count !== Object.keys(fields).length) return false;
+  const values = names.map((name) => (name === "type" || !isShown(name) ? HIDDEN : fields[name]));
+  kept.own = { names, values };
+  return true;
+}
+
+const HIDDEN: unique symbol = Symbol("not compared");
+
+function hasNames(names: readonly string[], own: readonly string[]): boolean {
+  if (names.length !== own.length) return false;
+  for (let i = 0; i < own.length; i++) if (names[i] !== own[i]) return false;
+  return true;
 }
 
 /** What cannot be copied. */
