@@ -138,7 +138,7 @@ function textOf(kept: Kept): string {
 }
 
 function wireOf(kept: Kept): JsonObject {
-  kept.wire ??= toWire(kept.fields) as JsonObject;
+  kept.wire ??= toWire({ type: kept.type, ...kept.fields }) as JsonObject;
   return kept.wire;
 }
 

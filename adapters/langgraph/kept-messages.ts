@@ -5,7 +5,7 @@ import { isChunk, isPlainObject, isShown, type Message, messageField, messageFie
 /** A message as it was. Its conversions are added on first use. */
 export interface Kept {
   readonly chunk: boolean;
-  /** `type` first. */
+  readonly type: string;
   readonly fields: Readonly<Record<string, unknown>>;
   wire?: JsonObject;
   text?: string;
@@ -50,28 +50,31 @@ export class KeptLists {
 /** Null for a message that has more than plain data: it may change unseen. */
 export function keep(message: Message): Kept | null {
   const fields: Record<string, unknown> = {};
+  const type = messageField(message, "type");
+  if (typeof type !== "string") return null;
   for (const name of messageFields(message)) {
+    if (name === "type") continue;
     const copy = copyOf(messageField(message, name));
     if (copy === OTHER) return null;
     fields[name] = copy;
   }
-  return { chunk: isChunk(message), fields };
+  return { chunk: isChunk(message), type, fields };
 }
 
-/** What a message with these fields may have: copies of them, but for the type. */
+/** What a message with these fields may have: copies of them. */
 export function copiesOf({ fields }: Kept): Record<string, unknown> {
-  const copies: Record<string, unknown> = {};
-  for (const name of Object.keys(fields)) {
-    const value = fields[name];
-    if (name !== "type") copies[name] = typeof value === "object" && value !== null ? copyOf(value) : value;
+  const copies = { ...fields };
+  for (const name in copies) {
+    const value = copies[name];
+    if (typeof value === "object" && value !== null) copies[name] = copyOf(value);
   }
   return copies;
 }
 
 /** True if conversions of the message have the same results as those of the copy. */
 export function isUnchanged(message: Message, kept: Kept): boolean {
-  const { fields, own } = kept;
-  if (messageField(message, "type") !== fields.type) return false;
+  const { type, fields, own } = kept;
+  if (messageField(message, "type") !== type) return false;
   const names = Object.keys(message);
   if (own && hasNames(names, own.names)) {
     for (let i = 0; i < names.length; i++) {
@@ -82,7 +85,7 @@ export function isUnchanged(message: Message, kept: Kept): boolean {
     }
     return true;
   }
-  let count = 1;
+  let count = 0;
   for (const name of names) {
     if (name === "type" || !isShown(name)) continue;
     const field = (message as Kept["fields"])[name];
@@ -143,11 +146,17 @@ function isSame(value: unknown, kept: unknown): boolean {
     return true;
   }
   if (Array.isArray(kept) || !isPlainObject(value)) return false;
+  if (isEmpty(value)) return isEmpty(kept);
   const keys = Object.keys(value);
   if (keys.length !== Object.keys(kept).length) return false;
   for (const key of keys) {
     if (!Object.hasOwn(kept, key)) return false;
     if (!isSame((value as Kept["fields"])[key], (kept as Kept["fields"])[key])) return false;
   }
+  return true;
+}
+
+function isEmpty(value: object): boolean {
+  for (const _ in value) return false;
   return true;
 }

@@ -152,9 +152,9 @@ export class Serde {
   messages(items: readonly Kept[], onMessage: OnMessage): unknown[] {
     return items.map((kept) => {
       const fields = copiesOf(kept);
-      const message = this.made(kept.fields.type, fields, kept.chunk);
+      const message = this.made(kept.type, fields, kept.chunk);
       if (message) onMessage(message, kept);
-      return message ?? { type: kept.fields.type, ...fields };
+      return message ?? { type: kept.type, ...fields };
     });
   }
 
@@ -173,8 +173,8 @@ export class Serde {
 type OnMessage = (message: Message, kept: Kept) => void;
 
 /** The text of a message as it was kept. */
-export function messageText({ fields, chunk }: Kept): string {
-  const json: Record<string, Json> = {};
+export function messageText({ type, fields, chunk }: Kept): string {
+  const json: Record<string, Json> = { type };
   for (const name of Object.keys(fields)) json[name] = toJson(fields[name], stored) as Json;
   return JSON.stringify(tagged(chunk ? "chunk" : "message", json));
 }
