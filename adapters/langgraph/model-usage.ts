@@ -118,7 +118,9 @@ const isCost = (value: unknown): value is number =>
 
 /** The messages in a state, an update or a command, at most `depth` levels down. */
 function eachMessage(value: unknown, depth: number, take: (message: ModelMessage) => void): void {
-  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return;
+  if (typeof value !== "object" || value === null) return;
   if (isMessage(value)) take(value as ModelMessage);
-  else if (depth > 0) for (const inner of Object.values(value)) eachMessage(inner, depth - 1, take);
+  else if (depth > 0 && !ArrayBuffer.isView(value)) {
+    for (const inner of Array.isArray(value) ? value : Object.values(value)) eachMessage(inner, depth - 1, take);
+  }
 }
