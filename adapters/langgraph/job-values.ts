@@ -1,6 +1,6 @@
 /** How the values of one job are stored and shown: of a long list of messages, only what has changed is converted again. */
 import type { Payload } from "../../lib/executor/contract.ts";
-import type { Json, JsonObject } from "../../lib/json.ts";
+import { type Json, type JsonObject, knowText } from "../../lib/json.ts";
 import { type Inner, isMessage, type Message, messageJson } from "./json.ts";
 import { isUnchanged, type Kept, type KeptList, keep } from "./kept-messages.ts";
 import type { Values } from "./saver.ts";
@@ -9,11 +9,21 @@ import { toWire } from "./wire.ts";
 
 /** How many lists a job knows: the longest, each for a channel of most graphs. */
 const MOST_LISTS = 4;
+/** Shorter lists are shown message by message. */
+const SHOWN_FROM = 16;
+
+/** How a list goes on behind another one. */
+interface Growth {
+  /** The text without its last bracket. */
+  readonly stem: string;
+  readonly grown?: Payload["grown"];
+}
 
 export class JobValues implements Values {
   private readonly serde: Serde;
   private readonly kept: WeakMap<Message, Kept> = new WeakMap();
   private lists: readonly KeptList[] = [];
+  private readonly growths: WeakMap<KeptList, Growth> = new WeakMap();
 
   constructor(serde: Serde) {
     this.serde = serde;
@@ -22,12 +32,9 @@ export class JobValues implements Values {
   write(value: unknown, where: string): Payload {
     const items = Array.isArray(value) ? this.itemsOf(value) : null;
     if (!items) return this.serde.write(value, where);
-    const known = this.lists.find((list) => startsWith(items, list.items));
-    let text = known ? known.text.slice(0, -1) : "[";
-    for (let i = known?.items.length ?? 0; i < items.length; i++) text += (i > 0 ? "," : "") + textOf(items[i] as Kept);
-    text += "]";
-    this.remember({ text, items }, known);
-    return { type: "json", data: text };
+    const list = this.listOf(items);
+    const { grown } = this.growths.get(list) ?? {};
+    return { type: "json", data: list.text, ...(grown ? { grown } : {}) };
   }
 
   /** Each call returns new messages, because a node may change them. */
@@ -40,21 +47,42 @@ export class JobValues implements Values {
     };
     const value = known ? this.serde.messages(known.items, keep) : this.serde.read(payload, keep);
     if (Array.isArray(value) && value.length > 0 && this.areItems(value, items)) {
-      this.remember({ text: payload.data as string, items });
+      this.remember({ text: payload.data as string, items, shown: known?.shown });
     }
     return value;
   }
 
   /** The answers share what has not changed. */
   toWire(value: unknown): Json {
-    return toWire(value, (message, inner) => this.shown(message, inner));
+    return toWire(
+      value,
+      (message, inner) => this.shown(message, inner),
+      (list) => this.shownList(list),
+    );
+  }
+
+  private shownList(list: readonly unknown[]): Json[] | undefined {
+    const items = list.length < SHOWN_FROM ? null : this.itemsOf(list);
+    if (!items) return undefined;
+    const known = this.listOf(items);
+    const from = known.shown?.items.length ?? 0;
+    if (!known.shown || from < items.length) {
+      const added = items.slice(from).map(wireOf);
+      const texts = added.map((message) => JSON.stringify(message));
+      known.shown = {
+        items: [...(known.shown?.items ?? []), ...added],
+        // One flat text: a text that is put together again and again is slow to read.
+        text: [...(known.shown ? [known.shown.text] : []), ...texts].join(","),
+      };
+    }
+    const shown: Json[] = [...known.shown.items];
+    knowText(shown, `[${known.shown.text}]`);
+    return shown;
   }
 
   private shown(message: Message, inner: Inner): JsonObject {
     const kept = this.keptOf(message);
-    if (!kept) return messageJson(message, inner);
-    kept.wire ??= toWire(kept.fields) as JsonObject;
-    return kept.wire;
+    return kept ? wireOf(kept) : messageJson(message, inner);
   }
 
   private keptOf(message: Message): Kept | null {
@@ -81,6 +109,22 @@ export class JobValues implements Values {
     return list.length === items.length && list.every((item, i) => this.kept.get(item as Message) === items[i]);
   }
 
+  /** The list of these items, with its text: that of the longest list that it begins with, and what follows. */
+  private listOf(items: readonly Kept[]): KeptList {
+    const known = this.lists.find((list) => startsWith(items, list.items));
+    if (known?.items.length === items.length) return known;
+    const tail = items
+      .slice(known?.items.length ?? 0)
+      .map(textOf)
+      .join(",");
+    const before = known ? (this.growths.get(known)?.stem ?? known.text.slice(0, -1)) : null;
+    const stem = before === null ? `[${tail}` : `${before},${tail}`;
+    const list: KeptList = { text: `${stem}]`, items, shown: known?.shown };
+    this.growths.set(list, { stem, ...(known ? { grown: { from: known.text, tail: `[${tail}]` } } : {}) });
+    this.remember(list, known);
+    return list;
+  }
+
   private remember(list: KeptList, instead?: KeptList): void {
     this.serde.lists.add(list, instead);
     const others = this.lists.filter((one) => one !== instead);
@@ -91,6 +135,11 @@ export class JobValues implements Values {
 function textOf(kept: Kept): string {
   kept.text ??= messageText(kept);
   return kept.text;
+}
+
+function wireOf(kept: Kept): JsonObject {
+  kept.wire ??= toWire({ type: kept.type, ...kept.fields }) as JsonObject;
+  return kept.wire;
 }
 
 function startsWith(items: readonly Kept[], first: readonly Kept[]): boolean {

@@ -7,6 +7,8 @@ export type Inner = (value: unknown) => Json | undefined;
 export interface Form {
   /** undefined, bigint, NaN and infinities, symbols, functions. */
   primitive(value: unknown): Json | undefined;
+  /** A list; undefined: its items are written one by one. */
+  list?(items: readonly unknown[]): Json[] | undefined;
   /** An object that is neither a list nor a plain object. */
   instance(value: object, inner: Inner): Json | undefined;
   /** An object that contains itself. */
@@ -25,7 +27,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     if (open.includes(item)) return form.cycle();
     open.push(item);
     const json = Array.isArray(item)
-      ? list(item)
+      ? (form.list?.(item) ?? list(item))
       : isPlainObject(item)
         ? form.plain(object(item as Record<string, unknown>))
         : form.instance(item, inner);

@@ -5,16 +5,20 @@ import { isChunk, isPlainObject, isShown, type Message, messageField, messageFie
 /** A message as it was. Its conversions are added on first use. */
 export interface Kept {
   readonly chunk: boolean;
-  /** `type` first. */
+  readonly type: string;
   readonly fields: Readonly<Record<string, unknown>>;
   wire?: JsonObject;
   text?: string;
+  /** The own names of a message that was the same, with its values; `HIDDEN` for those that are not compared. */
+  own?: { readonly names: readonly string[]; readonly values: readonly unknown[] };
 }
 
 /** A list of messages with its text. */
 export interface KeptList {
   readonly text: string;
   readonly items: readonly Kept[];
+  /** The wire form of the first items, with their text without brackets. */
+  shown?: { readonly items: readonly JsonObject[]; readonly text: string };
 }
 
 /** Shorter texts are read again, in characters. */
@@ -36,8 +40,8 @@ export class KeptLists {
     if (list.text.length < LIST_FROM) return;
     const others = this.lists.filter((one) => one !== instead && one.text !== list.text);
     let size = 0;
-    this.lists = [list, ...others].filter(({ text }) => {
-      size += text.length;
+    this.lists = [list, ...others].filter(({ text, shown }) => {
+      size += text.length + (shown?.text.length ?? 0);
       return size <= MOST_CHARACTERS;
     });
   }
@@ -46,29 +50,61 @@ export class KeptLists {
 /** Null for a message that has more than plain data: it may change unseen. */
 export function keep(message: Message): Kept | null {
   const fields: Record<string, unknown> = {};
+  const type = messageField(message, "type");
+  if (typeof type !== "string") return null;
   for (const name of messageFields(message)) {
+    if (name === "type") continue;
     const copy = copyOf(messageField(message, name));
     if (copy === OTHER) return null;
     fields[name] = copy;
   }
-  return { chunk: isChunk(message), fields };
+  return { chunk: isChunk(message), type, fields };
 }
 
 /** What a message with these fields may have: copies of them. */
-export const copiesOf = ({ fields }: Kept): Record<string, unknown> => copyOf(fields) as Record<string, unknown>;
+export function copiesOf({ fields }: Kept): Record<string, unknown> {
+  const copies = { ...fields };
+  for (const name in copies) {
+    const value = copies[name];
+    if (typeof value === "object" && value !== null) copies[name] = copyOf(value);
+  }
+  return copies;
+}
 
 /** True if conversions of the message have the same results as those of the copy. */
-export function isUnchanged(message: Message, { fields }: Kept): boolean {
-  if (messageField(message, "type") !== fields.type) return false;
-  let count = 1;
-  for (const name of Object.keys(message)) {
+export function isUnchanged(message: Message, kept: Kept): boolean {
+  const { type, fields, own } = kept;
+  if (messageField(message, "type") !== type) return false;
+  const names = Object.keys(message);
+  if (own && hasNames(names, own.names)) {
+    for (let i = 0; i < names.length; i++) {
+      const value = own.values[i];
+      if (value === HIDDEN) continue;
+      const field = (message as Kept["fields"])[names[i] as string];
+      if (field !== value && !isSame(field, value)) return false;
+    }
+    return true;
+  }
+  let count = 0;
+  for (const name of names) {
     if (name === "type" || !isShown(name)) continue;
     const field = (message as Kept["fields"])[name];
     if (field === undefined) continue;
     if (!isSame(field, fields[name])) return false;
     count++;
   }
-  return count === Object.keys(fields).length;
+  if (count !== Object.keys(fields).length) return false;
+  const values = names.map((name) => (name === "type" || !isShown(name) ? HIDDEN : fields[name]));
+  kept.own = { names, values };
+  return true;
+}
+
+const HIDDEN: unique symbol = Symbol("not compared");
+
+function hasNames(names: readonly string[], own: readonly string[]): boolean {
+  if (names.length !== own.length) return false;
+  for (let i = 0; i < own.length; i++) if (names[i] !== own[i]) return false;
+  return true;
 }
 
 /** What cannot be copied. */
@@ -110,11 +146,17 @@ function isSame(value: unknown, kept: unknown): boolean {
     return true;
   }
   if (Array.isArray(kept) || !isPlainObject(value)) return false;
+  if (isEmpty(value)) return isEmpty(kept);
   const keys = Object.keys(value);
   if (keys.length !== Object.keys(kept).length) return false;
   for (const key of keys) {
     if (!Object.hasOwn(kept, key)) return false;
     if (!isSame((value as Kept["fields"])[key], (kept as Kept["fields"])[key])) return false;
   }
+  return true;
+}
+
+function isEmpty(value: object): boolean {
+  for (const _ in value) return false;
   return true;
 }

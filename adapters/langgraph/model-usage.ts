@@ -84,12 +84,16 @@ export class ModelUsage {
 
   /** A node starts. Not a callback: those cost time in every run. */
   onNodeStart(input: unknown): void {
-    for (const message of messagesIn(input, 2)) if (message.usage_metadata) add(this.given, message);
+    eachMessage(input, 2, (message) => {
+      if (message.usage_metadata) add(this.given, message);
+    });
   }
 
   /** A node has returned this. */
   onNodeEnd(output: unknown): void {
-    for (const message of messagesIn(output, 3)) if (!has(this.given, message)) this.count(message);
+    eachMessage(output, 3, (message) => {
+      if (!has(this.given, message)) this.count(message);
+    });
   }
 
   /** What has been counted since the last call. */
@@ -133,8 +137,10 @@ const isCost = (value: unknown): value is number =>
   typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
 
 /** The messages in a state, an update or a command, at most `depth` levels down. */
-function* messagesIn(value: unknown, depth: number): Generator<ModelMessage> {
-  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return;
-  if (isMessage(value)) yield value as ModelMessage;
-  else if (depth > 0) for (const inner of Object.values(value)) yield* messagesIn(inner, depth - 1);
+function eachMessage(value: unknown, depth: number, take: (message: ModelMessage) => void): void {
+  if (typeof value !== "object" || value === null) return;
+  if (isMessage(value)) take(value as ModelMessage);
+  else if (depth > 0 && !ArrayBuffer.isView(value)) {
+    for (const inner of Array.isArray(value) ? value : Object.values(value)) eachMessage(inner, depth - 1, take);
+  }
 }

@@ -141,7 +141,8 @@ export class Serde {
 
   private message(json: JsonObject, chunk: boolean, onMessage?: OnMessage): unknown {
     const fields = this.fields(json, onMessage);
-    const message = this.made(fields, chunk);
+    const { type, ...rest } = fields;
+    const message = this.made(type, rest, chunk);
     const kept = message && onMessage ? keep(message) : null;
     if (message && kept) onMessage?.(message, kept);
     return message ?? fields;
@@ -151,14 +152,14 @@ export class Serde {
   messages(items: readonly Kept[], onMessage: OnMessage): unknown[] {
     return items.map((kept) => {
       const fields = copiesOf(kept);
-      const message = this.made(fields, kept.chunk);
+      const message = this.made(kept.type, fields, kept.chunk);
       if (message) onMessage(message, kept);
-      return message ?? fields;
+      return message ?? { type: kept.type, ...fields };
     });
   }
 
-  /** Null for an unknown type. The message may share values with `fields`. */
-  private made({ type, ...rest }: Record<string, unknown>, chunk: boolean): Message | null {
+  /** Null for an unknown type. The message may share values with `rest`. */
+  private made(type: unknown, rest: Readonly<Record<string, unknown>>, chunk: boolean): Message | null {
     const name = CLASSES.get(type);
     const Class = name === undefined ? undefined : this.classes?.[chunk ? `${name}Chunk` : name];
     if (typeof Class !== "function") return null;
@@ -172,8 +173,8 @@ export class Serde {
 type OnMessage = (message: Message, kept: Kept) => void;
 
 /** The text of a message as it was kept. */
-export function messageText({ fields, chunk }: Kept): string {
-  const json: Record<string, Json> = {};
+export function messageText({ type, fields, chunk }: Kept): string {
+  const json: Record<string, Json> = { type };
   for (const name of Object.keys(fields)) json[name] = toJson(fields[name], stored) as Json;
   return JSON.stringify(tagged(chunk ? "chunk" : "message", json));
 }

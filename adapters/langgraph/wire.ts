@@ -60,11 +60,11 @@ function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonO
   return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
 }
 
-/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
-export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
+/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages, `list` lists. */
+export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json, list?: Form["list"]): Json {
   const shown: Form["instance"] = (item, inner) =>
     show && isMessage(item) ? show(item, inner) : instance(item, inner);
-  return toJson(value, show ? { ...strict, instance: shown } : strict) ?? null;
+  return toJson(value, show ? { ...strict, instance: shown, list } : strict) ?? null;
 }
 
 /** Data about the run. Omits secrets, and values that JSON does not have. */

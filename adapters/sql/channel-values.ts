@@ -190,19 +190,20 @@ function joiner(
     }
     const known = older?.starts.get(at.version);
     const inner = innerOf(older && known ? textAt(older, known) : textOf(at));
-    const items = inner === "" ? [] : [inner];
+    let data = `[${inner}`;
     let start = known ?? startOf(at, inner.length + 1);
     const starts = new Map([[at.version, start]]);
     for (const tail of tails.reverse()) {
       const added = innerOf(textOf(tail));
-      if (added !== "") items.push(added);
-      const longer = added.length + (added !== "" && items.length > 1 ? 1 : 0);
+      const comma = added !== "" && data.length > 1 ? "," : "";
+      data += comma + added;
+      const longer = comma.length + added.length;
       // The brackets count as stored in a tail.
       const tail_length = longer + (start.tail_length || "[]".length);
       start = { end: start.end + longer, tail_length, run_id: tail.run_id, open: start.open || tail.open > 0 };
       starts.set(tail.version, start);
     }
-    const list: KnownValue = { place: [ns, channel, version], data: `[${items.join(",")}]`, starts };
+    const list: KnownValue = { place: [ns, channel, version], data: `${data}]`, starts };
     made.push(list);
     return list;
   };

@@ -395,13 +395,12 @@ function asTails(
   checkpoint: NewCheckpoint,
   parent: StoredCheckpoint | undefined,
 ): { values: readonly SavedValue[]; tails: readonly ChannelValue[] } {
-  if (!parent) return { values: checkpoint.values, tails: checkpoint.values };
   const values: SavedValue[] = [];
   const tails: ChannelValue[] = [];
   const known = byChannel(parent);
-  for (const value of checkpoint.values) {
+  for (const { grown, ...value } of checkpoint.values) {
     const before = known.get(value.channel);
-    const tail = before && before.version !== value.version ? tailOf(before, value) : null;
+    const tail = before && before.version !== value.version ? tailOf(before, value, grown) : null;
     if (before && tail !== null) {
       const tail_length = (before.tail_length ?? 0) + tail.length;
       if (tail_length <= value.data.length - tail_length) {
@@ -411,15 +410,18 @@ function asTails(
       }
     }
     values.push(value);
-    tails.push({ ...value, tail_length: 0 });
+    tails.push(parent ? { ...value, tail_length: 0 } : value);
   }
   return { values, tails };
 }
 
-function tailOf(before: ChannelValue, after: ChannelValue): string | null {
+function tailOf(before: ChannelValue, after: ChannelValue, grown: ChannelValue["grown"]): string | null {
   if (before.type !== "json" || after.type !== "json") return null;
   if (typeof before.data !== "string" || typeof after.data !== "string") return null;
-  if (before.data.length < TAIL_FROM || !before.data.startsWith("[") || !after.data.endsWith("]")) return null;
+  if (before.data.length < TAIL_FROM) return null;
+  // Mostly the same text, not only an equal one: then nothing is compared, nor is the new text put together.
+  if (grown?.from === before.data) return grown.tail;
+  if (!before.data.startsWith("[") || !after.data.endsWith("]")) return null;
   const stem = before.data.length - 1;
   // Without a comma there, the last element itself has changed. `startsWith` takes four times as long.
   if (after.data[stem] !== "," || after.data.slice(0, stem) !== before.data.slice(0, stem)) return null;

@@ -4,6 +4,7 @@ import * as messageClasses from "@langchain/core/messages";
 import { JobValues } from "../../adapters/langgraph/job-values.ts";
 import { Serde } from "../../adapters/langgraph/serde.ts";
 import { toWire } from "../../adapters/langgraph/wire.ts";
+import { type Json, textOf } from "../../lib/json.ts";
 
 const { AIMessage, HumanMessage } = messageClasses;
 const serdeOf = (): Serde => new Serde(messageClasses as never);
@@ -17,18 +18,25 @@ const talk = (count: number): unknown[] =>
       : new AIMessage({ content, id: `a${i}`, tool_calls: [{ name: "look", args: { i }, id: `c${i}` }] });
   });
 
-/** Both forms equal those that are made from nothing. */
-function check(values: JobValues, list: unknown[]): string {
-  const { data } = values.write(list, "a list");
+/** Both forms, and their texts, equal those that are made from nothing. */
+function check(values: JobValues, list: unknown[], known?: string): string {
+  const { data, grown } = values.write(list, "a list");
   assert.equal(data, serdeOf().write(list, "a list").data);
-  assert.deepEqual(values.toWire({ list }), toWire({ list }));
+  if (grown) assert.equal(data, `${grown.from.slice(0, -1)},${grown.tail.slice(1)}`);
+  if (known !== undefined) assert.equal(grown?.from, known);
+  const state = { above: "all", list, lists: [list], below: null };
+  const shown = values.toWire(state) as Record<string, Json>;
+  assert.deepEqual(shown, toWire(state));
+  for (const one of [shown, { ...shown }, shown.list as Json, shown.lists as Json]) {
+    assert.equal(textOf(one).json, JSON.stringify(one));
+  }
   return data as string;
 }
 
 describe("the values of a job", () => {
   it("are stored and shown as they are, whatever a node has changed", () => {
     const values = new JobValues(serdeOf());
-    const list = talk(12) as { content: unknown; additional_kwargs: Record<string, unknown>; name?: string }[];
+    const list = talk(20) as { content: unknown; additional_kwargs: Record<string, unknown>; name?: string }[];
     check(values, list);
     const [first, second, third] = list as [(typeof list)[0], (typeof list)[0], (typeof list)[0]];
     const changes: (() => void)[] = [
@@ -53,7 +61,14 @@ describe("the values of a job", () => {
       () => {
         (second as unknown as { tool_calls: { args: object }[] }).tool_calls[0]!.args = new Map();
       },
-      () => void list.push(...(talk(14).slice(12) as typeof list)),
+      () => {
+        Object.assign(second, { later: "added", id: undefined });
+      },
+      () => {
+        delete (second as { later?: unknown }).later;
+        Object.assign(second, { other: "added" });
+      },
+      () => void list.push(...(talk(22).slice(20) as typeof list)),
       () => void list.splice(3, 1),
       () => void list.reverse(),
       () => void list.splice(0),
@@ -66,7 +81,7 @@ describe("the values of a job", () => {
 
   it("are new messages in each job, also where the text is known", () => {
     const serde = serdeOf();
-    const text = check(new JobValues(serde), talk(12));
+    const text = check(new JobValues(serde), talk(20));
     const payload = { type: "json", data: text };
     assert.ok(serde.lists.find(text));
     const read = new JobValues(serde).read(payload) as { content: string; additional_kwargs: { given: object } }[];
@@ -79,7 +94,10 @@ describe("the values of a job", () => {
     assert.deepEqual(again, serdeOf().read(payload));
     assert.ok(again[0] instanceof HumanMessage);
     again.push(new AIMessage({ content: "more", id: "more" }));
-    assert.ok(check(next, again).startsWith(text.slice(0, -1)));
+    assert.ok(check(next, again, text).startsWith(text.slice(0, -1)));
+    // What a reader of an answer does to it is not in the next one.
+    (next.toWire(again) as Json[]).push("more");
+    check(next, again);
   });
 
   it("keep no more lists than their limit, the newest first", () => {
