@@ -1,6 +1,7 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
+import { openBodyOf, writeBody } from "./open-body.ts";
 import { REST_MS } from "./unfinished.ts";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
@@ -160,7 +161,9 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   }
   // Send headers before the first byte of the body exists: a client may wait for them.
   if (!outgoing.destroyed) outgoing.flushHeaders();
-  await sendBody(response.body, outgoing);
+  const open = openBodyOf(response);
+  if (open) writeBody(open, outgoing);
+  else await sendBody(response.body, outgoing);
 }
 
 /** Writes a body at the speed of the client, and cancels it when the client has gone. Rejects if the body fails. */
