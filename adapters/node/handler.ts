@@ -148,12 +148,7 @@ function discard(incoming: IncomingMessage): void {
 }
 
 async function send(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-  const headers: [string, string][] = [...response.headers];
-  outgoing.statusCode = response.status;
-  for (const [name, value] of headers) if (name !== "set-cookie") outgoing.setHeader(name, value);
-  const cookies = response.headers.getSetCookie();
-  if (cookies.length > 0) outgoing.setHeader("set-cookie", cookies);
-
+  outgoing.writeHead(response.status, [...response.headers].flat());
   if (!response.body || incoming.method === "HEAD") {
     outgoing.end();
     await response.body?.cancel();
