@@ -1,6 +1,7 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
+import { openBodyOf, writeBody } from "./open-body.ts";
 import { REST_MS } from "./unfinished.ts";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
@@ -147,12 +148,7 @@ function discard(incoming: IncomingMessage): void {
 }
 
 async function send(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-  const headers: [string, string][] = [...response.headers];
-  outgoing.statusCode = response.status;
-  for (const [name, value] of headers) if (name !== "set-cookie") outgoing.setHeader(name, value);
-  const cookies = response.headers.getSetCookie();
-  if (cookies.length > 0) outgoing.setHeader("set-cookie", cookies);
-
+  outgoing.writeHead(response.status, [...response.headers].flat());
   if (!response.body || incoming.method === "HEAD") {
     outgoing.end();
     await response.body?.cancel();
@@ -160,7 +156,9 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   }
   // Send headers before the first byte of the body exists: a client may wait for them.
   if (!outgoing.destroyed) outgoing.flushHeaders();
-  await sendBody(response.body, outgoing);
+  const open = openBodyOf(response);
+  if (open) writeBody(open, outgoing);
+  else await sendBody(response.body, outgoing);
 }
 
 /** Writes a body at the speed of the client, and cancels it when the client has gone. Rejects if the body fails. */

@@ -3,6 +3,7 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
+import { answerOnBun, openBodyOf } from "./open-body.ts";
 import { cutShort, isStream, isUnfinished, UNFINISHED } from "./unfinished.ts";
 import { loadUpgrades } from "./upgrade.ts";
 
@@ -132,7 +133,8 @@ function serveOnBun(
       const response = await handler(request, { upgradeWebSocket });
       if (upgraded) return undefined;
       if (await isUnfinished(request, response)) response.headers.set("connection", "close");
-      return response;
+      const body = openBodyOf(response);
+      return body ? await answerOnBun(response, body, request.signal) : response;
     },
     websocket: bunHandlers(max_message_bytes),
     idleTimeout: 60,

@@ -67,17 +67,19 @@ async function receive(
 ): Promise<Uint8Array> {
   const declared = request.headers.get("content-length");
   if (Number(declared) > limit) throw tooLarge(limit);
-  if (!request.body) return new Uint8Array();
+  // Runtimes make a stream for `body` when it is read.
+  const isSmall = declared !== null && Number(declared) <= SMALL_BYTES;
+  if (!isSmall && !request.body) return new Uint8Array();
   let length = 0;
   const deadline = startDeadline(environment, timeout_ms, () => length);
   try {
-    if (declared !== null && Number(declared) <= SMALL_BYTES) {
+    if (isSmall) {
       const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
       if (bytes.length > limit) throw tooLarge(limit);
       return bytes;
     }
     const chunks: Uint8Array[] = [];
-    const reader = request.body.getReader();
+    const reader = (request.body as ReadableStream<Uint8Array>).getReader();
     try {
       for (;;) {
         const { done, value } = await Promise.race([reader.read(), deadline.passed]);

@@ -93,7 +93,7 @@ export function eventStream(
     leave: frames.leave,
   });
   const fixed = { "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" };
-  return new Response(body, { headers: { ...fixed, ...headers } });
+  return openResponse(body, { ...fixed, ...headers });
 }
 
 /** The result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
@@ -121,7 +121,24 @@ export function waitResponse(
     fail: () => {},
     leave,
   });
-  return new Response(body, { headers: { "content-type": "application/json", ...headers } });
+  return openResponse(body, { "content-type": "application/json", ...headers });
+}
+
+/** Where a body goes; the controller of a `ReadableStream` is one. */
+type Sink = Pick<ReadableStreamDefaultController<Uint8Array>, "enqueue" | "close" | "error">;
+
+/** A body that is sent in chunks: each pull is answered by one, by a close or by an error. */
+interface OpenBody {
+  pull(sink: Sink): void;
+  cancel(): void;
+}
+
+/** Here `serve` and `toNodeHandler` find the body: without the stream around it a chunk costs them half. */
+const OPEN_BODY = Symbol.for("greenroom.open-body");
+
+function openResponse(open: OpenBody, headers: HeaderValues): Response {
+  const stream = new ReadableStream<Uint8Array>(open, { highWaterMark: 0 });
+  return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
 }
 
 /** `last`: nothing follows it. `of`: what holds the pieces; readers share texts that something still holds. */
@@ -199,8 +216,10 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: Source): ReadableStream<Uint8Array> {
+function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: Source): OpenBody {
   const chunks = chunksOf(source);
+  // That of the last pull.
+  let sink: Sink;
   let pulled = false;
   let waiting = false;
   let missed = 0;
@@ -226,21 +245,21 @@ function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: So
   }
 
   /** Ends the body with an error, so that the client sees it is incomplete. */
-  function fail(controller: ReadableStreamDefaultController<Uint8Array>, { isStalled = false } = {}): void {
+  function fail({ isStalled = false } = {}): void {
     leave();
     // Closing would wait for a reader that has stalled.
-    if (source.endless && !isStalled) controller.close();
-    else controller.error(new Error("The body ended before it was complete"));
+    if (source.endless && !isStalled) sink.close();
+    else sink.error(new Error("The body ended before it was complete"));
   }
 
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
-  function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function answer(): void {
     if (!pulled || closed || deferred) return;
     if (bodies.limit.isReached()) {
       deferred = true;
       bodies.limit.wait(() => {
         deferred = false;
-        answer(controller);
+        answer();
       });
       return;
     }
@@ -252,69 +271,68 @@ function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: So
         pulled = false;
         cancelFirst?.();
         bodies.limit.spend(1);
-        controller.enqueue(encoder.encode(chunk));
+        sink.enqueue(encoder.encode(chunk));
       }
-      if (done) controller.close();
-      else if (pulled && !waiting) wait(controller);
+      if (done) sink.close();
+      else if (pulled && !waiting) wait();
     } catch (error) {
       // A server may cancel the body inside `enqueue`; later calls of the controller then throw.
       if (closed) return;
       source.fail(error);
-      fail(controller);
+      fail();
     }
   }
 
-  function wait(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function ready(more: boolean): void {
+    waiting = false;
+    if (more) answer();
+    else if (!closed) fail();
+  }
+
+  function broken(error: unknown): void {
+    if (closed) return;
+    source.fail(error);
+    fail();
+  }
+
+  function wait(): void {
     waiting = true;
+    // An error of one reader, or of the log, must not end the process.
     source
       .wait()
-      .then(
-        (more) => {
-          waiting = false;
-          if (more) answer(controller);
-          else if (!closed) fail(controller);
-        },
-        (error: unknown) => {
-          if (closed) return;
-          source.fail(error);
-          fail(controller);
-        },
-      )
-      // An error of one reader, or of the log, must not end the process.
+      .then(ready, broken)
       .catch(() => {});
   }
 
-  function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  function beat(): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
       if (!pulled && ++missed === STALLED_BEATS) {
-        fail(controller, { isStalled: true });
+        fail({ isStalled: true });
         return;
       }
       chunks.beat_due = true;
-      beat(controller);
-      answer(controller);
+      beat();
+      answer();
     });
   }
 
-  return new ReadableStream<Uint8Array>(
-    {
-      pull(controller) {
-        pulled = true;
-        missed = 0;
-        if (!cancelTimer) {
-          beat(controller);
-          stopWatching = watch(() => {
-            if (!closed) fail(controller);
-          });
-          cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
-            chunks.beat_due = true;
-            answer(controller);
-          });
-        }
-        answer(controller);
-      },
-      cancel: leave,
+  return {
+    pull(to) {
+      sink = to;
+      pulled = true;
+      missed = 0;
+      if (!cancelTimer) {
+        beat();
+        stopWatching = watch(() => {
+          if (!closed) fail();
+        });
+        cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
+          chunks.beat_due = true;
+          answer();
+        });
+      }
+      answer();
     },
-    { highWaterMark: 0 },
-  );
+    cancel: leave,
+  };
 }
