@@ -297,13 +297,18 @@ const initialState = (): AttemptState => ({
 
 /** Undefined while the lease holds: a claim's answer may come too late, and a process may stand still. */
 export const ensureLease = (context: AttemptContext): Promise<void> | undefined =>
-  context.heartbeat.isExpired(context.options.environment.now()) ? renewed(context) : undefined;
+  isEnding(context) ? renewed(context) : undefined;
 
-/** Renews an expired lease. Resolves when the attempt stops, too. */
-async function renewed({ options: { environment }, state, heartbeat }: AttemptContext): Promise<void> {
-  // The renewed lease may have expired again when the answer arrives.
-  while (!state.reason && heartbeat.isExpired(environment.now())) {
-    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);
+/** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
+const isEnding = ({ options: { environment, lease_ms }, heartbeat }: AttemptContext): boolean =>
+  heartbeat.isExpired(environment.now() + lease_ms / 4);
+
+/** Renews a lease that ends. Resolves when the attempt stops, too. */
+async function renewed(context: AttemptContext): Promise<void> {
+  const { options, state, heartbeat } = context;
+  // The renewed lease may end again when the answer arrives.
+  while (!state.reason && isEnding(context)) {
+    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(options.environment, RETRY_MS);
   }
 }
 
