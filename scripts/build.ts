@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
-import { build, buildSync, type Plugin } from "esbuild";
+import { build, buildSync } from "esbuild";
 
 function rewrite(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, "utf8")));
@@ -58,12 +58,11 @@ function bundleWebSockets(): void {
 }
 
 /**
- * Joins the files behind each export and the command, with what they use of these packages: to find and read all of kysely's 200
- * files takes Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and
- * loader. By the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then
+ * Joins the files behind each export and the command, with what they use of these packages: to find and read many files takes
+ * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader. By the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then
  * reads the maps, and only with sources in them.
  */
-const JOINED = ["kysely", "valibot", "itty-router"];
+const JOINED = ["valibot", "itty-router"];
 
 async function joinFiles(): Promise<void> {
   const { exports, dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as Record<
@@ -72,16 +71,7 @@ async function joinFiles(): Promise<void> {
   >;
   const apart = Object.keys({ ...dependencies, ...peerDependencies }).filter((name) => !JOINED.includes(name));
   const command = "dist/adapters/standalone/bin.js";
-  // What works on the host's own Kysely uses the host's kysely.
-  const hosts: Plugin = {
-    name: "kysely of the host",
-    setup: ({ onResolve }) =>
-      onResolve({ filter: /^kysely$/ }, ({ importer }) =>
-        /adapters.kysely/.test(importer) ? { external: true } : null,
-      ),
-  };
   const { metafile } = await build({
-    plugins: [hosts],
     entryPoints: [
       command,
       join(dirname(command), "main.js"),

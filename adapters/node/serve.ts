@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
 import { answerOnBun, openBodyOf } from "./open-body.ts";
-import { cutShort, isStream, isUnfinished, UNFINISHED } from "./unfinished.ts";
+import { cutShort, isStream, isUnfinished, Unfinished } from "./unfinished.ts";
 import { loadUpgrades } from "./upgrade.ts";
 
 /** Where `serve` listens. */
@@ -145,7 +145,7 @@ function serveOnBun(
 
 function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: Address): Bound {
   const onError = (error: unknown): Response => {
-    if (error !== UNFINISHED) console.error(error);
+    if (!(error instanceof Unfinished)) console.error(error);
     return new Response("Internal Server Error", { status: 500 });
   };
   const server = deno.serve({ ...address, onListen() {}, onError }, async (request) => {

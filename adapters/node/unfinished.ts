@@ -29,7 +29,7 @@ export async function isUnfinished(request: Request, response: Response): Promis
 }
 
 /** The body of `cutShort` fails with it. */
-export const UNFINISHED: Error = new Error("The request has not arrived");
+export class Unfinished extends Error {}
 
 /** When the body of an answer fails: Deno keeps the connection if it does so at once. */
 const FAIL_MS = 500;
@@ -43,7 +43,7 @@ export async function cutShort(response: Response): Promise<Response> {
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       controller.enqueue(bytes);
-      setTimeout(() => controller.error(UNFINISHED), FAIL_MS);
+      setTimeout(() => controller.error(new Unfinished("The request has not arrived")), FAIL_MS);
     },
   });
   const headers = new Headers(response.headers);

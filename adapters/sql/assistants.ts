@@ -1,4 +1,3 @@
-import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   AssistantContent,
@@ -10,13 +9,14 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
-import { db, includes } from "./dialect.ts";
+import { includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { type Database, prepared, readOne, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
@@ -184,13 +184,9 @@ export function assistantVerbs(driver: Database): AssistantStorage {
     /** @statements getAssistant · statement */
     async listAssistantVersions(scope, assistant_id, query) {
       if (scope.filter && !(await get(scope, assistant_id))) return null;
-      let select = db
-        .selectFrom("assistant_versions")
-        .selectAll()
-        .where("deployment", "=", scope.deployment)
-        .where("assistant_id", "=", assistant_id)
-        .orderBy("version", "desc");
-      if (isEmpty(query.metadata)) select = select.limit(query.limit).offset(query.offset);
+      const page = isEmpty(query.metadata) ? sql` limit ${query.limit} offset ${query.offset}` : sql``;
+      const select = sql`select * from assistant_versions where deployment = ${scope.deployment}
+        and assistant_id = ${assistant_id} order by version desc${page}`;
       let rows: readonly SqlRow[] = await driver.read(statement(select));
       if (rows.length === 0) return (await get(scope, assistant_id)) ? [] : null;
       if (!isEmpty(query.metadata)) {

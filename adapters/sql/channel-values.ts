@@ -1,9 +1,10 @@
 /** Reads the values of checkpoints. A list that has grown is stored in parts: the oldest is the whole list, the others are tails. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
 import { rowsOf, scalar } from "./dialect.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
 import { type Database, prepared } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** Identifies a thread. */
 export type ThreadKey = { deployment: string; thread_id: string };

@@ -1,4 +1,3 @@
-import { type RawBuilder, sql } from "kysely";
 import type { Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
@@ -10,12 +9,13 @@ import type {
   ThreadSize,
 } from "../../lib/storage/mod.ts";
 import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
-import { db, rowsOf, scalar } from "./dialect.ts";
+import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** How many rows a filtered listing reads at a time. */
 const FILTER_STEP = 200;
@@ -291,17 +291,10 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
       const key = { deployment, thread_id };
       const bound = boundOf(filter);
       const read = (below: number, count: number): Promise<SqlRow[]> => {
-        let select = db
-          .selectFrom("checkpoints")
-          .selectAll()
-          .where("deployment", "=", deployment)
-          .where("thread_id", "=", thread_id)
-          .where("seq", "<", below)
-          .where(sql<boolean>`true${seen(bound)}`)
-          .orderBy("seq", "desc")
-          .limit(count);
-        if (ns !== undefined) select = select.where("ns", "=", ns);
-        if (before !== undefined) select = select.where(sql<boolean>`seq < ${checkpointSeq(key, before, ns)}`);
+        const within = ns === undefined ? sql`` : sql` and ns = ${ns}`;
+        const older = before === undefined ? sql`` : sql` and seq < ${checkpointSeq(key, before, ns)}`;
+        const select = sql`select * from checkpoints where deployment = ${deployment} and thread_id = ${thread_id}
+          and seq < ${below}${seen(bound)}${within}${older} order by seq desc limit ${count}`;
         return driver.read(statement(select));
       };
       let below = Number.MAX_SAFE_INTEGER;
@@ -321,14 +314,9 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
 
 /** The newest checkpoint with this id; in any namespace if `ns` is undefined. */
 function checkpointSeq(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
-  let select = db
-    .selectFrom("checkpoints")
-    .select((eb) => eb.fn.max("seq").as("seq"))
-    .where("deployment", "=", key.deployment)
-    .where("thread_id", "=", key.thread_id)
-    .where("checkpoint_id", "=", checkpoint_id);
-  if (ns !== undefined) select = select.where("ns", "=", ns);
-  return sql<number>`(${select})`;
+  const within = ns === undefined ? sql`` : sql` and ns = ${ns}`;
+  return sql`(select max(seq) as seq from checkpoints where deployment = ${key.deployment}
+    and thread_id = ${key.thread_id} and checkpoint_id = ${checkpoint_id}${within})`;
 }
 
 /** Checkpoints with their values and writes, in the order of the rows. */

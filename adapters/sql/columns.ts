@@ -1,5 +1,5 @@
 /** Columns of statements and rows: lists of their names and values, and JSON, which is stored as text. */
-import { type RawBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** Names of columns for a statement, of the table with this name if one is given. */
 export const namesOf = (columns: readonly string[], table?: string): RawBuilder<unknown> =>

@@ -1,5 +1,5 @@
 /** The verbs on crons. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   CreateRun,
@@ -25,6 +25,7 @@ import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-state
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { type Database, prepared, readAll, readOne, rowsIn, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Row = Tables["crons"];

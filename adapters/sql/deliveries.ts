@@ -1,5 +1,5 @@
 /** Webhook deliveries: the outbox that ending runs write to, and the claims of its senders. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   DeliveryAttempt,
@@ -21,6 +21,7 @@ import { andOfPermitted, below, boundOf, scoped } from "./filter.ts";
 import { pushesOf, pushRows, pushTables, pushVerbs } from "./pushes.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Args, type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** Their rows outlive the runs that they refer to. */
 export const deliveryTables = {

@@ -1,8 +1,9 @@
 /** Deployments, and the default organization, workspace and project. */
-import { type RawBuilder, sql } from "kysely";
+
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type Verbs = Pick<
   IdentityStore,

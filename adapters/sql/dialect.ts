@@ -1,27 +1,9 @@
 /** Differences between databases, and the compilers of statements. Opens no connection. */
-import {
-  createQueryId,
-  NOOP_QUERY_EXECUTOR,
-  type OperationNode,
-  PostgresQueryCompiler,
-  QueryCreator,
-  type RawBuilder,
-  type RawNode,
-  SqliteQueryCompiler,
-  sql,
-} from "kysely";
 import type { SqlDriver } from "./driver.ts";
-import { addArgumentTypes, coreTables, type Tables } from "./schema/tables.ts";
+import { addArgumentTypes, coreTables } from "./schema/tables.ts";
+import { byDialect, RawBuilder, sql } from "./template.ts";
 
 export type Dialect = SqlDriver["dialect"];
-
-/** Builds statements without a connection. `compile` produces their text. */
-export const db: QueryCreator<Tables> = new QueryCreator<Tables>({ executor: NOOP_QUERY_EXECUTOR });
-
-/** A statement, or a part of one, before compilation. */
-export interface Query {
-  toOperationNode(): OperationNode;
-}
 
 /** A value and the name of its argument. */
 export interface Named {
@@ -47,40 +29,23 @@ function typeOf(value: unknown): string {
   return numbers.has(name) ? "bigint" : (columnTypes.get(name) ?? "text");
 }
 
-/** A part with a different text for Postgres. */
-type Forked = RawNode & { readonly postgres?: OperationNode };
-
-class PostgresCompiler extends PostgresQueryCompiler {
-  protected override visitRaw(node: Forked): void {
-    if (node.postgres) this.visitNode(node.postgres);
-    else super.visitRaw(node);
-  }
-
-  protected override appendValue(value: unknown): void {
-    // The context decides the type of a null.
-    if (value === null) this.append("null");
-    else {
-      super.appendValue(value);
-      this.append(`::${typeOf(value)}`);
-    }
-  }
-}
-
-const compilers = { sqlite: new SqliteQueryCompiler(), postgres: new PostgresCompiler() };
-
 /** The text of a statement, and the values for its placeholders in order. */
 export function compile(
-  query: Query,
+  query: RawBuilder<unknown>,
   dialect: Dialect,
 ): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const node = query.toOperationNode() as Parameters<SqliteQueryCompiler["compileQuery"]>[0];
-  return compilers[dialect].compileQuery(node, createQueryId());
-}
-
-/** A part of a statement with a different text for Postgres. */
-function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
-  const node = { ...sqlite.toOperationNode(), postgres: postgres.toOperationNode() };
-  return sql<Value>`${{ toOperationNode: () => node } as unknown as RawBuilder<Value>}`;
+  const parameters: unknown[] = [];
+  const textOf = (part: unknown): string => {
+    if (part instanceof RawBuilder) {
+      if (part.postgres && dialect === "postgres") return textOf(part.postgres);
+      return part.texts.reduce((text, next, i) => text + textOf(part.parts[i - 1]) + next);
+    }
+    // The context decides the type of a null.
+    if (part === null && dialect === "postgres") return "null";
+    parameters.push(part);
+    return dialect === "sqlite" ? "?" : `$${parameters.length}::${typeOf(part)}`;
+  };
+  return { sql: textOf(query), parameters };
 }
 
 /**

@@ -1,10 +1,11 @@
 /** What a feature adds to the tables and to the batches of a run's life. features.ts lists the features. */
-import type { RawBuilder } from "kysely";
+
 import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
 import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
 import type { SqlValue } from "./driver.ts";
 import type { TableDefinition } from "./schema/tables.ts";
 import type { Args, Database, Statement } from "./statement.ts";
+import type { RawBuilder } from "./template.ts";
 
 /** Which runs of a batch: a subquery of their ids, or a condition on rows of `runs`. */
 export type Runs<Of> = (p: Of) => RawBuilder<unknown>;

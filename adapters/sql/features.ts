@@ -1,5 +1,5 @@
 /** The features, and what they add together. The order of the list is the order of their statements. */
-import { type RawBuilder, sql } from "kysely";
+
 import type {
   ClaimTerms,
   CreateRun,
@@ -20,6 +20,7 @@ import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";
 import type { Args, Database, Statement } from "./statement.ts";
 import { steps } from "./steps.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage, type usageTables } from "./usage.ts";
 

@@ -1,4 +1,3 @@
-import { type QueryCreator, type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type {
   FeedbackBucket,
   FeedbackConfig,
@@ -10,17 +9,17 @@ import type {
   FeedbackTokenRow,
   Scope,
 } from "../../lib/storage/mod.ts";
-import { fromText, namesOf, toText, valuesOf } from "./columns.ts";
-import { db, each, rowsOf, scalar } from "./dialect.ts";
+import { assigned, fromText, namesOf, toText, valuesOf } from "./columns.ts";
+import { each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Feature } from "./feature.ts";
 import { andOfRunPermitted, type Bound, below, boundOf, scoped } from "./filter.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Database, ofKey, prepared, readAll, readOne, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type Rows = RowsOf<typeof feedbackTables>;
-const rowsDb = db as unknown as QueryCreator<Rows>;
 
 // ------------------------------------------------- beside what becomes of runs
 
@@ -274,13 +273,9 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
      */
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
       const permitted = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
-      const update = rowsDb
-        .updateTable("feedback")
-        .set({ ...toChanges(patch), modified_at: now })
-        .where("id", "=", id)
-        .where("workspace_id", "in", each(JSON.stringify(workspace_ids)))
-        .where(sql<boolean>`true${permitted}`)
-        .returningAll();
+      const changes: Partial<Stored> = { ...toChanges(patch), modified_at: now };
+      const update = sql`update feedback set ${assigned(Object.keys(changes), changes)} where id = ${id}
+        and workspace_id in ${each(JSON.stringify(workspace_ids))}${permitted} returning *`;
       const [[row] = []] = await driver.batch([statement(update)], [`feedback ${id}`]);
       return row ? toFeedback(row) : null;
     },
@@ -297,34 +292,24 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
 
     /** @statements statement */
     listFeedback({ limit, offset, ...query }) {
-      const select = candidates(query)
-        .selectAll()
-        .orderBy("created_at", "desc")
-        .orderBy("id")
-        .limit(limit)
-        .offset(offset);
+      const select = sql`select * from feedback where ${candidates(query)}
+        order by created_at desc, id limit ${limit} offset ${offset}`;
       return readAll(driver, statement(select), toFeedback);
     },
 
     /** @statements statement */
     async feedbackStats(query) {
-      const select = candidates(query)
-        .select(["key", label.as("label"), sql<number>`count(*)`.as("n"), sql<number>`count(score)`.as("scored")])
-        .select([sql`sum(${score})`.as("sum"), sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
-        .groupBy(["key", label])
-        .orderBy("key");
+      const select = sql`select key, ${label} as label, count(*) as n, count(score) as scored, sum(${score}) as sum,
+        min(${score}) as min, max(${score}) as max
+        from feedback where ${candidates(query)} group by key, ${label} order by key`;
       return toStats(await driver.read(statement(select)));
     },
 
     /** @statements statement */
     feedbackBuckets({ origin, stride_ms, ...query }) {
       const bucket = sql<number>`cast((created_at - ${scalar(origin)}) / ${scalar(stride_ms)} as bigint)`;
-      const select = candidates(query)
-        .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
-        .select([sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
-        .groupBy(["key", sql`2`])
-        .orderBy("key")
-        .orderBy("bucket");
+      const select = sql`select key, ${bucket} as bucket, count(*) as n, avg(${score}) as avg, min(${score}) as min,
+        max(${score}) as max from feedback where ${candidates(query)} group by key, 2 order by key, bucket`;
       return readAll(driver, statement(select), toBucket);
     },
     /**
@@ -342,17 +327,17 @@ const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when
 /** A text value, as JSON; null for other values. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
-/** The records that a query asks for. */
-function candidates(query: FeedbackQuery): SelectQueryBuilder<Rows, "feedback", object> {
+/** A condition on records: those that a query asks for. */
+function candidates(query: FeedbackQuery): RawBuilder<boolean> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
-  const all = rowsDb.selectFrom("feedback");
   const [only = ""] = workspace_ids;
   // With ids the statement must use their index. Within one workspace, that index has the right order.
-  const workspace = query.ids || run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
-  let select =
+  const workspace = query.ids || run_ids ? sql`workspace_id || ''` : sql`workspace_id`;
+  const where = [
     workspace_ids.length === 1
-      ? all.where(workspace, "=", only)
-      : all.where(workspace, "in", each(JSON.stringify(workspace_ids)));
+      ? sql`${workspace} = ${only}`
+      : sql`${workspace} in ${each(JSON.stringify(workspace_ids))}`,
+  ];
   const lists = [
     ["id", query.ids],
     ["run_id", run_ids],
@@ -362,20 +347,17 @@ function candidates(query: FeedbackQuery): SelectQueryBuilder<Rows, "feedback", 
     ["user_id", query.user_ids],
   ] as const;
   for (const [column, list] of lists) {
-    if (list) select = select.where(column, "in", each(JSON.stringify(list)));
-  }
-  if (scope.filter) {
-    const permitted = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
-    select = select.where(sql<boolean>`true${permitted}`);
+    if (list) where.push(sql`${sql.ref(column)} in ${each(JSON.stringify(list))}`);
   }
   if (query.has_comment !== undefined) {
-    select = select.where(sql<string>`coalesce(comment, '')`, query.has_comment ? "<>" : "=", "");
+    where.push(query.has_comment ? sql`coalesce(comment, '') <> ''` : sql`coalesce(comment, '') = ''`);
   }
-  if (query.has_score !== undefined) select = select.where("score", query.has_score ? "is not" : "is", null);
-  if (query.level !== undefined) select = select.where("run_id", query.level === "run" ? "is not" : "is", null);
-  if (query.min_created_at !== undefined) select = select.where("created_at", ">=", query.min_created_at);
-  if (query.max_created_at !== undefined) select = select.where("created_at", "<=", query.max_created_at);
-  return select;
+  if (query.has_score !== undefined) where.push(query.has_score ? sql`score is not null` : sql`score is null`);
+  if (query.level !== undefined) where.push(query.level === "run" ? sql`run_id is not null` : sql`run_id is null`);
+  if (query.min_created_at !== undefined) where.push(sql`created_at >= ${query.min_created_at}`);
+  if (query.max_created_at !== undefined) where.push(sql`created_at <= ${query.max_created_at}`);
+  const permitted = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
+  return sql`${sql.join(where, sql` and `)}${permitted}`;
 }
 
 function toChanges(patch: FeedbackPatch): Partial<Stored> {

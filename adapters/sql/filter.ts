@@ -1,9 +1,10 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { passes, type Query, rowByRow } from "./dialect.ts";
+import { passes, rowByRow } from "./dialect.ts";
 import { type Args, prepared, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = string | null;
@@ -60,7 +61,7 @@ export function filterable<Of extends Args, Made>(
 
 /** A statement for scopes with and without a filter; `build` gets null for those without. */
 export const scoped = <Of extends Args>(
-  build: (args: Of, bound: Bound) => Query,
+  build: (args: Of, bound: Bound) => RawBuilder<unknown>,
 ): ((args: Of, filter: Filter | undefined) => Statement) =>
   filterable<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));
 

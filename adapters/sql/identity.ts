@@ -1,5 +1,5 @@
 /** Accounts in SQL tables. */
-import { type RawBuilder, sql } from "kysely";
+
 import {
   type ApiKeyRow,
   type IdentityStore,
@@ -16,6 +16,7 @@ import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, readAll } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { userVerbs } from "./users.ts";
 
 /** The interval between two updates of a key's last use. */

@@ -2,7 +2,7 @@
  * The verbs on the store's items. Evaluates here what SQL cannot evaluate alike on all databases: conditions, visibility and
  * similarity.
  */
-import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+
 import type { JsonObject } from "../../lib/json.ts";
 import {
   type ItemCondition,
@@ -16,11 +16,12 @@ import {
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
-import { db, holds, mayReach } from "./dialect.ts";
+import { holds, mayReach } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, readAll, readOne, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type ItemKey = { path: string; key: string };
 type Key = ItemKey & { deployment: string };
@@ -110,21 +111,10 @@ async function findPage(
   now: number,
 ): Promise<readonly Stored[]> {
   // Sorts places only, not whole items.
-  const places = candidates(scope, query, now)
-    .select(["path", "key"])
-    .orderBy("updated_at", "desc")
-    .orderBy("path")
-    .orderBy("key")
-    .limit(query.limit)
-    .offset(query.offset);
-  const select = db
-    .selectFrom("store_items")
-    .selectAll()
-    .where("deployment", "=", scope.deployment)
-    .where(sql<boolean>`(path, key) in (${places})`)
-    .orderBy("updated_at", "desc")
-    .orderBy("path")
-    .orderBy("key");
+  const places = sql`select path, key from store_items where ${candidates(scope, query, now)}
+    order by updated_at desc, path, key limit ${query.limit} offset ${query.offset}`;
+  const select = sql`select * from store_items where deployment = ${scope.deployment} and (path, key) in (${places})
+    order by updated_at desc, path, key`;
   return readAll(driver, statement(select), toStored);
 }
 
@@ -151,12 +141,8 @@ async function findRanked(
 ): Promise<readonly Stored[]> {
   const best = new Best(query.offset + query.limit);
   for (let after: ItemKey = MARK; ; ) {
-    const select = candidates(scope, query, now)
-      .selectAll()
-      .where(sql<boolean>`(path, key) > (${after.path}, ${after.key})`)
-      .orderBy("path")
-      .orderBy("key")
-      .limit(STEP);
+    const select = sql`select * from store_items where ${candidates(scope, query, now)}
+      and (path, key) > (${after.path}, ${after.key}) order by path, key limit ${STEP}`;
     const rows = await driver.read(statement(select));
     for (const row of rows) {
       const rank = rankOf(toStored(row), scope, query);
@@ -170,12 +156,8 @@ async function findRanked(
   const found = new Map<string, Stored>();
   for (let start = 0; start < places.length; start += STEP) {
     const part = places.slice(start, start + STEP);
-    const select = db
-      .selectFrom("store_items")
-      .selectAll()
-      .where("deployment", "=", scope.deployment)
-      .where(among(part))
-      .where(alive(now));
+    const select = sql`select * from store_items where deployment = ${scope.deployment} and ${among(part)}
+      and ${alive(now)}`;
     for (const row of await driver.read(statement(select))) found.set(`${row.path}\0${row.key}`, toStored(row));
   }
   return places.flatMap(({ path, key }) => {
@@ -265,16 +247,14 @@ export function itemVerbs(driver: Database): ItemStorage {
   };
 }
 
-type Candidates = SelectQueryBuilder<Tables, "store_items", object>;
-
-/** Rows that include all matches. */
-function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candidates {
-  let select: Candidates = db.selectFrom("store_items").where("deployment", "=", deployment).where(alive(now));
+/** A condition on rows that all matches meet. */
+function candidates({ deployment }: Scope, query: ItemQuery, now: number): RawBuilder<boolean> {
+  const where: RawBuilder<unknown>[] = [sql`deployment = ${deployment}`, alive(now)];
   const prefix = pathOf(query.namespace_prefix);
-  if (prefix !== "") select = select.where("path", ">=", prefix).where("path", "<", past(prefix));
-  if (query.near) select = select.where("vectors", "is not", null);
-  for (const meeting of query.conditions.flatMap(narrowing).slice(0, NARROWING)) select = select.where(meeting);
-  return select;
+  if (prefix !== "") where.push(sql`path >= ${prefix} and path < ${past(prefix)}`);
+  if (query.near) where.push(sql`vectors is not null`);
+  where.push(...query.conditions.flatMap(narrowing).slice(0, NARROWING));
+  return sql`${sql.join(where, sql` and `)}`;
 }
 
 /** Conditions that SQL evaluates alike on all databases: true for every value that meets the condition. */

@@ -4,12 +4,13 @@
  * Exact labels decide alone if the filter has nothing else (search.ts). The scalars at the top of a thread's state are labels
  * too, which only narrow.
  */
-import { type RawBuilder, sql } from "kysely";
+
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { prepared, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** Kinds of rows whose metadata has labels. */
 export type LabelKind = "assistant" | "thread" | "cron";

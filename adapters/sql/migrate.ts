@@ -1,11 +1,12 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
-import { sql } from "kysely";
+
 import { ConfigError } from "../../lib/errors.ts";
 import { isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { createTable } from "./schema/tables.ts";
 import { type Database, plain, prepared, type Statement, statement } from "./statement.ts";
+import { sql } from "./template.ts";
 
 /** One row per schema version that was reached. */
 const VERSIONS = "greenroom_versions";

@@ -2,7 +2,7 @@
  * Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all.
  * @module
  */
-import { sql } from "kysely";
+
 import { ServiceError, storageLost } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
@@ -21,6 +21,7 @@ import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { type Database, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
+import { sql } from "./template.ts";
 import { threadVerbs } from "./threads.ts";
 import { WriteHealth } from "./write-health.ts";
 

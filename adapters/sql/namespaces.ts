@@ -1,10 +1,10 @@
 /** How namespaces are stored, and the list of namespaces with items: each once, in order, read in steps. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
-import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Database, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** Rows per read. */
 const STEP = 500;
@@ -83,12 +83,9 @@ function pathsFrom({ deployment }: Scope, from: Position, start: string, now: nu
 
 /** A key is never empty, so the empty key sorts before the items of its path. */
 function rowsFrom({ deployment }: Scope, from: Position, start: string, now: number): Statement {
-  let select = db
-    .selectFrom("store_items")
-    .selectAll()
-    .where("deployment", "=", deployment)
-    .where(sql<boolean>`(path, key) > (${from.path}, ${from.key})`)
-    .where(alive(now));
-  if (start !== "") select = select.where("path", "<", past(start));
-  return statement(select.orderBy("path").orderBy("key").limit(STEP));
+  const within = start === "" ? sql`` : sql` and path < ${past(start)}`;
+  return statement(
+    sql`select * from store_items where deployment = ${deployment} and (path, key) > (${from.path}, ${from.key})
+    and ${alive(now)}${within} order by path, key limit ${STEP}`,
+  );
 }

@@ -1,10 +1,11 @@
 /** How the values of a checkpoint begin: what a list shows of a state that may be large. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { scalar } from "./dialect.ts";
 import { andOfPermitted, scoped } from "./filter.ts";
 import { type Database, prepared } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type Key = ThreadKey & { checkpoint_id: string };
 type ValueKey = ThreadKey & { channel: string; channel_version: string };

@@ -1,5 +1,5 @@
 /** Pruning: deletes threads, or all their checkpoints except the newest state. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { each, holds, membersOf, parentsIn, scalar } from "./dialect.ts";
@@ -8,6 +8,7 @@ import { whenDeleted } from "./features.ts";
 import { andPermitted, type Bound, filterable, scoped } from "./filter.ts";
 import { leftLabels } from "./labels.ts";
 import { type Database, ofThread, prepared, rowsIn, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { busy } from "./threads.ts";
 import { keepTurns } from "./turns.ts";
 

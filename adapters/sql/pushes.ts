@@ -1,10 +1,11 @@
 /** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { NewPush, PushRow, PushStorage, PushTerms, Scope } from "../../lib/storage/mod.ts";
-import { type Query, scalar } from "./dialect.ts";
+import { scalar } from "./dialect.ts";
 import { andOfPermitted, type Bound, scoped } from "./filter.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Database, ofThread, prepared, readAll, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** They go with the run that began the task. */
 export const pushTables = {
@@ -39,7 +40,7 @@ type Stored = Omit<Rows["push_configs"], "thread_id" | "created_at"> & { now: nu
 /** The most configurations of one task. */
 const MOST = 10;
 
-const put = (p: Stored, bound: Bound): Query =>
+const put = (p: Stored, bound: Bound): RawBuilder<unknown> =>
   sql`insert into push_configs (push_id, deployment, thread_id, task_id, config_id, last_run, url, host, config, created_at)
     select ${p.push_id}, r.deployment, r.thread_id, r.run_id, ${p.config_id}, ${p.last_run}, ${p.url}, ${p.host}, ${p.config},
       ${p.now}

@@ -2,7 +2,7 @@
  * Searches rows by metadata. Reads the rows of the filter's rarest label, newest first, and looks up the other labels for each
  * row. If labels express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
  */
-import { type RawBuilder, sql } from "kysely";
+
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage/mod.ts";
 import { type Filter, permits } from "../../lib/storage/visibility.ts";
@@ -10,6 +10,7 @@ import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
 import { type Database, prepared, type Statement, statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** A search. */
 export interface Sought {

@@ -2,12 +2,13 @@
  * State updates: changes of a thread's state without a run. The first statement of the batch decides and marks the thread. The
  * mark is the witness for the next statements, and the last one removes it. No other batch sees a mark.
  */
-import { type RawBuilder, sql } from "kysely";
+
 import type { NewState } from "../../lib/storage/mod.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
 import { scalar } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";
 import { prepared, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** `run_count` of a new thread with a mark. */
 export const MARKED = -1;

@@ -1,6 +1,7 @@
 /** Prepared statements: compiled once per dialect, then filled with arguments. */
-import { compile, type Dialect, type Query } from "./dialect.ts";
+import { compile, type Dialect } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import type { RawBuilder } from "./template.ts";
 
 /** A statement with its arguments, for every database. */
 export interface Statement {
@@ -44,7 +45,7 @@ class CompiledStatement {
   readonly #text: string;
   readonly #parameters: readonly unknown[];
 
-  constructor(query: Query, dialect: Dialect) {
+  constructor(query: RawBuilder<unknown>, dialect: Dialect) {
     const { sql, parameters } = compile(query, dialect);
     this.#text = sql;
     this.#parameters = parameters;
@@ -67,11 +68,11 @@ type Compiled = { [Of in Dialect]?: CompiledStatement };
 /** A prepared statement with its arguments; compiled on first use. */
 class Filled implements Statement {
   readonly #compiled: Compiled;
-  readonly #build: () => Query;
+  readonly #build: () => RawBuilder<unknown>;
   readonly #args: Args;
   readonly #rows: readonly Args[];
 
-  constructor(compiled: Compiled, build: () => Query, args: Args, rows: readonly Args[] = []) {
+  constructor(compiled: Compiled, build: () => RawBuilder<unknown>, args: Args, rows: readonly Args[] = []) {
     this.#compiled = compiled;
     this.#build = build;
     this.#args = args;
@@ -93,9 +94,9 @@ class Filled implements Statement {
  * must not branch on values. Later calls cost one array. Arguments have the names of the columns that they are compared with or
  * stored in, which determines their types (dialect.ts).
  */
-export function prepared<Of extends Args>(build: (args: Of) => Query): (args: Of) => Statement {
+export function prepared<Of extends Args>(build: (args: Of) => RawBuilder<unknown>): (args: Of) => Statement {
   const compiled: Compiled = {};
-  const query = (): Query => build(placeholders(null));
+  const query = (): RawBuilder<unknown> => build(placeholders(null));
   return (args) => new Filled(compiled, query, args);
 }
 
@@ -104,14 +105,14 @@ const ROWS = 8;
 
 /** Like `prepared`, for a list of rows. `build` runs once per number of rows. A longer list becomes several statements. */
 export function preparedRows<Of extends Args, Row extends Args>(
-  build: (args: Of, rows: readonly Row[]) => Query,
+  build: (args: Of, rows: readonly Row[]) => RawBuilder<unknown>,
 ): (args: Of, rows: readonly Row[]) => Statement[] {
   const made: Compiled[] = [];
   return (args, rows) => {
     const statements: Statement[] = [];
     for (let start = 0; start < rows.length; start += ROWS) {
       const part = rows.slice(start, start + ROWS);
-      const query = (): Query =>
+      const query = (): RawBuilder<unknown> =>
         build(
           placeholders(null),
           part.map((_, row): Row => placeholders(row)),
@@ -124,7 +125,7 @@ export function preparedRows<Of extends Args, Row extends Args>(
 }
 
 /** A statement that is compiled for a single call. */
-export function statement(query: Query): Statement {
+export function statement(query: RawBuilder<unknown>): Statement {
   return {
     for(dialect) {
       const { sql, parameters } = compile(query, dialect);

@@ -1,5 +1,5 @@
 /** The verbs that change states without a run: state updates, metadata of checkpoints, copies. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
@@ -11,6 +11,7 @@ import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
 import { isMarked, marked, putState, unmark } from "./state-updates.ts";
 import { type Database, ofThread, prepared, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { busy, toThread } from "./threads.ts";
 import { firstTurn } from "./turns.ts";
 

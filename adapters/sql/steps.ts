@@ -1,5 +1,5 @@
 /** Calls of durable functions: their journals, their events, and how runs of them are suspended. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { Json } from "../../lib/json.ts";
 import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";
@@ -11,6 +11,7 @@ import { andOfPermitted, scoped } from "./filter.ts";
 import type { callTables } from "./schema/steps.ts";
 import { callTables as tables } from "./schema/steps.ts";
 import { type Database, ofThread, prepared, preparedRows, readAll, readOne, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type CallKey = ThreadKey & { call_id: string };
 type OfCall = LeaseFence & { call_id: string };

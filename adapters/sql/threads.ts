@@ -1,4 +1,3 @@
-import { type RawBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   PruneStrategy,
@@ -19,6 +18,7 @@ import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { type Args, type Database, ofThread, prepared, readOne, rowsIn, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
 
 type Key = { deployment: string; thread_id: string };

@@ -2,8 +2,9 @@
  * Turns of threads that were deleted. Clients know events by their `seq`, so a thread that is created again with the same id
  * continues the turns of the deleted one. One row keeps the highest turn of all deleted threads with the same last four digits.
  */
-import { type RawBuilder, sql } from "kysely";
+
 import { scalar } from "./dialect.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 /** The name of the row in `probes`: ids are UUIDs, so that there are at most 65,536 for a deployment. */
 const rowOf = (deployment: unknown, thread_id: unknown): RawBuilder<string> =>

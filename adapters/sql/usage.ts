@@ -2,13 +2,14 @@
  * Traces and usage counts. Traces are the source; `usage_hourly` has the sums of each hour before the seal. A batch that writes a
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
-import { type RawBuilder, sql } from "kysely";
+
 import type { TraceRow, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { type LeaseFence, whileLeased } from "./checkpoints.ts";
 import { each, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Created, Feature } from "./feature.ts";
 import { type Database, prepared, readOne, type Statement } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

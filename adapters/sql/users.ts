@@ -1,10 +1,11 @@
 /** Users, and the names that reports show. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/tables.ts";
 import { type Database, prepared, readAll, readOne } from "./statement.ts";
+import { type RawBuilder, sql } from "./template.ts";
 
 type Id = { id: string };
 

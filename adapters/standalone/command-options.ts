@@ -1,9 +1,9 @@
 /** Options of the command line: flags and `GREENROOM_*` variables. */
 import { existsSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
+import { tokensOf } from "./arguments.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 
@@ -105,35 +105,23 @@ export function readCommand(
     "log-level",
     "log-format",
   ] as const;
-  const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
+  const texts: readonly string[] = names;
   const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
-  const { tokens } = parseArgs({
-    args: [...args],
-    options: {
-      ...text,
-      ...Object.fromEntries(switches.map((name) => [name, { type: "boolean" as const }])),
-      help: { type: "boolean", short: "h" },
-      version: { type: "boolean", short: "v" },
-    },
-    strict: false,
-    tokens: true,
-  });
   const flags = new Map<string, string>();
   let valueAt = -1;
-  for (const token of tokens) {
-    if (token.kind === "positional" && token.index !== valueAt) {
-      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands, "; see --help")}` : "";
-      problems.push(`${token.value}: ${command || "not an option; see --help"}`);
-    }
-    if (token.kind !== "option") continue;
-    if (switches.includes(token.name)) flags.set(token.name, "");
-    else if (!(token.name in text)) {
+  for (const { index, name, rawName, value } of tokensOf(args, texts)) {
+    if (name === undefined) {
+      if (index === valueAt) continue;
+      const command = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
+      problems.push(`${rawName}: ${command || "not an option; see --help"}`);
+    } else if (switches.includes(name)) flags.set(name, "");
+    else if (!texts.includes(name)) {
       const known = [...names, ...switches].map((name) => `--${name}`);
-      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known, "; see --help")}`);
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
       // What follows was meant as its value.
-      valueAt = token.index + 1;
-    } else if (!token.value) problems.push(`${token.rawName}: needs a value`);
-    else flags.set(token.name, token.value);
+      valueAt = index + 1;
+    } else if (!value) problems.push(`${rawName}: needs a value`);
+    else flags.set(name, value);
   }
   const given = (name: (typeof names)[number]): Given | undefined => givenBy(name, flags.get(name), env);
   const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
@@ -195,15 +183,11 @@ export function readPlace(
   args: readonly string[],
   env: EnvVars,
 ): { readonly database: Given; readonly key_prefix?: string } {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { config: { type: "string" }, database: { type: "string" } },
-    strict: false,
-  });
+  const values = new Map(tokensOf(args, ["config", "database"]).map(({ name, value }) => [name, value]));
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
-  const database = givenBy("database", text(values.database), env) ?? DEFAULT_DATABASE;
+  const database = givenBy("database", text(values.get("database")), env) ?? DEFAULT_DATABASE;
   const file =
-    givenBy("config", text(values.config), env)?.value ?? ["greenroom.json"].find((name) => existsSync(name));
+    givenBy("config", text(values.get("config")), env)?.value ?? ["greenroom.json"].find((name) => existsSync(name));
   if (file === undefined) return { database };
   const { auth } = readContent(file);
   const key_prefix = isRecord(auth) ? text(auth.key_prefix) : undefined;

@@ -1,7 +1,7 @@
 /** Reads the configuration file of the stand-alone server. */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
-import { parseEnv } from "node:util";
+import process from "node:process";
 import type { AgentSettings } from "../../lib/executor/contract.ts";
 import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
 import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN } from "../../lib/validation.ts";
@@ -275,7 +275,9 @@ function readEnv(value: unknown, file: string, problems: string[], warnings: str
     return {};
   }
   try {
-    return parseEnv(readFileSync(resolve(dirname(file), value), "utf8")) as Record<string, string>;
+    return process
+      .getBuiltinModule("node:util")
+      .parseEnv(readFileSync(resolve(dirname(file), value), "utf8")) as Record<string, string>;
   } catch (error) {
     // Projects keep it out of their repository: a fresh copy has none.
     const missing = (error as { code?: unknown }).code === "ENOENT";

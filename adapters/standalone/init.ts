@@ -4,9 +4,9 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
+import { tokensOf } from "./arguments.ts";
 
 const TEMPLATES: Readonly<Record<string, string>> = {
   function: "a plain function",
@@ -33,27 +33,20 @@ ${LIST}
 /** Writes the project, and prints what comes next. Throws a ConfigError if it must not be written. */
 export function init(args: readonly string[]): void {
   const problems: string[] = [];
-  const { tokens } = parseArgs({
-    args: [...args],
-    options: { template: { type: "string" }, force: { type: "boolean" }, help: { type: "boolean", short: "h" } },
-    strict: false,
-    tokens: true,
-  });
   const places: string[] = [];
   let template = "function";
   let force = false;
-  for (const token of tokens) {
-    if (token.kind === "positional") places.push(token.value);
-    if (token.kind !== "option") continue;
-    if (token.name === "help") {
+  for (const { name, rawName, value } of tokensOf(args, ["template"])) {
+    if (name === "help") {
       console.log(initUsage);
       return;
     }
-    if (token.name === "force") force = true;
-    else if (token.name === "template") template = token.value ?? "";
+    if (name === undefined) places.push(rawName);
+    else if (name === "force") force = true;
+    else if (name === "template") template = value ?? "";
     else
       problems.push(
-        `${token.rawName}: unknown option${didYouMean(token.rawName, ["--template", "--force", "--help"], "; see --help")}`,
+        `${rawName}: unknown option${didYouMean(rawName, ["--template", "--force", "--help"], "; see --help")}`,
       );
   }
   if (places.length > 1) problems.push(`${places[1]}: init takes one folder`);

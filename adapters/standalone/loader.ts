@@ -5,9 +5,8 @@
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { types } from "node:util";
 import type { Jiti, JitiOptions, TransformOptions } from "jiti";
 
 type Module = Readonly<Record<string, unknown>>;
@@ -17,7 +16,8 @@ type Resolve = (specifier: string) => string;
 
 /** Imports a file by its absolute path. Rejects with what its own code threw, or says why it cannot be loaded. */
 export async function importFile(file: string): Promise<Module> {
-  if ("Bun" in globalThis || ("Deno" in globalThis && !reloads)) return await import(pathToFileURL(file).href);
+  const { Bun } = globalThis as { readonly Bun?: Pick<typeof import("node:url"), "pathToFileURL"> };
+  if (Bun || ("Deno" in globalThis && !reloads)) return await import((Bun ?? urls()).pathToFileURL(file).href);
   const { createJiti } = await import("jiti");
   plain ??= createJiti(import.meta.url, { ...OPTIONS, tsconfigPaths: false });
   (globalThis as { [HOOK]?: typeof orderly })[HOOK] = orderly;
@@ -57,9 +57,12 @@ export function forgetFiles(more: readonly string[] = []): void {
   waiting.clear();
 }
 
+/** Bun has its functions, and starts sooner without the module. */
+const urls = (): typeof import("node:url") => process.getBuiltinModule("node:url");
+
 const require: NodeJS.Require = createRequire(import.meta.url);
 /** Bun lists this program's own files too. */
-const OWN = fileURLToPath(new URL("../..", import.meta.url).href);
+const OWN = join(import.meta.dirname, "../../");
 const isProjectFile = (file: string): boolean =>
   !/[\\/]node_modules[\\/]/.test(file) && !["lib", "adapters"].some((folder) => file.startsWith(`${OWN}${folder}`));
 
@@ -135,7 +138,7 @@ function orderly(
     // By `require` it would be LangChain's other copy, whose classes are not those of the files that import it.
     if (!specifier.startsWith("@langchain/")) return required(specifier);
     try {
-      return createRequire(from)(fileURLToPath(resolve(specifier)));
+      return createRequire(from)(urls().fileURLToPath(resolve(specifier)));
     } catch (error) {
       if ((error as { code?: unknown }).code !== "ERR_REQUIRE_ESM") throw error;
       return required(specifier);
@@ -148,7 +151,7 @@ function orderly(
 function targetOf(resolve: Resolve, specifier: string): string | undefined {
   try {
     const url = resolve(specifier);
-    return url.startsWith("file:") ? fileURLToPath(url) : undefined;
+    return url.startsWith("file:") ? urls().fileURLToPath(url) : undefined;
   } catch {
     return undefined;
   }
@@ -164,7 +167,8 @@ function waitsFor(file: string, other: string, seen: Set<string> = new Set()): b
 /** `module.exports` as the default export, as Node has it. */
 function shaped(module: unknown): unknown {
   const given = (typeof module === "object" && module !== null) || typeof module === "function";
-  if (!given || types.isModuleNamespaceObject(module) || "__esModule" in module) return module;
+  if (!given || process.getBuiltinModule("node:util").types.isModuleNamespaceObject(module) || "__esModule" in module)
+    return module;
   return "default" in module ? module : { ...module, default: module };
 }
 

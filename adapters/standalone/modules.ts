@@ -4,9 +4,7 @@ import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
 import { agentExecutor } from "../agents.ts";
 import type { GraphEntry, ModuleExport } from "./config.ts";
-import { loadError } from "./load-error.ts";
 import { importFile } from "./loader.ts";
-import { packagesOf } from "./packages.ts";
 
 /** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
 export async function loadGraphs(
@@ -22,7 +20,9 @@ export async function loadGraphs(
       if (value === null || (!isGraph && typeof value !== "function"))
         throw new TypeError(`${place.export} is neither a function nor a LangGraph.js graph`);
       const entry = { ...settings, [isGraph ? "graph" : "agent"]: value };
-      const options = isGraph ? { resolve: await packagesOf(value, place.file, config) } : {};
+      const options = isGraph
+        ? { resolve: await (await import("./packages.ts")).packagesOf(value, place.file, config) }
+        : {};
       executors.push(await agentExecutor(graph_id, entry, options));
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
@@ -33,7 +33,8 @@ export async function loadGraphs(
 
 /** Imports what a place names. Rejects with a message for the user. */
 async function load({ file, export: name }: ModuleExport): Promise<unknown> {
-  const module = await importFile(file).catch((error: unknown) => {
+  const module = await importFile(file).catch(async (error: unknown) => {
+    const { loadError } = await import("./load-error.ts");
     throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
   });
   const value = await module[name];

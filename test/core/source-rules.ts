@@ -130,7 +130,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   { files: /^lib\//, may: /^(?!)/ },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/storage\/|^lib\/(?:executor\/contract|environment|errors|json)\.ts$|^kysely$/,
+    may: /^adapters\/sql\/|^lib\/storage\/|^lib\/(?:executor\/contract|environment|errors|json)\.ts$/,
   },
   {
     files: /^adapters\/sqlite\/bun\.ts$/,
@@ -208,10 +208,7 @@ const outside: readonly RegExp[] = [
 ];
 
 /** SQL text that is not a bound value or a checked identifier. */
-const injectable: readonly RegExp[] = [
-  /\.(?:key|at)\(\s*(?!["']|-?\d+\s*\))/,
-  /\bsql\s*\.\s*(?:raw\b|lit\(\s*(?!["']|-?\d))/,
-];
+const injectable: readonly RegExp[] = [/\bnew\s+RawBuilder\b/, /\bsql\s*\.\s*(?:raw|lit)\b/];
 
 /** What answers callers: it has nouns that are bound to the caller, and names no scope. */
 const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:bind|commands|mod)\.ts$))/;
@@ -244,7 +241,7 @@ export function problemsOf(path: string, source: string): string[] {
     }
   };
   if (path.startsWith("lib/") && path !== "lib/environment.ts") report(bare, outside);
-  if (/^adapters\/(?:sql|sqlite)\//.test(path)) report(code, injectable);
+  if (/^adapters\/(?:sql\/(?!template\.ts$)|sqlite\/)/.test(path)) report(code, injectable);
   if (bound.test(path)) report(bare, unbound);
   return problems;
 }

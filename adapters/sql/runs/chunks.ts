@@ -1,6 +1,7 @@
 /** Frames and events are stored many to a row, in the order of their ids: how lists become rows, and how rows are read in pages. */
-import { type RawBuilder, sql } from "kysely";
+
 import { scalar } from "../dialect.ts";
+import { type RawBuilder, sql } from "../template.ts";
 
 /** A row is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;

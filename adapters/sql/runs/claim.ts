@@ -1,10 +1,11 @@
 /** Claims: which run is next, and the statements that lease it. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
 import { each, isAmong, numberIn, rowByRow, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { whenClaimed } from "../features.ts";
 import { type Database, ofThread, prepared, type RowsOf, rowsIn, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { storedFrames } from "./end.ts";
 import { claimNote, toClaim } from "./row.ts";
 

@@ -1,5 +1,5 @@
 /** The statements that create a run. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { namesOf, toText, valuesOf } from "../columns.ts";
 import { scalar } from "../dialect.ts";
@@ -7,6 +7,7 @@ import type { SqlRow } from "../driver.ts";
 import { OF_RUN, OF_THREAD, whenClaimed, whenCreated } from "../features.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
 import { type Args, ofKey, ofThread, prepared, type RowsOf, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { busy } from "../threads.ts";
 import { firstTurn } from "../turns.ts";
 import { isDue } from "./claim.ts";

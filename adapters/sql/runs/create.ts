@@ -1,8 +1,9 @@
 /** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
-import { sql } from "kysely";
+
 import type { CreatedRun, CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
 import { each, scalar } from "../dialect.ts";
 import { type Database, prepared, rowsIn } from "../statement.ts";
+import { sql } from "../template.ts";
 import { busy } from "../threads.ts";
 import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
 import { toRun } from "./row.ts";

@@ -1,9 +1,10 @@
 /** Ending runs: the statements that every path uses which makes a run terminal. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { FinishRun } from "../../../lib/storage/mod.ts";
 import type { RunEnd } from "../feature.ts";
 import { endFrames, whenEnded } from "../features.ts";
 import { prepared, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 
 /** How runs end, and what they leave on their threads. */
 export type End = RunEnd & {

@@ -1,5 +1,5 @@
 /** Thread events: what saves store, what a stopped run leaves, and the reads of the event protocol. */
-import { type RawBuilder, sql } from "kysely";
+
 import {
   EVENT_METHODS,
   type EventMethod,
@@ -13,6 +13,7 @@ import { scalar } from "../dialect.ts";
 import { andOfPermitted, andPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/tables.ts";
 import { type Database, ofThread, prepared, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { chunksOf, PAGE_ROWS, PAGE_SIZE, pageAfter } from "./chunks.ts";
 
 type Chunk = { first_seq: number; last_seq: number; methods: number; size: number; events: string; now: number };

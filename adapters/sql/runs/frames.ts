@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import { pieceEnd } from "../../../lib/json.ts";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import { type LeaseFence, whileLeased } from "../checkpoints.ts";
@@ -6,6 +5,7 @@ import { scalar } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/tables.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
+import { sql } from "../template.ts";
 import { chunksOf, pageAfter } from "./chunks.ts";
 
 type Chunk = { first_id: number; last_id: number; size: number; frames: string };

@@ -1,13 +1,13 @@
 /** The verbs of a lease's holder: renew, save, finish, requeue, release. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
-import { db } from "../dialect.ts";
 import { whenFinished, whenSaved } from "../features.ts";
 import { valueLabels } from "../labels.ts";
 import { type Database, ofThread, prepared, rowsIn, type Statement } from "../statement.ts";
 import { isNewer as hasNewEvents } from "../steps.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
@@ -31,11 +31,11 @@ const extendLease = prepared<LeaseFence & { lease_until: number }>(
 );
 
 /** A row while the lease is held. */
-const isLeased = prepared<LeaseFence>((p) => db.selectFrom("runs").select("run_id").where(holdsLease(p)));
+const isLeased = prepared<LeaseFence>((p) => sql`select run_id from runs where ${holdsLease(p)}`);
 
 /** Records that the run has stored a root checkpoint, in this attempt. */
-const markSaved = prepared<LeaseFence>((p) =>
-  db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(holdsLease(p)).returning("run_id"),
+const markSaved = prepared<LeaseFence>(
+  (p) => sql`update runs set saved = 1, progressed = attempt where ${holdsLease(p)} returning run_id`,
 );
 
 /** Frees the slot of the lease's thread. `when`: whether the run is held. */

@@ -1,7 +1,7 @@
 /** The verbs on runs, from their creation to their end. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
-import { db, scalar } from "../dialect.ts";
+import { scalar } from "../dialect.ts";
 import { whenDeleted } from "../features.ts";
 import { andOfPermitted, type Bound, boundOf, filterable, scoped } from "../filter.ts";
 import {
@@ -14,6 +14,7 @@ import {
   type Statement,
   statement,
 } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { dropEvents, stoppedEvents } from "./events.ts";
@@ -104,18 +105,12 @@ export function runVerbs(driver: Database): RunStorage {
 
     /** @statements statement */
     listRuns({ deployment, filter }, thread_id, query) {
-      let select = db
-        .selectFrom("runs")
-        .selectAll()
-        .where("deployment", "=", deployment)
-        .where("thread_id", "=", thread_id)
-        .orderBy("seq", query.above === undefined ? "desc" : "asc")
-        .limit(query.limit)
-        .offset(query.offset);
-      if (query.status) select = select.where("status", "=", query.status);
-      if (query.below !== undefined) select = select.where("seq", "<", query.below);
-      if (query.above !== undefined) select = select.where("seq", ">", query.above);
-      if (filter) select = select.where(sql<boolean>`1 = 1${andOfPermitted("runs", boundOf(filter))}`);
+      const where = [sql`deployment = ${deployment} and thread_id = ${thread_id}`];
+      if (query.status) where.push(sql`status = ${query.status}`);
+      if (query.below !== undefined) where.push(sql`seq < ${query.below}`);
+      if (query.above !== undefined) where.push(sql`seq > ${query.above}`);
+      const select = sql`select * from runs where ${sql.join(where, sql` and `)}${andOfPermitted("runs", boundOf(filter))}
+        order by seq ${query.above === undefined ? sql`desc` : sql`asc`} limit ${query.limit} offset ${query.offset}`;
       return readAll(driver, statement(select), toRun);
     },
 

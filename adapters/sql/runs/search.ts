@@ -1,5 +1,5 @@
 /** The verbs that read the runs of all threads. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, RunTimes, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
@@ -9,6 +9,7 @@ import type { SqlRow } from "../driver.ts";
 import { andOfPermitted, andPermitted, below, boundOf } from "../filter.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
 import { type Database, readAll, type Statement, statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import type { usageTables } from "../usage.ts";
 import { claimLog, HEAD_COLUMNS, toRunHead } from "./row.ts";
 

@@ -1,5 +1,5 @@
 /** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
-import { type RawBuilder, sql } from "kysely";
+
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { each, scalar } from "../dialect.ts";
@@ -7,6 +7,7 @@ import type { SqlRow } from "../driver.ts";
 import { whenDeleted } from "../features.ts";
 import { andOfPermitted, type BoundIn, filterable } from "../filter.ts";
 import { type Database, ofThread, prepared, type RowsOf, rowsIn, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { type End, endRuns } from "./end.ts";
 import { stoppedEvents } from "./events.ts";
 

@@ -1,4 +1,3 @@
-import { type RawBuilder, sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { sweepCrons } from "../crons.ts";
 import { each, holds, rowsOf, scalar } from "../dialect.ts";
@@ -6,6 +5,7 @@ import type { SqlRow } from "../driver.ts";
 import { SWEPT } from "../features.ts";
 import { sweepItems } from "../items.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
+import { type RawBuilder, sql } from "../template.ts";
 import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
 

@@ -2,28 +2,34 @@
 
 import { ENDPOINTS } from "../endpoints/list.ts";
 import type { LazyRoutes, Route } from "../route.ts";
-import { CRON_ROUTES } from "./crons.ts";
-import { PROTOCOL_ROUTES } from "./protocol.ts";
-import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
-import { THREAD_ROUTES } from "./threads.ts";
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
 ];
 
-/** The rows of the agent server API. The first row that matches wins, so fixed words come before the ids they could be taken for. */
-export const ROUTES: readonly Route[] = [
-  ...NOT_BUILT,
-  ...THREAD_ROUTES,
-  ...PROTOCOL_ROUTES,
-  ...CRON_ROUTES,
-  ...RUN_ROUTES,
-  ...SERVER_ROUTES,
-];
+/** The rows that every server needs at once. */
+export const ROUTES: readonly Route[] = [...NOT_BUILT, ...SERVER_ROUTES];
 
-export const LAZY_ROUTES: readonly LazyRoutes[] = [
+/** The rows of threads and runs. The first row that matches wins, so fixed words come before the ids they could be taken for. */
+async function agentRoutes(): Promise<readonly Route[]> {
+  const [{ THREAD_ROUTES }, { PROTOCOL_ROUTES }, { CRON_ROUTES }, { RUN_ROUTES }] = await Promise.all([
+    import("./threads.ts"),
+    import("./protocol.ts"),
+    import("./crons.ts"),
+    import("./runs.ts"),
+  ]);
+  return [...THREAD_ROUTES, ...PROTOCOL_ROUTES, ...CRON_ROUTES, ...RUN_ROUTES];
+}
+
+const below = (start: Route["path"]): LazyRoutes => ({
+  path: start,
+  load: async () => (await agentRoutes()).filter(({ path }) => path.startsWith(start)),
+});
+
+/** Rows that few deployments call. */
+const SELDOM: readonly LazyRoutes[] = [
   { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
   {
@@ -50,8 +56,12 @@ export const LAZY_ROUTES: readonly LazyRoutes[] = [
   ...ENDPOINTS,
 ];
 
+export const LAZY_ROUTES: readonly LazyRoutes[] = [below("/threads"), below("/runs"), ...SELDOM];
+
 /** Every row, in the order in which they match. */
 export const allRoutes = async (): Promise<readonly Route[]> => [
-  ...ROUTES,
-  ...(await Promise.all(LAZY_ROUTES.map(({ load }) => load()))).flat(),
+  ...NOT_BUILT,
+  ...(await agentRoutes()),
+  ...SERVER_ROUTES,
+  ...(await Promise.all(SELDOM.map(({ load }) => load()))).flat(),
 ];
