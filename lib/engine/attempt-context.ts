@@ -295,20 +295,13 @@ const initialState = (): AttemptState => ({
   done: Promise.withResolvers<void>(),
 });
 
-/** Undefined while the lease holds: a claim's answer may come too late, and a process may stand still. */
+/** Renews a lease that ends, until it holds or the attempt stops. Undefined where it holds. */
 export const ensureLease = (context: AttemptContext): Promise<void> | undefined =>
-  isEnding(context) ? renewed(context) : undefined;
+  context.heartbeat.isEnding() ? renewed(context) : undefined;
 
-/** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
-const isEnding = ({ options: { environment, lease_ms }, heartbeat }: AttemptContext): boolean =>
-  heartbeat.isExpired(environment.now() + lease_ms / 4);
-
-/** Renews a lease that ends. Resolves when the attempt stops, too. */
-async function renewed(context: AttemptContext): Promise<void> {
-  const { options, state, heartbeat } = context;
-  // The renewed lease may end again when the answer arrives.
-  while (!state.reason && isEnding(context)) {
-    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(options.environment, RETRY_MS);
+async function renewed({ options: { environment }, state, heartbeat }: AttemptContext): Promise<void> {
+  while (!state.reason && heartbeat.isEnding()) {
+    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);
   }
 }
 

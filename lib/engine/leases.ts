@@ -19,6 +19,8 @@ interface HeartbeatOptions {
 export interface Heartbeat {
   /** An expired lease can still be renewed until another process claims the run. */
   isExpired(now: number): boolean;
+  /** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
+  isEnding(): boolean;
   /** True if the lease was renewed. */
   renew(): Promise<boolean>;
   /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
@@ -107,7 +109,13 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   }
 
   schedule(until - environment.now() - (2 * lease_ms) / 3);
-  return { isExpired: (now) => now >= until, renew, checkCancelled, stop };
+  return {
+    isExpired: (now) => now >= until,
+    isEnding: () => environment.now() >= until - lease_ms / 4,
+    renew,
+    checkCancelled,
+    stop,
+  };
 }
 
 /** A claim sent with the creation or the end of a run. */

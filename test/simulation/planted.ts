@@ -295,6 +295,13 @@ export const PLANTED: readonly PlantedFault[] = [
     test: "test/core/lost-leases.test.ts",
   },
   {
+    name: "an executor begins when its lease is almost over",
+    from: 91_058,
+    file: "lib/engine/leases.ts",
+    find: "environment.now() >= until - lease_ms / 4",
+    replace: "environment.now() >= until",
+  },
+  {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
     find: "  // The process may have stalled during these ticks.\n  await ensureLease(context);\n",
