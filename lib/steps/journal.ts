@@ -57,11 +57,14 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
   const { storage, scope, environment, attempt, call, own, pending } = options;
   const { claimed, retry } = attempt;
   const { thread_id, graph_id, run_id, claims } = claimed.run;
-  const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
+  const read = async () => call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
+  const row = await read();
   if (call && (!row || row.graph_id !== graph_id)) return null;
   const texts = row
     ? await readTexts((idx) => retry(() => storage.readEntries(scope, thread_id, row.call_id, idx)))
     : [];
+  // Deleted between these reads, it would begin anew.
+  if (row && !(await read())) return null;
   const all = texts.map((text) => JSON.parse(text) as JournalEntry);
   const waits = row !== null && isWaiting(claimed.thread.interrupts, row);
   // The service has made the run for a call that has gone on meanwhile.

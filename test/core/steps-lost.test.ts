@@ -102,6 +102,36 @@ describe("a durable function", () => {
     assert.equal(calls.suspendRun, 1);
   });
 
+  it("does not begin anew when another process deletes its thread while it reads what it has done", async () => {
+    const clock = testClock();
+    const first = faulty();
+    const second = first.share();
+    const log: string[] = [];
+    const agent = async ({ step, sleep }: FunctionJob): Promise<string> => {
+      await step("charge", () => void log.push("charged"));
+      await sleep("rest", "1h");
+      return "done";
+    };
+    await using kit = await clockedService(clock, {
+      storage: first.storage,
+      worker,
+      executor: fromFunctions({ agent }),
+    });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run_id } = await runs.create(thread_id, request);
+    await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).waiting_for !== undefined);
+    let deleted = false;
+    first.faults.readEntries = async (call) => {
+      deleted ||= await second.storage.deleteThread({ deployment: "default" }, thread_id);
+      return await call();
+    };
+    await clock.set(clock.now() + 3_600_000);
+    await advanceUntil(clock, () => deleted);
+    await clock.advance(2 * LEASE_MS);
+    assert.deepEqual(log, ["charged"]);
+  });
+
   it("keeps what a step has written when a stop comes between the states before its entry", async () => {
     const storage = nodeSqlite(":memory:");
     const agent = async function* ({ step }: FunctionJob) {

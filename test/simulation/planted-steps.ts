@@ -4,6 +4,13 @@ import type { PlantedFault } from "./planted-platform.ts";
 
 export const STEPS: readonly PlantedFault[] = [
   {
+    name: "a call whose thread is deleted while its journal is read begins anew",
+    test: "test/core/steps-lost.test.ts",
+    file: "lib/steps/journal.ts",
+    find: "  if (row && !(await read())) return null;\n",
+    replace: "",
+  },
+  {
     name: "a step's result is not awaited in the store",
     file: "lib/functions/entries.ts",
     find: "      await this.guarded<void>((resolve, reject) => void committed.then(resolve, reject));\n",
