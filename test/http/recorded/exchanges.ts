@@ -324,6 +324,8 @@ async function chatOf(send: Send): Promise<void> {
   }
 }
 
+const TIMES = /"timestamp":\d+|"(?:created|started|ended)_at":"[^"]*"/g;
+
 /** Has the whole conversation and returns it. */
 export async function converse(): Promise<Exchange[]> {
   const clock = testClock();
@@ -365,10 +367,11 @@ export async function converse(): Promise<Exchange[]> {
       request: steady(`${method} ${path}${sent === undefined ? "" : ` ${sent}`}`),
       status: response.status,
       headers: Object.fromEntries(shown),
-      // Runs of the event protocol execute while the clock moves.
-      body: path.includes(V2)
-        ? steady(text).replace(/"timestamp":\d+|"created_at":"[^"]*"/g, (time) => time.replace(/:.*/, ":0"))
-        : steady(text),
+      // Runs of the event protocol and steps execute while the clock moves.
+      body:
+        path.includes(V2) || path.endsWith("/steps")
+          ? steady(text).replace(TIMES, (time) => time.replace(/:.*/, ":0"))
+          : steady(text),
     });
     return text;
   }
