@@ -16,7 +16,7 @@ type Resolve = (specifier: string) => string;
 
 /** Imports a file by its absolute path. Rejects with what its own code threw, or says why it cannot be loaded. */
 export async function importFile(file: string): Promise<Module> {
-  const { Bun } = globalThis as { readonly Bun?: Pick<typeof import("node:url"), "pathToFileURL"> };
+  const { Bun } = globalThis as { readonly Bun?: { pathToFileURL(path: string): { readonly href: string } } };
   if (Bun || ("Deno" in globalThis && !reloads)) return await import((Bun ?? urls()).pathToFileURL(file).href);
   const { createJiti } = await import("jiti");
   plain ??= createJiti(import.meta.url, { ...OPTIONS, tsconfigPaths: false });
