@@ -82,7 +82,8 @@ async function loop(clients, operation, ms) {
 }
 
 const ms = Number(seconds) * 1000;
-for (const operation of Object.values(layers)) await loop(16, operation, 600);
+// Until the compiler has little left to do.
+for (const operation of Object.values(layers)) await loop(64, operation, 4000);
 const figures = {};
 for (let round = 0; round < Number(rounds); round += 1) {
   for (const [name, operation] of Object.entries(layers)) {
