@@ -57,14 +57,12 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
   const { storage, scope, environment, attempt, call, own, pending } = options;
   const { claimed, retry } = attempt;
   const { thread_id, graph_id, run_id, claims } = claimed.run;
-  const read = async () => call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
-  const row = await read();
-  if (call && (!row || row.graph_id !== graph_id)) return null;
-  const texts = row
-    ? await readTexts((idx) => retry(() => storage.readEntries(scope, thread_id, row.call_id, idx)))
+  const texts = call
+    ? await readTexts((idx) => retry(() => storage.readEntries(scope, thread_id, call.call_id, idx)))
     : [];
-  // Deleted between these reads, it would begin anew.
-  if (row && !(await read())) return null;
+  // Read last: a call that is deleted between the reads would begin anew.
+  const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
+  if (call && (!row || row.graph_id !== graph_id)) return null;
   const all = texts.map((text) => JSON.parse(text) as JournalEntry);
   const waits = row !== null && isWaiting(claimed.thread.interrupts, row);
   // The service has made the run for a call that has gone on meanwhile.

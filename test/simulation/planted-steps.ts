@@ -7,8 +7,14 @@ export const STEPS: readonly PlantedFault[] = [
     name: "a call whose thread is deleted while its journal is read begins anew",
     test: "test/core/steps-lost.test.ts",
     file: "lib/steps/journal.ts",
-    find: "  if (row && !(await read())) return null;\n",
-    replace: "",
+    find: "  const texts = call\n",
+    replace: "  const first = call && (await storage.getCall(scope, thread_id, call.call_id));\n  const texts = call\n",
+    also: [
+      {
+        find: "  if (call && (!row || row.graph_id",
+        replace: "  if (call && (!(row ?? first) || (row ?? first)?.graph_id",
+      },
+    ],
   },
   {
     name: "a step's result is not awaited in the store",
