@@ -1,4 +1,4 @@
-/** Bodies of the handler that are sent while a run executes. Served without the web stream around them, a chunk costs half. */
+/** Bodies of the handler that are sent while a run executes. Without the web stream around them, a chunk or a short answer costs half. */
 import type { Writable } from "node:stream";
 
 interface Sink {
@@ -53,25 +53,15 @@ export function writeBody(body: OpenBody, outgoing: Writable): void {
   else pull();
 }
 
-/** What Bun gives to a stream of type `direct`. */
-interface BunSink {
-  write(chunk: Uint8Array): unknown;
-  /** Resolves when the socket takes more. */
-  flush(wait: true): Promise<unknown>;
-  end(): void;
-}
-
 /**
  * The answer for Bun, which sends headers with the first bytes: it resolves with the first chunk. What ends with that is no stream
- * any more, and other bodies are streams of Bun's own type: chunks go to the socket without a queue. `signal`: of the request.
+ * any more. `signal`: of the request.
  */
 export function answerOnBun(response: Response, body: OpenBody, signal: AbortSignal): Promise<Response> {
   const answer = Promise.withResolvers<Response>();
-  const end = Promise.withResolvers<void>();
-  let out: BunSink | undefined;
   let first: Uint8Array<ArrayBuffer> | undefined;
-  let over = false;
-  let failed = false;
+  let closed = false;
+  let failure: { readonly reason: unknown } | undefined;
 
   function settle(sent: Uint8Array<ArrayBuffer> | ReadableStream | null): void {
     signal.removeEventListener("abort", leave);
@@ -79,55 +69,39 @@ export function answerOnBun(response: Response, body: OpenBody, signal: AbortSig
   }
 
   function leave(): void {
-    over = true;
     body.cancel();
-    end.resolve();
     settle(null);
   }
 
   const stream = (): ReadableStream =>
-    new ReadableStream({
-      type: "direct",
-      pull(to: BunSink) {
-        out = to;
-        if (first) send(first);
-        if (over && !failed) to.end();
-        return end.promise;
+    new ReadableStream<Uint8Array>(
+      {
+        pull(to) {
+          if (first) to.enqueue(first);
+          else if (failure) to.error(failure.reason);
+          else body.pull(to);
+          first = undefined;
+        },
+        cancel: () => body.cancel(),
       },
-      cancel: leave,
-    } as unknown as UnderlyingDefaultSource);
+      { highWaterMark: 0 },
+    );
 
-  const pull = (): void => {
-    if (!over) body.pull(sink);
-  };
-
-  function send(chunk: Uint8Array): void {
-    out?.write(chunk);
-    out?.flush(true).then(pull, leave);
-  }
-
-  const sink: Sink = {
+  signal.addEventListener("abort", leave);
+  body.pull({
     enqueue(chunk) {
-      if (out) return send(chunk);
       first = chunk as Uint8Array<ArrayBuffer>;
       // It is closed, if at all, right after.
-      queueMicrotask(() => settle(over && !failed ? (chunk as Uint8Array<ArrayBuffer>) : stream()));
+      queueMicrotask(() => settle(closed ? (chunk as Uint8Array<ArrayBuffer>) : stream()));
     },
     close() {
-      over = true;
-      out?.end();
-      end.resolve();
+      closed = true;
       if (!first) settle(null);
     },
     error(reason) {
-      over = failed = true;
-      end.reject(reason);
+      failure = { reason };
       if (!first) settle(stream());
     },
-  };
-  // It may fail before Bun reads the stream.
-  end.promise.catch(() => {});
-  signal.addEventListener("abort", leave);
-  pull();
+  });
   return answer.promise;
 }
