@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
@@ -79,7 +80,10 @@ describe("simulation", () => {
 
   it("has every planted fault's text in the code", () => {
     assert.ok(PLANTED.length >= 15);
-    for (const fault of PLANTED) assert.notEqual(plant(fault), "");
+    for (const fault of PLANTED) {
+      assert.notEqual(plant(fault), "");
+      if (fault.test) assert.ok(existsSync(join(folder, "../..", fault.test)), `${fault.name}: no ${fault.test}`);
+    }
   });
 });
 
