@@ -59,8 +59,9 @@ function bundleWebSockets(): void {
 
 /**
  * Joins the files behind each export and the command, with what they use of these packages: to find and read many files takes
- * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader. By the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then
- * reads the maps, and only with sources in them.
+ * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader. By
+ * the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then reads the
+ * maps, and only with sources in them.
  */
 const JOINED = ["valibot", "itty-router"];
 

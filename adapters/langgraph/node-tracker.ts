@@ -74,7 +74,7 @@ interface NodeConfig {
 const trackerOf = (config: unknown): NodeTracker | undefined =>
   (config as NodeConfig | undefined)?.configurable?.[TRACKER];
 
-/** Calls the parts of a sequence without the configs and callbacks that LangChain makes for each, where nobody has callbacks. */
+/** Calls the parts of a sequence without the configs and callbacks that LangChain makes for each, in runs without callbacks. */
 function directSequence(node: Runnable | undefined): Runnable | undefined {
   const { steps } = (node ?? {}) as Partial<Sequence>;
   if (!node || !steps) return node;

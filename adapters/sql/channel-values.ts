@@ -1,5 +1,4 @@
 /** Reads the values of checkpoints. A list that has grown is stored in parts: the oldest is the whole list, the others are tails. */
-
 import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
 import { rowsOf, scalar } from "./dialect.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";

@@ -1,5 +1,4 @@
 /** The verbs on crons. */
-
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   CreateRun,

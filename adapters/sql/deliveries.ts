@@ -1,5 +1,4 @@
 /** Webhook deliveries: the outbox that ending runs write to, and the claims of its senders. */
-
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   DeliveryAttempt,

@@ -1,5 +1,4 @@
 /** Deployments, and the default organization, workspace and project. */
-
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";

@@ -1,5 +1,4 @@
 /** What a feature adds to the tables and to the batches of a run's life. features.ts lists the features. */
-
 import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
 import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
 import type { SqlValue } from "./driver.ts";

@@ -1,5 +1,4 @@
 /** The features, and what they add together. The order of the list is the order of their statements. */
-
 import type {
   ClaimTerms,
   CreateRun,

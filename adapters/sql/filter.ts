@@ -1,5 +1,4 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
-
 import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, rowByRow } from "./dialect.ts";

@@ -1,5 +1,4 @@
 /** Accounts in SQL tables. */
-
 import {
   type ApiKeyRow,
   type IdentityStore,

@@ -2,7 +2,6 @@
  * The verbs on the store's items. Evaluates here what SQL cannot evaluate alike on all databases: conditions, visibility and
  * similarity.
  */
-
 import type { JsonObject } from "../../lib/json.ts";
 import {
   type ItemCondition,

@@ -4,7 +4,6 @@
  * Exact labels decide alone if the filter has nothing else (search.ts). The scalars at the top of a thread's state are labels
  * too, which only narrow.
  */
-
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import { rowsOf, scalar } from "./dialect.ts";

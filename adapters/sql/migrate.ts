@@ -1,5 +1,4 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
-
 import { ConfigError } from "../../lib/errors.ts";
 import { isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";

@@ -2,7 +2,6 @@
  * Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all.
  * @module
  */
-
 import { ServiceError, storageLost } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";

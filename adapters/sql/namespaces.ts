@@ -1,5 +1,4 @@
 /** How namespaces are stored, and the list of namespaces with items: each once, in order, read in steps. */
-
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import type { SqlRow } from "./driver.ts";

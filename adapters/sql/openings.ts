@@ -1,5 +1,4 @@
 /** How the values of a checkpoint begin: what a list shows of a state that may be large. */
-
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { scalar } from "./dialect.ts";

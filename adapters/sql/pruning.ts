@@ -1,5 +1,4 @@
 /** Pruning: deletes threads, or all their checkpoints except the newest state. */
-
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { each, holds, membersOf, parentsIn, scalar } from "./dialect.ts";

@@ -1,5 +1,4 @@
 /** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
-
 import type { NewPush, PushRow, PushStorage, PushTerms, Scope } from "../../lib/storage/mod.ts";
 import { scalar } from "./dialect.ts";
 import { andOfPermitted, type Bound, scoped } from "./filter.ts";

@@ -2,7 +2,6 @@
  * Searches rows by metadata. Reads the rows of the filter's rarest label, newest first, and looks up the other labels for each
  * row. If labels express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
  */
-
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage/mod.ts";
 import { type Filter, permits } from "../../lib/storage/visibility.ts";

@@ -2,7 +2,6 @@
  * State updates: changes of a thread's state without a run. The first statement of the batch decides and marks the thread. The
  * mark is the witness for the next statements, and the last one removes it. No other batch sees a mark.
  */
-
 import type { NewState } from "../../lib/storage/mod.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
 import { scalar } from "./dialect.ts";

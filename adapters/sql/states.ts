@@ -1,5 +1,4 @@
 /** The verbs that change states without a run: state updates, metadata of checkpoints, copies. */
-
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";

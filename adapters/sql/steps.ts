@@ -1,5 +1,4 @@
 /** Calls of durable functions: their journals, their events, and how runs of them are suspended. */
-
 import type { Json } from "../../lib/json.ts";
 import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";

@@ -2,7 +2,6 @@
  * Turns of threads that were deleted. Clients know events by their `seq`, so a thread that is created again with the same id
  * continues the turns of the deleted one. One row keeps the highest turn of all deleted threads with the same last four digits.
  */
-
 import { scalar } from "./dialect.ts";
 import { type RawBuilder, sql } from "./template.ts";
 

@@ -2,7 +2,6 @@
  * Traces and usage counts. Traces are the source; `usage_hourly` has the sums of each hour before the seal. A batch that writes a
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
-
 import type { TraceRow, TraceUsage, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { type LeaseFence, whileLeased } from "./checkpoints.ts";
 import { each, scalar } from "./dialect.ts";

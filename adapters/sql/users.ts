@@ -1,5 +1,4 @@
 /** Users, and the names that reports show. */
-
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";

@@ -1,5 +1,4 @@
 /** `greenroom init`: writes a project from a template of this package. */
-
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import process from "node:process";

@@ -67,7 +67,7 @@ export interface WorkerSlot {
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
   hasWaitingRuns(): boolean;
-  /** The attempt has ended. Whoever reads its result may create the next run at once, which takes this slot. */
+  /** The attempt has ended. Readers of its result may create the next run at once, which takes this slot. */
   left(): void;
 }
 

@@ -201,7 +201,7 @@ type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
 
-/** Null for threads whose events nobody reads. */
+/** Null for threads whose events have no reader. */
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder | null {
   const { environment, graph, claimed, job } = options;
   const { run, thread } = claimed;

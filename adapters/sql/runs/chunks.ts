@@ -1,5 +1,4 @@
 /** Frames and events are stored many to a row, in the order of their ids: how lists become rows, and how rows are read in pages. */
-
 import { scalar } from "../dialect.ts";
 import { type RawBuilder, sql } from "../template.ts";
 

@@ -1,5 +1,4 @@
 /** Claims: which run is next, and the statements that lease it. */
-
 import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
 import { each, isAmong, numberIn, rowByRow, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";

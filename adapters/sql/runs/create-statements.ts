@@ -1,5 +1,4 @@
 /** The statements that create a run. */
-
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { namesOf, toText, valuesOf } from "../columns.ts";
 import { scalar } from "../dialect.ts";

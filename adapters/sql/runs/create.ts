@@ -1,5 +1,4 @@
 /** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
-
 import type { CreatedRun, CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
 import { each, scalar } from "../dialect.ts";
 import { type Database, prepared, rowsIn } from "../statement.ts";

@@ -1,5 +1,4 @@
 /** Ending runs: the statements that every path uses which makes a run terminal. */
-
 import type { FinishRun } from "../../../lib/storage/mod.ts";
 import type { RunEnd } from "../feature.ts";
 import { endFrames, whenEnded } from "../features.ts";

@@ -1,5 +1,4 @@
 /** Thread events: what saves store, what a stopped run leaves, and the reads of the event protocol. */
-
 import {
   EVENT_METHODS,
   type EventMethod,

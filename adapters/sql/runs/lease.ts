@@ -1,5 +1,4 @@
 /** The verbs of a lease's holder: renew, save, finish, requeue, release. */
-
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";

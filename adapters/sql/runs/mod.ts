@@ -1,5 +1,4 @@
 /** The verbs on runs, from their creation to their end. */
-
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { scalar } from "../dialect.ts";
 import { whenDeleted } from "../features.ts";

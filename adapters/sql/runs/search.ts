@@ -1,5 +1,4 @@
 /** The verbs that read the runs of all threads. */
-
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, RunTimes, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";

@@ -1,5 +1,4 @@
 /** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
-
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { each, scalar } from "../dialect.ts";

@@ -1,5 +1,4 @@
 /** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
-
 import { ENDPOINTS } from "../endpoints/list.ts";
 import type { LazyRoutes, Route } from "../route.ts";
 import { SERVER_ROUTES } from "./server.ts";
