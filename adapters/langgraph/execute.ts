@@ -57,7 +57,10 @@ export async function* execute(
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const usage = new ModelUsage();
-  const tracker = new NodeTracker(either, usage, Manager, job.run_id);
+  const tracker = new NodeTracker(either, usage, Manager, {
+    run_id: job.run_id,
+    onNodeEnd: () => jobValues.onNodeEnd(),
+  });
   const graph = withSaver(trackedGraph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;

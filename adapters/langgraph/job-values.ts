@@ -2,7 +2,7 @@
 import type { Payload } from "../../lib/executor/contract.ts";
 import { type Json, type JsonObject, knowText } from "../../lib/json.ts";
 import { type Inner, isMessage, type Message, messageJson } from "./json.ts";
-import { isUnchanged, type Kept, type KeptList, keep } from "./kept-messages.ts";
+import { isUnchanged, type Kept, type KeptList, keep, keptOf, setKept } from "./kept-messages.ts";
 import type { Values } from "./saver.ts";
 import { messageText, type Serde } from "./serde.ts";
 import { toWire } from "./wire.ts";
@@ -21,16 +21,17 @@ interface Growth {
 
 export class JobValues implements Values {
   private readonly serde: Serde;
-  private readonly kept: WeakMap<Message, Kept> = new WeakMap();
   private lists: readonly KeptList[] = [];
   private readonly growths: WeakMap<KeptList, Growth> = new WeakMap();
+  /** A list of the state, as it was compared after the last node. */
+  private compared: { readonly list: readonly unknown[]; readonly items: Kept[] } | null = null;
 
   constructor(serde: Serde) {
     this.serde = serde;
   }
 
-  write(value: unknown, where: string): Payload {
-    const items = Array.isArray(value) ? this.itemsOf(value) : null;
+  write(value: unknown, where: string, inState = false): Payload {
+    const items = Array.isArray(value) ? (inState ? this.stateItemsOf(value) : this.itemsOf(value)) : null;
     if (!items) return this.serde.write(value, where);
     const list = this.listOf(items);
     const { grown } = this.growths.get(list) ?? {};
@@ -42,7 +43,7 @@ export class JobValues implements Values {
     const known = payload.type === "json" ? this.serde.lists.find(payload.data as string) : undefined;
     const items: Kept[] = [];
     const keep = (message: Message, kept: Kept): void => {
-      this.kept.set(message, kept);
+      setKept(message, kept);
       items.push(kept);
     };
     const value = known ? this.serde.messages(known.items, keep) : this.serde.read(payload, keep);
@@ -52,7 +53,12 @@ export class JobValues implements Values {
     return value;
   }
 
-  /** The answers share what has not changed. */
+  /** A node may have changed any message. */
+  onNodeEnd(): void {
+    this.compared = null;
+  }
+
+  /** A state, whose parts are shared with its other answers where they have not changed. */
   toWire(value: unknown): Json {
     return toWire(
       value,
@@ -62,7 +68,7 @@ export class JobValues implements Values {
   }
 
   private shownList(list: readonly unknown[]): Json[] | undefined {
-    const items = list.length < SHOWN_FROM ? null : this.itemsOf(list);
+    const items = list.length < SHOWN_FROM ? null : this.stateItemsOf(list);
     if (!items) return undefined;
     const known = this.listOf(items);
     const from = known.shown?.items.length ?? 0;
@@ -81,24 +87,32 @@ export class JobValues implements Values {
   }
 
   private shown(message: Message, inner: Inner): JsonObject {
-    const kept = this.keptOf(message);
+    const kept = this.currentOf(message);
     return kept ? wireOf(kept) : messageJson(message, inner);
   }
 
-  private keptOf(message: Message): Kept | null {
-    const known = this.kept.get(message);
+  private currentOf(message: Message): Kept | null {
+    const known = keptOf(message);
     if (known && isUnchanged(message, known)) return known;
     const kept = keep(message);
-    if (kept) this.kept.set(message, kept);
-    else this.kept.delete(message);
+    if (kept || known) setKept(message, kept ?? undefined);
     return kept;
+  }
+
+  /** No node runs between the uses of a state: the checkpoint and the answers with it compare its messages once. */
+  private stateItemsOf(list: readonly unknown[]): Kept[] | null {
+    const { compared } = this;
+    if (compared && compared.list === list && compared.items.length === list.length) return compared.items;
+    const items = this.itemsOf(list);
+    if (items) this.compared = { list, items };
+    return items;
   }
 
   /** Null unless they are messages with plain data only. */
   private itemsOf(list: readonly unknown[]): Kept[] | null {
     const items: Kept[] = [];
     for (const item of list) {
-      const kept = typeof item === "object" && item !== null && isMessage(item) ? this.keptOf(item) : null;
+      const kept = typeof item === "object" && item !== null && isMessage(item) ? this.currentOf(item) : null;
       if (!kept) return null;
       items.push(kept);
     }
@@ -106,7 +120,7 @@ export class JobValues implements Values {
   }
 
   private areItems(list: readonly unknown[], items: readonly Kept[]): boolean {
-    return list.length === items.length && list.every((item, i) => this.kept.get(item as Message) === items[i]);
+    return list.length === items.length && list.every((item, i) => keptOf(item as Message) === items[i]);
   }
 
   /** The list of these items, with its text: that of the longest list that it begins with, and what follows. */

@@ -9,8 +9,8 @@ export interface Kept {
   readonly fields: Readonly<Record<string, unknown>>;
   wire?: JsonObject;
   text?: string;
-  /** The own names of a message that was the same, with its values; `HIDDEN` for those that are not compared. */
-  own?: { readonly names: readonly string[]; readonly values: readonly unknown[] };
+  /** The own names of a message that was the same, if it has standard fields only. */
+  names?: readonly string[];
 }
 
 /** A list of messages with its text. */
@@ -73,38 +73,91 @@ export function copiesOf({ fields }: Kept): Record<string, unknown> {
 
 /** True if conversions of the message have the same results as those of the copy. */
 export function isUnchanged(message: Message, kept: Kept): boolean {
-  const { type, fields, own } = kept;
-  if (messageField(message, "type") !== type) return false;
+  if (messageField(message, "type") !== kept.type) return false;
   const names = Object.keys(message);
-  if (own && hasNames(names, own.names)) {
-    for (let i = 0; i < names.length; i++) {
-      const value = own.values[i];
-      if (value === HIDDEN) continue;
-      const field = (message as Kept["fields"])[names[i] as string];
-      if (field !== value && !isSame(field, value)) return false;
-    }
-    return true;
-  }
+  if (kept.names && hasNames(names, kept.names)) return hasStandardFields(message as StandardFields, kept.fields);
   let count = 0;
+  let standard = true;
   for (const name of names) {
     if (name === "type" || !isShown(name)) continue;
     const field = (message as Kept["fields"])[name];
+    standard &&= STANDARD.has(name);
     if (field === undefined) continue;
-    if (!isSame(field, fields[name])) return false;
+    if (!isSame(field, kept.fields[name])) return false;
     count++;
   }
-  if (count !== Object.keys(fields).length) return false;
-  const values = names.map((name) => (name === "type" || !isShown(name) ? HIDDEN : fields[name]));
-  kept.own = { names, values };
+  if (count !== Object.keys(kept.fields).length) return false;
+  if (standard) kept.names = names;
   return true;
 }
 
-const HIDDEN: unique symbol = Symbol("not compared");
+/** The fields of LangChain's own classes. */
+interface StandardFields {
+  readonly content?: unknown;
+  readonly id?: unknown;
+  readonly name?: unknown;
+  readonly additional_kwargs?: unknown;
+  readonly response_metadata?: unknown;
+  readonly tool_calls?: unknown;
+  readonly invalid_tool_calls?: unknown;
+  readonly usage_metadata?: unknown;
+  readonly tool_call_id?: unknown;
+  readonly status?: unknown;
+  readonly artifact?: unknown;
+}
+
+const STANDARD: ReadonlySet<string> = new Set(
+  "content id name additional_kwargs response_metadata tool_calls invalid_tool_calls usage_metadata tool_call_id status artifact".split(
+    " ",
+  ),
+);
+
+/** Field by field: each read has its own cache, and a long thread has thousands. */
+function hasStandardFields(message: StandardFields, kept: StandardFields): boolean {
+  return (
+    isSame(message.content, kept.content) &&
+    isSame(message.id, kept.id) &&
+    isSame(message.name, kept.name) &&
+    isSame(message.additional_kwargs, kept.additional_kwargs) &&
+    isSame(message.response_metadata, kept.response_metadata) &&
+    isSame(message.tool_calls, kept.tool_calls) &&
+    isSame(message.invalid_tool_calls, kept.invalid_tool_calls) &&
+    isSame(message.usage_metadata, kept.usage_metadata) &&
+    isSame(message.tool_call_id, kept.tool_call_id) &&
+    isSame(message.status, kept.status) &&
+    isSame(message.artifact, kept.artifact)
+  );
+}
 
 function hasNames(names: readonly string[], own: readonly string[]): boolean {
   if (names.length !== own.length) return false;
   for (let i = 0; i < own.length; i++) if (names[i] !== own[i]) return false;
   return true;
+}
+
+/** An object to which only this module can add, and which no copy of it has. */
+class Marked extends class {
+  constructor(object: object) {
+    // biome-ignore lint/correctness/noConstructorReturn: a private field of another object, faster than a WeakMap.
+    return object;
+  }
+} {
+  #kept: Kept | undefined;
+  static keptOf(object: object): Kept | undefined {
+    return #kept in object ? object.#kept : undefined;
+  }
+  static setKept(object: object, kept: Kept | undefined): void {
+    if (!(#kept in object)) new Marked(object);
+    (object as Marked).#kept = kept;
+  }
+}
+
+/** The copy that was made of a message. */
+export const keptOf: (message: Message) => Kept | undefined = Marked.keptOf;
+
+/** Messages that cannot get members have no copy. */
+export function setKept(message: Message, kept: Kept | undefined): void {
+  if (Object.isExtensible(message)) Marked.setKept(message, kept);
 }
 
 /** What cannot be copied. */

@@ -159,12 +159,19 @@ export class NodeTracker {
   readonly #signal: AbortSignal;
   readonly #usage: ModelUsage;
   readonly addCallbacks: (config: { callbacks?: unknown }) => void;
+  readonly #onNodeEnd: () => void;
   #working = 0;
   #onIdle: () => void = () => {};
 
-  constructor(signal: AbortSignal, usage: ModelUsage, Manager: CallbackManagerClass, run_id: string) {
+  constructor(
+    signal: AbortSignal,
+    usage: ModelUsage,
+    Manager: CallbackManagerClass,
+    { run_id, onNodeEnd }: { readonly run_id: string; readonly onNodeEnd: () => void },
+  ) {
     this.#signal = signal;
     this.#usage = usage;
+    this.#onNodeEnd = onNodeEnd;
     this.addCallbacks = nodeCallbacks(usage, Manager, run_id);
   }
 
@@ -186,6 +193,7 @@ export class NodeTracker {
       this.#usage.onNodeEnd(output);
       return output;
     } finally {
+      this.#onNodeEnd();
       this.#working--;
       if (this.#working === 0) this.#onIdle();
     }

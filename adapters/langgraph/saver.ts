@@ -53,8 +53,11 @@ export interface Threads {
 
 /** How values are stored. */
 export interface Values {
-  /** Throws for a value that cannot be stored; `where` names the value in the error. */
-  write(value: unknown, where: string): Payload;
+  /**
+   * Throws for a value that cannot be stored; `where` names the value in the error. `inState`: no code of a graph changes it before
+   * the next node.
+   */
+  write(value: unknown, where: string, inState?: boolean): Payload;
   read(payload: Payload): unknown;
 }
 
@@ -156,7 +159,8 @@ export class Saver {
       .map(([channel, version]) => ({
         channel,
         version: String(version),
-        ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`),
+        // Reducers of a graph get the values of its subgraphs.
+        ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`, ns === ""),
       }));
     await this.handle(thread_id).put({
       ns,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { AIMessage, type BaseMessage, coerceMessageLikeToMessage } from "@langchain/core/messages";
 import { Annotation, Command, END, interrupt, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import type { Json, JsonObject, RunCreate, StateChange, ThreadState } from "../../lib/mod.ts";
@@ -274,5 +275,54 @@ describe("a LangGraph state", () => {
     const ids = history.map((one) => String(one.checkpoint?.checkpoint_id));
     assert.deepEqual(ids, ids.toSorted().toReversed());
     assert.equal(ids.at(-1), first.checkpoint?.checkpoint_id);
+  });
+
+  it("has what nodes, reducers and edges change in place in a long list of messages", async () => {
+    let run = 0;
+    const mark = (message: BaseMessage | undefined, by: string): void => {
+      if (message) message.content = `${by} ${run}`;
+    };
+    const Talk = Annotation.Root({
+      messages: Annotation<BaseMessage[]>({
+        default: () => [],
+        reducer(left, right) {
+          mark(left[1], "reducer");
+          return right.length > 0 ? [...left, ...right.map(coerceMessageLikeToMessage)] : left;
+        },
+      }),
+    });
+    const graph = new StateGraph(Talk)
+      .addNode("first", ({ messages }) => {
+        mark(messages[2], "first");
+        return { messages: [new AIMessage({ content: "one", id: "one" })] };
+      })
+      .addNode("second", async ({ messages }) => {
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        mark(messages[3], "second");
+        return { messages: [] };
+      })
+      .addEdge(START, "first")
+      .addEdge("first", "second")
+      .addConditionalEdges("second", ({ messages }) => {
+        mark(messages[4], "edge");
+        return END;
+      })
+      .compile();
+    const { service } = await testService({ executor: langgraph({ graph }) });
+    const { thread_id } = await service.threads.create();
+    const contents = (values: unknown): string[] =>
+      (values as { messages: { content: string }[] }).messages.slice(0, 5).map(({ content }) => content);
+    const human = (i: number): JsonObject => ({ role: "user", content: `m${i}`, id: `h${i}` });
+    for (const [from, count] of [
+      [0, 20],
+      [20, 2],
+    ] as const) {
+      run++;
+      const input = { messages: Array.from({ length: count }, (_, i) => human(from + i)) as Json[] };
+      const { result } = await service.runs.wait(thread_id, { assistant_id: "graph", input });
+      const ended = contents(await result);
+      assert.deepEqual(ended, ["m0", `reducer ${run}`, `first ${run}`, `second ${run}`, `edge ${run}`]);
+      assert.deepEqual(contents((await service.threads.state(thread_id)).values), ended);
+    }
   });
 });

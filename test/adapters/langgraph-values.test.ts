@@ -75,6 +75,40 @@ describe("the values of a job", () => {
     ];
     for (const change of changes) {
       change();
+      values.onNodeEnd();
+      check(values, list);
+    }
+  });
+
+  it("are compared once between two nodes in the state, and always elsewhere", () => {
+    const values = new JobValues(serdeOf());
+    const list = talk(20) as { content: unknown }[];
+    const written = (inState: boolean): boolean =>
+      String(values.write(list, "a list", inState).data).includes("in place");
+    const shown = (): boolean => JSON.stringify(values.toWire({ list })).includes("in place");
+    assert.deepEqual([written(true), shown()], [false, false]);
+    list[3]!.content = "in place";
+    assert.deepEqual([written(true), shown()], [false, false]);
+    assert.equal(written(false), true, "what a node has returned");
+    values.onNodeEnd();
+    assert.deepEqual([written(true), shown()], [true, true]);
+    list.push(...(talk(24).slice(20) as typeof list));
+    list[4]!.content = "a list that has grown";
+    assert.ok(String(values.write(list, "a list", true).data).includes("a list that has grown"));
+  });
+
+  it("include messages that are frozen, and members of a class of one's own", () => {
+    class Rated extends AIMessage {
+      rating: unknown = { stars: 1 };
+    }
+    const values = new JobValues(serdeOf());
+    const rated = new Rated({ content: "good", id: "r" });
+    const frozen = Object.freeze(new HumanMessage({ content: "stays", id: "f" }));
+    const list = [...talk(20), rated, frozen];
+    check(values, list);
+    for (const rating of [{ stars: 2 }, undefined, { stars: new Map() }, 3]) {
+      rated.rating = rating;
+      values.onNodeEnd();
       check(values, list);
     }
   });
