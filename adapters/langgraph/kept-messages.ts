@@ -56,7 +56,7 @@ export function keep(message: Message): Kept | null {
     if (name === "type") continue;
     const copy = copyOf(messageField(message, name));
     if (copy === OTHER) return null;
-    fields[name] = copy;
+    fields[name] = shared(copy);
   }
   return { chunk: isChunk(message), type, fields };
 }
@@ -66,7 +66,9 @@ export function copiesOf({ fields }: Kept): Record<string, unknown> {
   const copies = { ...fields };
   for (const name in copies) {
     const value = copies[name];
-    if (typeof value === "object" && value !== null) copies[name] = copyOf(value);
+    if (value === NO_FIELDS) copies[name] = {};
+    else if (value === NO_ITEMS) copies[name] = [];
+    else if (typeof value === "object" && value !== null) copies[name] = copyOf(value);
   }
   return copies;
 }
@@ -87,9 +89,16 @@ export function isUnchanged(message: Message, kept: Kept): boolean {
     count++;
   }
   if (count !== Object.keys(kept.fields).length) return false;
-  if (standard) kept.names = names;
+  if (standard) {
+    kept.names = layouts.find((layout) => hasNames(names, layout)) ?? names;
+    if (kept.names === names) layouts = [names, ...layouts.slice(0, MOST_LAYOUTS - 1)];
+  }
   return true;
 }
+
+/** The names that messages had lately: long lists of messages share them. */
+let layouts: readonly (readonly string[])[] = [];
+const MOST_LAYOUTS = 8;
 
 /** The fields of LangChain's own classes. */
 interface StandardFields {
@@ -188,8 +197,19 @@ function copyOf(value: unknown, depth = 0): unknown {
   return copies;
 }
 
+const NO_ITEMS: readonly never[] = [];
+const NO_FIELDS: object = {};
+
+/** Most messages have several empty fields. */
+function shared(copy: unknown): unknown {
+  if (typeof copy !== "object" || copy === null) return copy;
+  if (Array.isArray(copy)) return copy.length === 0 ? NO_ITEMS : copy;
+  return isEmpty(copy) ? NO_FIELDS : copy;
+}
+
 function isSame(value: unknown, kept: unknown): boolean {
   if (value === kept) return true;
+  if (kept === NO_ITEMS) return Array.isArray(value) && value.length === 0;
   if (typeof value !== "object" || typeof kept !== "object" || value === null || kept === null) {
     return Object.is(value, kept);
   }
