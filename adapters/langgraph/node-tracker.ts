@@ -97,7 +97,11 @@ const tracked = new WeakMap<Graph, Graph>();
 export function trackedGraph(graph: Graph): Graph {
   const known = tracked.get(graph);
   if (known) return known;
-  const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, trackedNode(node)]);
+  const { branches } = (graph.builder ?? {}) as { branches?: Readonly<Record<string, object>> };
+  const nodes = Object.entries(graph.nodes).map(([name, node]) => [
+    name,
+    trackedNode(node, Object.keys(branches?.[name] ?? {}).length),
+  ]);
   const made = copyWith(graph, {
     nodes: Object.fromEntries(nodes),
     // LangGraph puts a queue before the store that it finds here. It polls, makes the end of each run wait for a timer, and loses
@@ -110,9 +114,16 @@ export function trackedGraph(graph: Graph): Graph {
   return made;
 }
 
-function trackedNode(node: Node): Node {
+/** `conditional`: how many conditional edges its author gave it. */
+function trackedNode(node: Node, conditional: number): Node {
   const { bound } = node;
-  const writers = node.writers.map((writer) => (writer.name === BRANCH ? trackedEdge(writer) : writer));
+  const edges = node.writers.filter(({ name }) => name === BRANCH);
+  // Before those, LangGraph adds one of its own, which follows commands.
+  const command = edges.length === conditional + 1 ? edges[0] : undefined;
+  const writers = node.writers.map((writer) => {
+    if (writer === command) return commandEdge(writer);
+    return edges.includes(writer) ? trackedEdge(writer) : writer;
+  });
   // LangGraph joins neighbours among the writers here, and makes a sequence of them and the node for each task.
   const joined = once(() => node.getWriters.call(copy).map(directWriter));
   const members: PropertyDescriptorMap = {
@@ -141,6 +152,20 @@ function trackedRunnable(runnable: Runnable): Runnable {
   const invoke = (input: unknown, options?: unknown): Promise<unknown> =>
     trackerOf(options)?.invoke(runnable, input, options) ?? runnable.invoke(input, options);
   return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
+}
+
+/** The edge that follows commands: it passes on all else. */
+function commandEdge(edge: Runnable): Runnable {
+  const direct = directCall(edge);
+  const invoke = async (input: unknown, options?: unknown): Promise<unknown> =>
+    isState(input) ? input : await direct(input, { ...(options as object) });
+  return Object.create(edge, { invoke: { value: invoke } }) as Runnable;
+}
+
+/** Certainly no command and no packet. */
+function isState(value: unknown): boolean {
+  if (value === null || value === undefined) return true;
+  return typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype && !("lg_name" in value);
 }
 
 /** A conditional edge, which is a writer of its node. */
