@@ -6,10 +6,12 @@ import { program, scratch } from "./servers.mjs";
 const SEARCHED = { few: 1_000, many: 100_000 };
 const METADATA_KEYS = 100_000;
 /**
- * Before the figures count. Bun's compiler works beside the server, and its time counts as the server's: it needs 12 s under load until
- * nothing is left to compile, as much by hand as in Greenroom.
+ * Before the figures count: runs, in so many seconds at most, and rounds of 100 streams. Bun's compiler works beside the server, and its
+ * time counts as the server's. It rests after so many, by hand as in Greenroom: then it takes 1 % of the time.
  */
-const WARM = { seconds: 12, rounds: 4 };
+const WARM = { runs: 20_000, seconds: 60, rounds: 8 };
+/** The peer makes a hundred runs per second. */
+const secondsOf = (name) => (name === "peer" ? 5 : WARM.seconds);
 /** Threads with so many turns, and turns of one long thread: which of them count. */
 const TURNS = { early: [6, 15], late: [451, 550] };
 
@@ -23,14 +25,14 @@ async function withCpu(pid, measure) {
 /** Parts that are measured on every server in each round, while all others stand still. */
 const rounds = {
   async echo({ client, pid, name }, { seconds }) {
-    await client.closedLoop(64, name === "peer" ? 5 : WARM.seconds, client.wait);
+    await client.closedLoop(64, secondsOf(name), client.wait, WARM.runs);
     const one = await withCpu(pid, () => client.closedLoop(1, seconds, client.wait));
     const many = await withCpu(pid, () => client.closedLoop(64, seconds, client.wait));
     return { wait_ms: one.p50, wait_one_cpu_ms: one.cpu_ms, wait_per_s: many.per_s, wait_cpu_ms: many.cpu_ms };
   },
 
-  async streams({ client, pid }, { quick }) {
-    for (let i = 0; i < WARM.rounds; i += 1) await client.streams(100);
+  async streams({ client, pid, name }, { quick }) {
+    for (let i = 0; i < (name === "peer" ? 1 : WARM.rounds); i += 1) await client.streams(100);
     const { per_s, token, bytes, cpu_ms } = await withCpu(pid, () => client.streams(100));
     const first = await client.oneStream(quick ? 5 : 10);
     const { per_s: burst } = await client.streams(16, "burst");
@@ -46,7 +48,7 @@ const rounds = {
 
   async fresh({ client, pid, name }, { seconds }) {
     if (name === "hand") return {};
-    await client.closedLoop(128, name === "peer" ? 5 : WARM.seconds, client.fresh);
+    await client.closedLoop(128, secondsOf(name), client.fresh, WARM.runs / 2);
     const many = await withCpu(pid, () => client.closedLoop(128, seconds, client.fresh));
     return { fresh_per_s: many.per_s, fresh_cpu_ms: many.cpu_ms };
   },
