@@ -82,11 +82,15 @@ export function isChunk(message: Message): boolean {
   return lc_name?.().endsWith("Chunk") ?? false;
 }
 
-/** The members of a message, `type` first. */
+/** The members of a message, `type` first. There is a message for each token. */
 export function messageJson(message: Message, inner: Inner): Record<string, Json> {
   const fields: Record<string, Json> = {};
-  for (const name of messageFields(message)) {
-    const json = inner(messageField(message, name));
+  const type = inner(messageField(message, "type"));
+  if (type !== undefined) fields.type = type;
+  for (const name of Object.keys(message)) {
+    if (name === "type" || !isShown(name)) continue;
+    const value = (message as Record<string, unknown>)[name];
+    const json = value === undefined ? undefined : inner(value);
     if (json !== undefined) fields[name] = json;
   }
   return fields;
@@ -105,7 +109,10 @@ export const messageField = (message: Message, name: string): unknown =>
   name === "type" ? (message.getType?.() ?? message.type ?? null) : (message as Record<string, unknown>)[name];
 
 /** Not LangChain's own fields, nor a name that would change the prototype of a copy. */
-export const isShown = (name: string): boolean => !name.startsWith("lc_") && name !== "__proto__";
+export function isShown(name: string): boolean {
+  const first = name[0];
+  return !(first === "l" && name.startsWith("lc_")) && !(first === "_" && name === "__proto__");
+}
 
 /** The content of another class instance: the result of its `toJSON`, or its fields. */
 export function instanceFields(value: object): unknown {
