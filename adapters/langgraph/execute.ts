@@ -57,10 +57,7 @@ export async function* execute(
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const usage = new ModelUsage();
-  const tracker = new NodeTracker(either, usage, Manager, {
-    run_id: job.run_id,
-    onNodeEnd: () => jobValues.onNodeEnd(),
-  });
+  const tracker = new NodeTracker(either, usage, jobValues, [Manager, job.run_id]);
   const graph = withSaver(trackedGraph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;

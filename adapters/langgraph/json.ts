@@ -96,15 +96,6 @@ export function messageJson(message: Message, inner: Inner): Record<string, Json
   return fields;
 }
 
-/** The names of the fields of a message, `type` first. */
-export function messageFields(message: Message): string[] {
-  const names = ["type"];
-  for (const name of Object.keys(message)) {
-    if (name !== "type" && isShown(name) && (message as Record<string, unknown>)[name] !== undefined) names.push(name);
-  }
-  return names;
-}
-
 export const messageField = (message: Message, name: string): unknown =>
   name === "type" ? (message.getType?.() ?? message.type ?? null) : (message as Record<string, unknown>)[name];
 

@@ -1,6 +1,6 @@
 /** Copies of messages, which tell whether a message has changed since. */
 import type { JsonObject } from "../../lib/json.ts";
-import { isChunk, isPlainObject, isShown, type Message, messageField, messageFields } from "./json.ts";
+import { isChunk, isPlainObject, isShown, type Message, messageField } from "./json.ts";
 
 /** A message as it was. Its conversions are added on first use. */
 export interface Kept {
@@ -52,11 +52,11 @@ export function keep(message: Message): Kept | null {
   const fields: Record<string, unknown> = {};
   const type = messageField(message, "type");
   if (typeof type !== "string") return null;
-  for (const name of messageFields(message)) {
-    if (name === "type") continue;
+  for (const name of Object.keys(message)) {
+    if (name === "type" || !isShown(name)) continue;
     const copy = copyOf(messageField(message, name));
     if (copy === OTHER) return null;
-    fields[name] = shared(copy);
+    if (copy !== undefined) fields[name] = shared(copy);
   }
   return { chunk: isChunk(message), type, fields };
 }
@@ -83,7 +83,7 @@ export function isUnchanged(message: Message, kept: Kept): boolean {
   for (const name of names) {
     if (name === "type" || !isShown(name)) continue;
     const field = (message as Kept["fields"])[name];
-    standard &&= STANDARD.has(name);
+    standard &&= (STANDARD as readonly string[]).includes(name);
     if (field === undefined) continue;
     if (!isSame(field, kept.fields[name])) return false;
     count++;
@@ -101,25 +101,11 @@ let layouts: readonly (readonly string[])[] = [];
 const MOST_LAYOUTS = 8;
 
 /** The fields of LangChain's own classes. */
-interface StandardFields {
-  readonly content?: unknown;
-  readonly id?: unknown;
-  readonly name?: unknown;
-  readonly additional_kwargs?: unknown;
-  readonly response_metadata?: unknown;
-  readonly tool_calls?: unknown;
-  readonly invalid_tool_calls?: unknown;
-  readonly usage_metadata?: unknown;
-  readonly tool_call_id?: unknown;
-  readonly status?: unknown;
-  readonly artifact?: unknown;
-}
-
-const STANDARD: ReadonlySet<string> = new Set(
-  "content id name additional_kwargs response_metadata tool_calls invalid_tool_calls usage_metadata tool_call_id status artifact".split(
-    " ",
-  ),
-);
+const STANDARD = [
+  ...(["content", "id", "name", "additional_kwargs", "response_metadata", "usage_metadata"] as const),
+  ...(["tool_calls", "invalid_tool_calls", "tool_call_id", "status", "artifact"] as const),
+];
+type StandardFields = { readonly [Name in (typeof STANDARD)[number]]?: unknown };
 
 /** Field by field: each read has its own cache, and a long thread has thousands. */
 function hasStandardFields(message: StandardFields, kept: StandardFields): boolean {

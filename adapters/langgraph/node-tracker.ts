@@ -184,19 +184,20 @@ export class NodeTracker {
   readonly #signal: AbortSignal;
   readonly #usage: ModelUsage;
   readonly addCallbacks: (config: { callbacks?: unknown }) => void;
-  readonly #onNodeEnd: () => void;
+  readonly #values: { onNodeEnd(): void };
   #working = 0;
   #onIdle: () => void = () => {};
 
+  /** `values` hears of the end of each node. */
   constructor(
     signal: AbortSignal,
     usage: ModelUsage,
-    Manager: CallbackManagerClass,
-    { run_id, onNodeEnd }: { readonly run_id: string; readonly onNodeEnd: () => void },
+    values: { onNodeEnd(): void },
+    [Manager, run_id]: readonly [CallbackManagerClass, string],
   ) {
     this.#signal = signal;
     this.#usage = usage;
-    this.#onNodeEnd = onNodeEnd;
+    this.#values = values;
     this.addCallbacks = nodeCallbacks(usage, Manager, run_id);
   }
 
@@ -218,7 +219,7 @@ export class NodeTracker {
       this.#usage.onNodeEnd(output);
       return output;
     } finally {
-      this.#onNodeEnd();
+      this.#values.onNodeEnd();
       this.#working--;
       if (this.#working === 0) this.#onIdle();
     }

@@ -53,10 +53,7 @@ export interface Threads {
 
 /** How values are stored. */
 export interface Values {
-  /**
-   * Throws for a value that cannot be stored; `where` names the value in the error. `inState`: no code of a graph changes it before
-   * the next node.
-   */
+  /** Throws for a value that cannot be stored, which `where` names. `inState`: it stays as it is until the next node. */
   write(value: unknown, where: string, inState?: boolean): Payload;
   read(payload: Payload): unknown;
 }
@@ -159,7 +156,7 @@ export class Saver {
       .map(([channel, version]) => ({
         channel,
         version: String(version),
-        // Reducers of a graph get the values of its subgraphs.
+        // That of a subgraph goes to the reducers of its parent.
         ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`, ns === ""),
       }));
     await this.handle(thread_id).put({
