@@ -102,6 +102,37 @@ describe("a durable function", () => {
     assert.equal(calls.suspendRun, 1);
   });
 
+  it("wakes for an event that comes while its run is being suspended", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    let reads = 0;
+    faults.readCallEvents = async (call) => {
+      const events = await call();
+      reads++;
+      return events;
+    };
+    const agent = async ({ wait }: FunctionJob): Promise<unknown> => await wait("parcel");
+    await using kit = await clockedService(clock, { storage, worker, executor: fromFunctions({ agent }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    let run_id = "";
+    faults.countSuspended = async (call) => {
+      delete faults.countSuspended;
+      const before = reads;
+      await runs.send(thread_id, run_id, "parcel", "came");
+      // The signal makes the attempt, which is still here, read its events.
+      await until(() => reads > before);
+      return await call();
+    };
+    ({ run_id } = await runs.create(thread_id, request));
+    await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status === "success", 100, 50);
+    const { messages } = (await (await runs.join(thread_id, run_id)).result) as { messages: { content: string }[] };
+    assert.deepEqual(
+      messages.map(({ content }) => content),
+      ["came"],
+    );
+  });
+
   it("does not begin anew when another process deletes its thread while it reads what it has done", async () => {
     const clock = testClock();
     const first = faulty();

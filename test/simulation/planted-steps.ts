@@ -134,7 +134,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "      journal.freeze();\n",
     replace: "",
     durable: true,
-    from: 20_002_980,
+    test: "test/core/steps-lost.test.ts",
   },
   {
     name: "a step is tried again in a process that has stood still",
