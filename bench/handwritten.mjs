@@ -1,6 +1,6 @@
 // What a user would write without Greenroom: an HTTP server, LangGraph.js and SQLite. A run is two commits with synchronous=FULL, its
-// start and its end; commits that come together share one. It has no threads, recovery, cancellation or validation.
-//   bun|node bench/handwritten.mjs FILE     serves POST /runs/wait, POST /runs/stream and GET /ok
+// start and its end; commits that come together share one. Its threads are in memory. It has no recovery, cancellation or validation.
+//   bun|node bench/handwritten.mjs FILE     serves POST /runs/wait, POST /runs/stream, POST /threads, their runs and GET /ok
 import http from "node:http";
 import { burst, echo, tokens } from "./peers/graphs.mjs";
 
@@ -41,6 +41,34 @@ async function wait({ assistant_id, input }) {
   return state;
 }
 
+const threads = new Map();
+
+function begunThread() {
+  const thread_id = crypto.randomUUID();
+  threads.set(thread_id, []);
+  return JSON.stringify({ thread_id });
+}
+
+/** A run on a thread: the messages so far are a Map's, and the state is written whole. */
+async function turn(thread_id, { assistant_id, input }) {
+  const id = await begin(input);
+  const { messages } = await graphs[assistant_id].invoke({
+    messages: [...threads.get(thread_id), ...input.messages],
+  });
+  threads.set(thread_id, messages);
+  const state = JSON.stringify({ messages });
+  await commit(() => update.run("success", state, id));
+  return state;
+}
+
+/** The answer as JSON; undefined: a stream. */
+async function answer(path, asked) {
+  if (path === "/runs/wait") return await wait(asked);
+  if (path === "/threads") return begunThread();
+  const [, thread_id] = /^\/threads\/([^/]+)\/runs\/wait$/.exec(path) ?? [];
+  return thread_id && (await turn(thread_id, asked));
+}
+
 async function stream({ assistant_id, input }, send) {
   const id = await begin(input);
   const event = (name, data) => send(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
@@ -59,7 +87,8 @@ function listenOnBun() {
     const { pathname } = new URL(request.url);
     if (pathname === "/ok") return Response.json({ ok: true });
     const asked = await request.json();
-    if (pathname === "/runs/wait") return new Response(await wait(asked), { headers: json });
+    const text = await answer(pathname, asked);
+    if (text) return new Response(text, { headers: json });
     const body = new ReadableStream({
       async start(out) {
         await stream(asked, (text) => out.enqueue(encoder.encode(text)));
@@ -77,7 +106,8 @@ async function listenOnNode() {
     const parts = [];
     for await (const part of request) parts.push(part);
     const asked = JSON.parse(Buffer.concat(parts).toString());
-    if (request.url === "/runs/wait") return response.writeHead(200, json).end(await wait(asked));
+    const text = await answer(request.url, asked);
+    if (text) return response.writeHead(200, json).end(text);
     response.writeHead(200, sse);
     await stream(asked, (text) => response.write(text));
     response.end();

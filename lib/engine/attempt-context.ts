@@ -138,6 +138,7 @@ export function createContext(
   claimed: ClaimedRun,
 ): AttemptContext {
   const { storage, scope, environment, lease_ms } = options;
+  const base = { storage, scope, environment };
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, stateless } = run;
   const request = inTime(mergeContext(readKwargs(run.kwargs)), thread.head);
@@ -196,7 +197,7 @@ export function createContext(
     abandon: () => state.abort.abort("suspended"),
   });
   const progress = createProgressWriter({
-    ...options,
+    ...base,
     journal,
     claimed,
     counters: slot.counters,
@@ -211,7 +212,7 @@ export function createContext(
   });
   const described = describeJob(options, graph, claimed, request, events, checkpoints);
   const job = journal ? { ...described, journal } : described;
-  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
+  const recorder = createEventRecorder({ ...base, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     requested,
@@ -222,8 +223,9 @@ export function createContext(
     isStopped: () => isLost() || checkpoints.isStopped(),
   });
   const heartbeat = startHeartbeat({
-    ...options,
+    ...base,
     lease,
+    lease_ms,
     until: run.updated_at + lease_ms,
     onCancelled: () => stop("cancelled"),
     onLost,
