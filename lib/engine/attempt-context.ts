@@ -138,7 +138,6 @@ export function createContext(
   claimed: ClaimedRun,
 ): AttemptContext {
   const { storage, scope, environment, lease_ms } = options;
-  const base = { storage, scope, environment };
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, stateless } = run;
   const request = inTime(mergeContext(readKwargs(run.kwargs)), thread.head);
@@ -197,7 +196,7 @@ export function createContext(
     abandon: () => state.abort.abort("suspended"),
   });
   const progress = createProgressWriter({
-    ...base,
+    ...options,
     journal,
     claimed,
     counters: slot.counters,
@@ -212,7 +211,7 @@ export function createContext(
   });
   const described = describeJob(options, graph, claimed, request, events, checkpoints);
   const job = journal ? { ...described, journal } : described;
-  const recorder = createEventRecorder({ ...base, graph, claimed, job, retry, record: progress.record });
+  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     requested,
@@ -223,9 +222,8 @@ export function createContext(
     isStopped: () => isLost() || checkpoints.isStopped(),
   });
   const heartbeat = startHeartbeat({
-    ...base,
+    ...options,
     lease,
-    lease_ms,
     until: run.updated_at + lease_ms,
     onCancelled: () => stop("cancelled"),
     onLost,
