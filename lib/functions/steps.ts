@@ -239,7 +239,7 @@ export class Steps {
     const shown = copyJson(value ?? null, `value of ${label}`);
     const response = schema === undefined ? undefined : (copyJson(schema, `${label}: schema`) as JsonObject);
     const fresh = async (): Promise<string> =>
-      (await journal.id("ask", verb.name, verb.occurrence)).replaceAll("-", "");
+      (await this.#waits.during(journal.id("ask", verb.name, verb.occurrence))).replaceAll("-", "");
     const id = (begun?.value as string | undefined) ?? (await fresh());
     const kept = response ? { schema: response } : {};
     const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, value: id, ...kept }));

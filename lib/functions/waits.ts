@@ -76,6 +76,11 @@ export class Waits {
     };
   }
 
+  /** What another thread may take long for counts as work: meanwhile another verb may wait. */
+  during<Result>(work: Promise<Result>): Promise<Result> {
+    return work.finally(this.begin());
+  }
+
   add(waiting: Waiting): void {
     const own = {
       ...waiting,
@@ -130,9 +135,8 @@ export class Waits {
 
   /** Watches the events of the call: from the first wait on. */
   async watch(): Promise<void> {
-    const done = this.begin();
     this.#watching ??= this.#options.journal.listen(() => this.#take());
-    await this.#watching.finally(done);
+    await this.during(this.#watching);
     this.#take();
   }
 

@@ -102,6 +102,43 @@ describe("a durable function", () => {
     assert.equal(calls.suspendRun, 1);
   });
 
+  it("asks beside a sleep also when the id of an ask takes long to make", async () => {
+    const clock = testClock();
+    const agent = async ({ ask, sleep }: FunctionJob): Promise<string> => {
+      void sleep("cool off", "30d");
+      return (await Promise.all([ask("first", "First?"), ask("second", "Second?")])).join();
+    };
+    await using kit = await clockedService(clock, { worker, executor: fromFunctions({ agent }) });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { subtle } = crypto;
+    const digest = subtle.digest.bind(subtle);
+    let held = 0;
+    const gate = Promise.withResolvers<void>();
+    subtle.digest = async (algorithm, data) => {
+      if (algorithm === "SHA-1") {
+        held++;
+        await gate.promise;
+      }
+      return await digest(algorithm, data);
+    };
+    try {
+      const { run_id } = await runs.create(thread_id, request);
+      await advanceUntil(clock, () => held > 0, 1);
+      await clock.advance(1000);
+      gate.resolve();
+      await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status !== "running");
+    } finally {
+      gate.resolve();
+      subtle.digest = digest;
+    }
+    const { interrupts } = await threads.state(thread_id);
+    assert.deepEqual(
+      interrupts.map(({ value }) => value),
+      ["First?", "Second?"],
+    );
+  });
+
   it("wakes for an event that comes while its run is being suspended", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();

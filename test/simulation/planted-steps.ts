@@ -137,6 +137,14 @@ export const STEPS: readonly PlantedFault[] = [
     test: "test/core/steps-lost.test.ts",
   },
   {
+    name: "the id of an ask is made beside a sleep that suspends the run",
+    file: "lib/functions/steps.ts",
+    find: 'this.#waits.during(journal.id("ask", verb.name, verb.occurrence))',
+    replace: 'journal.id("ask", verb.name, verb.occurrence)',
+    durable: true,
+    test: "test/core/steps-lost.test.ts",
+  },
+  {
     name: "a step is tried again in a process that has stood still",
     file: "lib/functions/work.ts",
     find: "  await journal.ensureLease();\n",
