@@ -2,7 +2,7 @@
 import type { Payload } from "../../lib/executor/contract.ts";
 import { type Json, type JsonObject, knowText } from "../../lib/json.ts";
 import { type Inner, isMessage, type Message, messageJson } from "./json.ts";
-import { isUnchanged, type Kept, type KeptList, keep, keptOf, setKept } from "./kept-messages.ts";
+import { copiesOf, isUnchanged, type Kept, type KeptList, keep, keptOf, setKept } from "./kept-messages.ts";
 import type { Values } from "./saver.ts";
 import { messageText, type Serde } from "./serde.ts";
 import { toWire } from "./wire.ts";
@@ -152,7 +152,7 @@ function textOf(kept: Kept): string {
 }
 
 function wireOf(kept: Kept): JsonObject {
-  kept.wire ??= toWire({ type: kept.type, ...kept.fields }) as JsonObject;
+  kept.wire ??= toWire({ type: kept.type, ...copiesOf(kept) }) as JsonObject;
   return kept.wire;
 }
 

@@ -183,10 +183,10 @@ function copyOf(value: unknown, depth = 0): unknown {
   return copies;
 }
 
-const NO_ITEMS: readonly never[] = [];
-const NO_FIELDS: object = {};
+const NO_ITEMS: readonly never[] = Object.freeze([]);
+const NO_FIELDS: object = Object.freeze({});
 
-/** Most messages have several empty fields. */
+/** Most messages have several empty fields. No one else may get these: see `copiesOf`. */
 function shared(copy: unknown): unknown {
   if (typeof copy !== "object" || copy === null) return copy;
   if (Array.isArray(copy)) return copy.length === 0 ? NO_ITEMS : copy;

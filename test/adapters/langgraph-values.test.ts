@@ -134,6 +134,16 @@ describe("the values of a job", () => {
     check(next, again);
   });
 
+  it("are shown without parts that other messages have, too", () => {
+    const list = [new HumanMessage({ content: "one", id: "1" }), new HumanMessage({ content: "two", id: "2" })];
+    const values = new JobValues(serdeOf());
+    const [one, two] = values.toWire(list) as { additional_kwargs: object; response_metadata: object }[];
+    Object.assign(one!.additional_kwargs, { by: "a reader" });
+    assert.deepEqual([one!.response_metadata, two!.additional_kwargs], [{}, {}]);
+    const [other] = new JobValues(serdeOf()).toWire([new AIMessage({ content: "three" })]) as (typeof one)[];
+    assert.deepEqual(other!.additional_kwargs, {});
+  });
+
   it("keep no more lists than their limit, the newest first", () => {
     const serde = serdeOf();
     const texts = ["a", "b", "c"].map((name) => {
