@@ -29,6 +29,15 @@ export const deeperThan = (value: unknown, levels: number): boolean =>
   value !== null &&
   (levels === 0 || Object.values(value).some((inner) => deeperThan(inner, levels - 1)));
 
+/** The error text of a value that is not `isFiniteJson`. */
+export const BEYOND = "must not contain numbers beyond the range of a double";
+
+/** False for numbers such as 1e999: JSON.parse reads Infinity, which JSON.stringify would write as null. */
+export function isFiniteJson(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
+  return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
+}
+
 /** A value that `fits`. `type` is the type of its findings. */
 export const rule = (fits: (value: unknown) => boolean, msg: string, type = "custom"): Schema =>
   ({ ...v.custom(fits, msg), type }) as Schema;

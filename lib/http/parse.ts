@@ -6,7 +6,7 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
 import type { CheckpointSelector } from "../threads/mod.ts";
-import { findingOf, flag, isStorable, NOT_STORABLE, oneOf } from "../validation.ts";
+import { BEYOND, findingOf, flag, isFiniteJson, isStorable, NOT_STORABLE, oneOf } from "../validation.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
 export const shallow: WeakSet<Uint8Array> = new WeakSet();
@@ -113,15 +113,6 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place: readonly
   const missing = issue.path?.at(-1)?.value === undefined;
   const found = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
   throw new InputError([{ loc: issue.path ? loc : [...place, "body"], ...found }]);
-}
-
-/** The error text of a value that is not `isFiniteJson`. */
-export const BEYOND = "must not contain numbers beyond the range of a double";
-
-/** False for numbers such as 1e999: JSON.parse reads Infinity, which JSON.stringify would write as null. */
-export function isFiniteJson(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
-  return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
 
 /** Counts brackets outside strings, because JSON.parse would recurse into them. */

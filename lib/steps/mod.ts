@@ -6,6 +6,7 @@ import { labelOf, nameOf, type StepName } from "../executor/step-names.ts";
 import { type Json, sameJson } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { CallRow, RunRow, Scope } from "../storage/mod.ts";
+import { BEYOND, isFiniteJson } from "../validation.ts";
 import { type CallDirectory, MOST_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
 import { type CallOptions, createDueCalls } from "./due.ts";
 import { isWaiting, readTexts } from "./journal.ts";
@@ -144,6 +145,7 @@ function readName(name: StepName): string {
 /** Errors: invalid, too_large. */
 function checkPayload(payload: Json): void {
   if (payload === null || payload === undefined) throw new ServiceError("invalid", "An event must not be null");
+  if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${BEYOND}`);
   if (new TextEncoder().encode(JSON.stringify(payload)).length > MOST_EVENT_BYTES) {
     throw new ServiceError("too_large", `An event has at most ${MOST_EVENT_BYTES} bytes`);
   }

@@ -5,9 +5,9 @@ import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackPatch, Page } from "../../storage/mod.ts";
-import { deeperThan, longerThan } from "../../validation.ts";
+import { BEYOND, deeperThan, isFiniteJson, longerThan } from "../../validation.ts";
 import { absent, checked, type Loc, oneOfQuery, page, type Report, readObject, readUuid, single } from "../findings.ts";
-import { BEYOND, isFiniteJson, MAX_DEPTH, readKnownId } from "../parse.ts";
+import { MAX_DEPTH, readKnownId } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
 

@@ -2,7 +2,8 @@
 import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { isFiniteJson, readJson } from "../../parse.ts";
+import { isFiniteJson } from "../../../validation.ts";
+import { readJson } from "../../parse.ts";
 import type { RequestContext } from "../../route.ts";
 
 /** The methods of 0.3, by their names since 1.0. */

@@ -2,7 +2,8 @@
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { VERSION } from "../../../service.ts";
-import { isFiniteJson, readJson } from "../../parse.ts";
+import { isFiniteJson } from "../../../validation.ts";
+import { readJson } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { readSession } from "./session.ts";
 
