@@ -2,7 +2,7 @@
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
 import { createBinding, createRequestBinding, inScope, type RequestBinding } from "./auth/binding.ts";
-import type { AuthUser, Guard } from "./auth/custom.ts";
+import { type AuthUser, type Guard, requireUser } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import type { Crons } from "./crons/mod.ts";
@@ -63,7 +63,8 @@ export interface Service extends CallerNouns {
   readonly deployment: DeploymentRow;
   /**
    * The calls for one user. Each runs the handler of `auth.custom.on` first, as a request of the user does, and is limited to the
-   * rows that its filter permits. Without `auth.custom` the user has no effect: nothing is restricted.
+   * rows that its filter permits. Without `auth.custom` the user has no effect: nothing is restricted. Throws a TypeError
+   * if the user has no `identity` or no list of `permissions`.
    */
   as(caller: { readonly user: AuthUser }): CallerNouns;
   /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
@@ -182,7 +183,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
     const service: Service = {
       ...own.nouns,
-      as({ user }) {
+      as(actor) {
+        const user = requireUser(actor);
         if (!custom) return own.nouns;
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);

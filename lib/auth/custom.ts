@@ -66,6 +66,20 @@ export interface SdkAuth {
   };
 }
 
+/** Returns the user that the host's code acts for. Throws a TypeError that names the member it cannot use. */
+export function requireUser(caller: { readonly user: AuthUser }): AuthUser {
+  const user: unknown = caller?.user;
+  const { identity, permissions }: Partial<AuthUser> = isObject(user) ? user : {};
+  const wrong = (problem: string): TypeError => new TypeError(`service.as: ${problem}`);
+  if (typeof identity !== "string" || identity === "") {
+    throw wrong("user.identity must be a string that names the user");
+  }
+  if (!Array.isArray(permissions) || permissions.some((name) => typeof name !== "string")) {
+    throw wrong("user.permissions must be a list of strings; [] gives no permission");
+  }
+  return user as unknown as AuthUser;
+}
+
 /** Thrown when a handler of the host refuses the request; carries the handler's response. */
 export class AuthRefusal extends ServiceError {
   readonly status: number;

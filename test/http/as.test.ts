@@ -41,6 +41,27 @@ describe("service.as", () => {
     );
   });
 
+  it("refuses a user without an identity and says what is missing", async () => {
+    await using world = await customWorld({ on: { threads: () => true } });
+    await using open = await testService({ agents: { idle: async () => ({}) } });
+    const wrong = [
+      { user: {} },
+      { user: { identity: 7 } },
+      { user: { identity: "" } },
+      { user: null },
+      { user: "ann" },
+      {},
+    ];
+    for (const { service } of [world.it, open]) {
+      for (const caller of [...wrong, undefined]) {
+        const act = (): unknown => service.as(caller as never);
+        assert.throws(act, { name: "TypeError", message: /^service\.as: user\.identity must be a string/ });
+      }
+      const noPermissions = { ...userNamed("ann"), permissions: "runs:read" };
+      assert.throws(() => service.as({ user: noPermissions } as never), /user\.permissions must be a list of strings/);
+    }
+  });
+
   it("is the service's nouns without custom authorization", async () => {
     await using kit = await testService({ agents: { idle: async () => ({}) } });
     assert.equal(kit.service.as({ user: userNamed("ann") }).store, kit.service.store);
