@@ -34,6 +34,18 @@ export function uuidV7(environment: Pick<Environment, "now" | "uuid">, now: numb
   return `${time.slice(0, 8)}-${time.slice(8)}-7${environment.uuid().slice(15)}`;
 }
 
+/** The UUID of version 5 of a name in the namespace of another UUID. The same arguments always give the same UUID. */
+export async function uuidV5(namespace: string, name: string): Promise<string> {
+  const space = namespace.replaceAll("-", "").match(/../g) ?? [];
+  const prefix = space.map((pair) => Number.parseInt(pair, 16));
+  const bytes = new Uint8Array([...prefix, ...new TextEncoder().encode(name)]);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)).slice(0, 16);
+  hash[6] = ((hash[6] as number) & 0x0f) | 0x50;
+  hash[8] = ((hash[8] as number) & 0x3f) | 0x80;
+  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
 /** Resolves after `ms`. */
 export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
   new Promise((resolve) => void environment.timer(ms, resolve));

@@ -14,7 +14,6 @@ export interface JsonObject {
 /** Texts of answers, of a form that the OpenAPI document names. Times are UTC. */
 export type Uuid = string;
 export type IsoTime = string;
-export type Uri = string;
 
 export interface SharedText {
   readonly json: string;

@@ -1,6 +1,6 @@
 /** Assistants: stored, versioned configurations of a graph. */
 import type { Directory } from "../auth/binding.ts";
-import type { Environment } from "../environment.ts";
+import { type Environment, uuidV5 } from "../environment.ts";
 import { notFound, nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { ofAssistant } from "../executor/kwargs.ts";
@@ -382,17 +382,7 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
 const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
 // Clients compute the UUID version 5 of the graph id in this namespace. It differs in one byte from RFC 4122's for URLs.
-const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
+const NAMESPACE = "6ba7b821-9dad-11d1-80b4-00c04fd430c8";
 
 /** The UUID version 5 of a text. That of a graph id is the id of its default assistant, the same on every server of this API. */
-export async function nameBasedId(text: string): Promise<string> {
-  const name = new TextEncoder().encode(text);
-  const bytes = new Uint8Array(16 + name.length);
-  bytes.set(Array.from(NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
-  bytes.set(name, 16);
-  const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)).slice(0, 16);
-  hash[6] = ((hash[6] as number) & 0x0f) | 0x50;
-  hash[8] = ((hash[8] as number) & 0x3f) | 0x80;
-  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-}
+export const nameBasedId = (text: string): Promise<string> => uuidV5(NAMESPACE, text);

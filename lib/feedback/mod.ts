@@ -18,7 +18,7 @@ import type {
   Storage,
 } from "../storage/mod.ts";
 import { tokenUrls } from "./links.ts";
-import { type FeedbackOverview, feedbackOverview } from "./overview.ts";
+import { type FeedbackOverview, feedbackOverview, tokenFor } from "./overview.ts";
 
 export type { ScoreQuery, ScoreStride } from "./overview.ts";
 
@@ -32,7 +32,9 @@ export interface TokenRequest {
 
 /** A token as the API shows it. */
 export interface FeedbackToken {
+  /** For callers without `feedback:create`: an id that only tells the tokens apart. */
   readonly id: string;
+  /** Empty for callers without `feedback:create`. */
   readonly url: string;
   /** RFC 3339; null while the run that created the token has not ended. */
   readonly expires_at: string | null;
@@ -93,7 +95,7 @@ export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "co
 export interface Feedback extends FeedbackOverview {
   /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
   mintTokens(by: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
-  /** Oldest first, including expired tokens. Errors: forbidden, invalid (no public base URL). */
+  /** Oldest first, including expired tokens. URLs need the permission `feedback:create`. Errors: forbidden, invalid (no public base URL). */
   listTokens(by: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
   /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
   create(by: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
@@ -204,12 +206,11 @@ function tokenVerbs(
 ): Pick<FeedbackDirectory, "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope, environment } = options;
 
-  const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
-    id: token_id,
-    url: tokenUrl(token_id),
-    expires_at: expires_at === null ? null : formatRfc3339(expires_at),
-    feedback_key,
-  });
+  async function toToken(by: Caller, row: FeedbackTokenRow): Promise<FeedbackToken> {
+    const { feedback_key, expires_at } = row;
+    const { id, url } = await tokenFor(by, row, tokenUrl);
+    return { id, url, expires_at: expires_at === null ? null : formatRfc3339(expires_at), feedback_key };
+  }
 
   return {
     async mintTokens(seen, by, requests) {
@@ -223,7 +224,7 @@ function tokenVerbs(
         const token = { token_id: environment.uuid(), run_id, workspace_id, project_id, feedback_key, config };
         return { ...token, expires_at, created_at: environment.now() };
       });
-      const tokens = rows.map(toToken);
+      const tokens = await Promise.all(rows.map((row) => toToken(by, row)));
       if (!(await storage.createFeedbackTokens(seen, rows))) throw unknownRun();
       return tokens;
     },
@@ -232,7 +233,8 @@ function tokenVerbs(
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
       const search = { ...query, run_id, workspace_ids, scope: seen };
-      return (await storage.listFeedbackTokens({ ...search, sort_order: "asc" })).map(toToken);
+      const rows = await storage.listFeedbackTokens({ ...search, sort_order: "asc" });
+      return await Promise.all(rows.map((row) => toToken(by, row)));
     },
 
     async token(token_id) {

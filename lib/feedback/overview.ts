@@ -1,12 +1,13 @@
 /** Feedback of all runs: scores over time, and the links that accept it. */
 
 import type { Directory } from "../auth/binding.ts";
+import { uuidV5 } from "../environment.ts";
 import { invalidField, ServiceError } from "../errors.ts";
-import type { IsoTime, Uri, Uuid } from "../json.ts";
+import type { IsoTime, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
-import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
+import { type Cursor, cursorOf, type Listing, type ListPosition, positionOf, timeOf } from "../storage/cursor.ts";
 import { type Caller, workspacesWith } from "../storage/identity.ts";
-import type { FeedbackStorage } from "../storage/mod.ts";
+import type { FeedbackStorage, FeedbackTokenRow } from "../storage/mod.ts";
 
 /** The width of the buckets of scores. */
 export type ScoreStride = "hour" | "day" | "week";
@@ -39,8 +40,10 @@ export interface ScoreSeries {
 
 /** A feedback token with its use; times are ISO 8601, UTC. */
 export interface FeedbackLink {
+  /** For callers without `feedback:create`: an id that only tells the links apart. */
   readonly id: Uuid;
-  readonly url: Uri;
+  /** Empty for callers without `feedback:create`. */
+  readonly url: string;
   readonly run_id: Uuid;
   readonly feedback_key: string;
   readonly created_at: IsoTime;
@@ -61,6 +64,25 @@ export interface FeedbackOverview {
 const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const MOST_BUCKETS = 1_000;
+
+/** How a caller sees a token: `url` is empty, and `id` submits nothing, unless the caller may submit feedback. */
+export async function tokenFor(
+  by: Caller,
+  { token_id, workspace_id }: Pick<FeedbackTokenRow, "token_id" | "workspace_id">,
+  tokenUrl: (token_id: string) => string,
+): Promise<{ readonly id: Uuid; readonly url: string }> {
+  if (maySubmit(by, workspace_id)) return { id: token_id, url: tokenUrl(token_id) };
+  return { id: await uuidV5(token_id, "link"), url: "" };
+}
+
+const maySubmit = (by: Caller, workspace_id: string): boolean =>
+  by.workspaces.get(workspace_id)?.has("feedback:create") === true;
+
+/** The place of a token in the list. Its first digits suffice to order tokens of the same millisecond. */
+function placeFor(by: Caller, { token_id, workspace_id, created_at }: FeedbackTokenRow): ListPosition {
+  const id = maySubmit(by, workspace_id) ? token_id : `${token_id.slice(0, 8)}-0000-0000-0000-000000000000`;
+  return { created_at, id };
+}
 
 export function feedbackOverview(
   storage: FeedbackStorage,
@@ -96,12 +118,12 @@ export function feedbackOverview(
       const query = { workspace_ids, limit, ...positionOf(cursor) };
       const rows = await storage.listFeedbackTokens({ ...query, scope, sort_order: "desc" });
       const last = rows.length === limit ? rows.at(-1) : undefined;
-      const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
-        ...{ id: token_id, url: tokenUrl(token_id), run_id, feedback_key, submissions },
-        created_at: isoTime(created_at),
-        expires_at: isoTime(expires_at),
-      }));
-      return { items, next: cursorOf(last ? { created_at: last.created_at, id: last.token_id } : null) };
+      const items = rows.map(async (row): Promise<FeedbackLink> => {
+        const { run_id, feedback_key, created_at, expires_at, submissions } = row;
+        const times = { created_at: isoTime(created_at), expires_at: isoTime(expires_at) };
+        return { ...(await tokenFor(by, row, tokenUrl)), run_id, feedback_key, submissions, ...times };
+      });
+      return { items: await Promise.all(items), next: cursorOf(last ? placeFor(by, last) : null) };
     },
 
     async revokeLink(scope, by, id) {

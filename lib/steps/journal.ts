@@ -1,5 +1,5 @@
 /** The journal of an attempt's call: reads it once, and adds to it with the saves of the attempt. */
-import type { Environment } from "../environment.ts";
+import { type Environment, uuidV5 } from "../environment.ts";
 import { LeaseLost, ServiceError } from "../errors.ts";
 import type {
   CallOrigin,
@@ -15,7 +15,7 @@ import type { Json, JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { CallEntry, CallProgress, CallRow, Scope, Storage } from "../storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../storage/steps.ts";
-import { eventUrlAt, hashOf, randomToken, uuidOf } from "./tokens.ts";
+import { eventUrlAt, hashOf, randomToken } from "./tokens.ts";
 
 /** What the journal has that no save has taken. */
 export interface Pending {
@@ -251,7 +251,7 @@ class StoredJournal implements OpenJournal {
   }
 
   id(...names: readonly (string | number)[]): Promise<string> {
-    return uuidOf(this.call_id, JSON.stringify(names));
+    return uuidV5(this.call_id, JSON.stringify(names));
   }
 
   /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */

@@ -62,7 +62,7 @@ export const platformSchemas: JsonObject = {
   },
   FeedbackToken: record({
     id: uuid,
-    url: { type: "string", format: "uri" },
+    url: { type: "string", description: "Empty for keys without `feedback:create`" },
     expires_at: { ...nullable(time), description: "Null while the run it was made with has not ended" },
     feedback_key: string,
   }),

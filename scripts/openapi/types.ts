@@ -13,7 +13,6 @@ const number: JsonObject = { type: "number" };
 const KNOWN: Readonly<Record<string, JsonObject>> = {
   Uuid: uuid,
   IsoTime: time,
-  Uri: { type: "string", format: "uri" },
   Json: any,
   JsonObject: object,
 };

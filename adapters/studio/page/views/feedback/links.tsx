@@ -92,9 +92,11 @@ export function Links(): VNode {
                       </td>
                       <td>{one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>
                       <td>
-                        <button type="button" class="quiet" onClick={() => void copy(one.url, "Copied link")}>
-                          Copy
-                        </button>
+                        {one.url ? (
+                          <button type="button" class="quiet" onClick={() => void copy(one.url, "Copied link")}>
+                            Copy
+                          </button>
+                        ) : null}
                         <button type="button" class="quiet danger" onClick={() => revoke(one.id)}>
                           Revoke
                         </button>
