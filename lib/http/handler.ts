@@ -266,6 +266,9 @@ interface RouteTable {
   at(pathname: string): readonly Route[];
 }
 
+/** The pattern of `:name+`. That of itty-router needs a character, and a link without its token would reach the list of tokens. */
+const REMAINING_PATH = "(?<$1>[^]{0,})";
+
 type Itty = Record<Method, (path: string) => void> & {
   readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
 };
@@ -288,7 +291,7 @@ function createTable(first: readonly Route[], base: string, isHidden: (route: Ro
 
   function add(rows: readonly Route[]): void {
     for (const route of rows) {
-      itty[route.method](route.path);
+      itty[route.method](route.path.replace(/:(\w+)\+$/, REMAINING_PATH));
       // A hidden row still takes its path: rows of other groups that match it must not answer.
       const method = isHidden(route) ? "ALL" : route.method.toUpperCase();
       const row = { route, method, pattern: itty.routes.at(-1)?.[1] as RegExp };

@@ -34,7 +34,7 @@ export interface PublicHeaders {
 /** Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from these. */
 export interface Route extends ErrorForm {
   readonly method: Method;
-  /** `:name` stands for one segment, `:name+` for the rest of the path, `*` for anything. */
+  /** `:name` stands for one segment, `:name+` for the remaining path, also an empty one, `*` for anything. */
   readonly path: `/${string}`;
   /** The section of the OpenAPI document. */
   readonly tag: string;

@@ -173,3 +173,29 @@ describe("a token creation", () => {
     );
   });
 });
+
+describe("the two routes of a feedback link", () => {
+  it("accept the id of a token, and answer 404 to every other path below the list", async () => {
+    await using kit = await feedbackKit();
+    const table: readonly (readonly [path: string, status: number])[] = [
+      [`${TOKENS}/{plain}`, 200],
+      [`${TOKENS}/{plain}/`, 404],
+      [`${TOKENS}/{plain}/more`, 404],
+      [`${TOKENS}/`, 404],
+      [`${TOKENS}//{plain}`, 404],
+      [`${TOKENS}//`, 404],
+      [`${TOKENS}/%2F{plain}`, 404],
+      [`${TOKENS}/{plain}%0A`, 404],
+      [`${TOKENS}/a.b`, 404],
+    ];
+    for (const [path, status] of table) {
+      for (const [method, sent] of [["GET", {}] as const, ["POST", { body: { score: 1 } }] as const]) {
+        const answer = await ask(kit, method, method === "GET" ? `${path}?score=1` : path, sent);
+        assert.equal(answer.status, status, `${method} ${path}`);
+        assert.equal(answer.headers.get("access-control-allow-origin"), "*", `${method} ${path}`);
+      }
+    }
+    assert.equal(((await ask(kit, "GET", "/api/v1/feedback")).json as unknown[]).length, 2);
+    assert.equal((await ask(kit, "GET", `${TOKENS}?run_id=${RUN}`)).status, 200);
+  });
+});
