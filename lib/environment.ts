@@ -14,8 +14,16 @@ export interface Environment {
   uuid(): string;
   /** Writes one log record. */
   log(record: LogRecord): void;
+  /** Keeps the process alive while a caller waits. Without it, only the host's own handles do. */
+  readonly keepAlive?: KeepAlive;
   /** The runtime and its version, such as `Node.js/24`. */
   readonly runtime?: string;
+}
+
+/** The process stays alive while calls of `acquire` outnumber those of `release`. */
+export interface KeepAlive {
+  acquire(): void;
+  release(): void;
 }
 
 /**
@@ -49,6 +57,19 @@ export async function uuidV5(namespace: string, name: string): Promise<string> {
 /** Resolves after `ms`. */
 export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
   new Promise((resolve) => void environment.timer(ms, resolve));
+
+/** Keeps the process alive until the promise settles or the result is called. */
+export function keepAliveUntil(keepAlive: KeepAlive | undefined, promise: Promise<unknown>): () => void {
+  if (!keepAlive) return () => {};
+  let isHeld = true;
+  const release = (): void => {
+    if (isHeld) keepAlive.release();
+    isHeld = false;
+  };
+  keepAlive.acquire();
+  promise.then(release, release);
+  return release;
+}
 
 /** Resolves in the next tick of the event loop. */
 export const loopTick = (environment: Pick<Environment, "defer">): Promise<void> =>
@@ -223,6 +244,22 @@ export function withTimeout<Value>(
   });
 }
 
+/** A timer that never has to fire: its existence keeps the event loop alive. */
+function createKeepAlive(): KeepAlive {
+  let count = 0;
+  let timer: unknown;
+  return {
+    acquire() {
+      if (count++ === 0) timer = setInterval(() => {}, LONGEST_TIMER_MS);
+    },
+    release() {
+      if (--count === 0) clearInterval(timer as number);
+    },
+  };
+}
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
@@ -238,6 +275,7 @@ export function systemEnvironment(): Environment {
     defer: immediate ? (fn) => void immediate(fn) : (fn) => void setTimeout(fn, 0),
     random: () => Math.random(),
     uuid: () => crypto.randomUUID(),
+    keepAlive: createKeepAlive(),
     ...(runtime === undefined ? {} : { runtime }),
     log(record) {
       const line = logLine(record, Date.now());

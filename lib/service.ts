@@ -6,7 +6,7 @@ import { type AuthUser, type Guard, requireUser } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import type { Crons } from "./crons/mod.ts";
-import { type Environment, withTimeout } from "./environment.ts";
+import { type Environment, keepAliveUntil, withTimeout } from "./environment.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { ThreadProtocol } from "./protocol/mod.ts";
@@ -157,7 +157,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const deployment = await placeDeployment(identity, options, environment);
     const scope = { deployment: options.deployment?.name ?? "default" };
     const guard = await loadGuard(options, environment);
-    const calls = createOpenCalls();
+    const calls = createOpenCalls(environment);
     const nouns = await createNouns({
       options,
       webhooks,
@@ -373,7 +373,10 @@ function createStop(
   }
 
   return (grace_ms = 10_000) => {
-    stopped ??= stop(grace_ms);
+    if (!stopped) {
+      stopped = stop(grace_ms);
+      keepAliveUntil(opened.environment.keepAlive, stopped);
+    }
     return stopped;
   };
 }

@@ -1,6 +1,6 @@
 /** Runs: executions of an assistant on a thread. */
 import type { Directory } from "../auth/binding.ts";
-import { lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
+import { keepAliveUntil, lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
 import { invalidField, notFound, ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
@@ -176,10 +176,12 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     const { runEvents, result } = waiting instanceof Promise ? await waiting : waiting;
     const onLeave = leave(seen, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
     const shown = sights.value(seen, run.thread_id, result, created, () => notFound("run", run.run_id));
+    const release = keepAliveUntil(environment.keepAlive, shown.value);
     return {
       run: toRun(run),
       result: shown.value,
       leave() {
+        release();
         shown.leave();
         onLeave();
       },

@@ -8,6 +8,7 @@ import type { CronDirectory, Crons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { Slots } from "../engine/claims.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
+import type { KeepAlive } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
 import { baseUrl, settingsOf } from "../options.ts";
@@ -251,7 +252,7 @@ export interface OpenCalls {
 
 export const STOPPING = "The server is stopping";
 
-export function createOpenCalls(): OpenCalls {
+export function createOpenCalls({ keepAlive }: { readonly keepAlive?: KeepAlive }): OpenCalls {
   const open = new Set<Promise<unknown>>();
   const stopping = (): ServiceError => new ServiceError("server_stopping", STOPPING);
 
@@ -266,6 +267,7 @@ export function createOpenCalls(): OpenCalls {
           if (calls.closed || (calls.stopping && creating?.has(name))) throw stopping();
           const answer = call(...args);
           open.add(answer);
+          keepAlive?.acquire();
           try {
             return await answer;
           } catch (error) {
@@ -274,6 +276,7 @@ export function createOpenCalls(): OpenCalls {
             throw calls.closed && !untold ? stopping() : error;
           } finally {
             open.delete(answer);
+            keepAlive?.release();
           }
         };
       return Object.fromEntries(

@@ -2,7 +2,7 @@
  * Delivers the frames of runs to subscribers in this process. Each run has one bounded ring and each subscriber only a cursor, so
  * a slow subscriber never blocks the run.
  */
-import type { Environment, TickLimit } from "../environment.ts";
+import type { Environment, KeepAlive, TickLimit } from "../environment.ts";
 import { type Json, textOf } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
@@ -48,6 +48,7 @@ export class StreamHub {
   readonly limit: TickLimit;
   readonly options: Required<StreamHubOptions>;
   closed = false;
+  readonly keepAlive: KeepAlive | undefined;
   readonly #environment: Environment;
   readonly #logs = new Map<string, RunEvents>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
@@ -59,6 +60,7 @@ export class StreamHub {
     const { keep_size = 2 * 1024 * 1024 } = options;
     this.limit = readLimit(environment);
     this.options = { load, ring_size, keep_ms, keep_size };
+    this.keepAlive = environment.keepAlive;
     this.#environment = environment;
   }
 
@@ -141,6 +143,10 @@ export class RunEvents extends Log<Frame, StoredFrame> {
 
   protected get room(): number {
     return this.#hub.options.ring_size / (this.stored ? 4 : 1);
+  }
+
+  override get keepAlive(): KeepAlive | undefined {
+    return this.#hub.keepAlive;
   }
 
   /** The highest id so far; 0 before the first. */

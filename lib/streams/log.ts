@@ -1,5 +1,5 @@
 /** What all streams are read from: the newest items of a run or a thread in memory, and behind them pages from the store. */
-import { type Environment, sharedCalls, type TickLimit, tickLimit } from "../environment.ts";
+import { type Environment, type KeepAlive, sharedCalls, type TickLimit, tickLimit } from "../environment.ts";
 import { SharedTexts } from "./shared-texts.ts";
 
 /** A subscription. Call `next` again only after its answer. */
@@ -139,6 +139,10 @@ export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
   abstract placeOf(item: Shown | Stored): number;
   /** The size limit of `items`, in characters. */
   protected abstract get room(): number;
+  /** Keeps the process alive while a reader waits for items. */
+  get keepAlive(): KeepAlive | undefined {
+    return undefined;
+  }
 
   /** Hundreds of ended logs are kept, and few have readers behind their items. */
   get pages(): Pages<Stored> {
@@ -252,10 +256,16 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
           // What it has taken is not shown. More may follow it in the page, or in the log behind the page.
           if (this.place > place) continue;
           if (this.isAtEnd()) return this.end();
-          const changed = this.#log.change.wait(this);
-          if (!this.attached) (await this.attach?.()) || (await changed);
-          else if (this.place >= this.floor) await changed;
-          else await this.#read();
+          const { change, keepAlive } = this.#log;
+          const changed = change.wait(this);
+          keepAlive?.acquire();
+          try {
+            if (!this.attached) (await this.attach?.()) || (await changed);
+            else if (this.place >= this.floor) await changed;
+            else await this.#read();
+          } finally {
+            keepAlive?.release();
+          }
           continue;
         }
         const checking = this.check?.();

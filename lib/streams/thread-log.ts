@@ -1,5 +1,5 @@
 /** The newest events of a thread in memory, for all its readers in this process. */
-import { loopTick, sharedCalls, type TickLimit } from "../environment.ts";
+import { type KeepAlive, loopTick, sharedCalls, type TickLimit } from "../environment.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { Log } from "./log.ts";
@@ -67,6 +67,10 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
 
   protected get room(): number {
     return RING_SIZE;
+  }
+
+  override get keepAlive(): KeepAlive | undefined {
+    return this.#options.environment.keepAlive;
   }
 
   async #begin(): Promise<void> {

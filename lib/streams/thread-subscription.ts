@@ -1,5 +1,5 @@
 /** The stream of a thread: the frames of its runs, one run after another. */
-import type { Environment } from "../environment.ts";
+import { type Environment, keepAliveUntil } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
@@ -333,7 +333,9 @@ export async function subscribeThread(
 
   async function pause(): Promise<void> {
     const cancel = environment.timer(longestPoll(storage.signals !== undefined), refreshSoon);
-    await change.wait(runs);
+    const changed = change.wait(runs);
+    keepAliveUntil(environment.keepAlive, changed);
+    await changed;
     cancel();
   }
 
