@@ -50,7 +50,7 @@ export interface Calls {
 
 /** Events by the address of their wait. */
 export interface CallTokens {
-  /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large, too_many (wrong tokens). */
+  /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large. */
   deliver(token: string, payload: Json): Promise<void>;
 }
 

@@ -58,6 +58,18 @@ describe("an event", () => {
     assert.deepEqual((await runs.steps(one.thread_id, one.run_id)).events, [{ name: "come", payload: 1, used: false }]);
   });
 
+  it("reaches a valid address after 1,000 requests to unknown ones", async () => {
+    const { kit, soon, start, asks } = await world();
+    await using _ = kit;
+    const send = (token: string): Promise<Response> =>
+      kit.fetch(`http://greenroom/greenroom/events/${token}`, { method: "POST", body: "1" });
+    const { thread_id } = await start();
+    const token = tokens.at(-1) as string;
+    for (let n = 1; n <= 1_000; n++) assert.equal((await send(`x${n}`)).status, 404);
+    assert.equal((await send(token)).status, 200);
+    await soon(asks(thread_id));
+  });
+
   it("that is late by its address is refused, and by its name kept for the next wait", async () => {
     const { kit, clock, soon, start, asks } = await world();
     await using _ = kit;

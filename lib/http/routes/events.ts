@@ -13,7 +13,7 @@ export const EVENT_ROUTES: readonly Route[] = [
     summary: "Send the event of a `wait` to its address; the body is any JSON but null",
     max_body_bytes: MOST_EVENT_BYTES,
     answer: "Received",
-    errors: [404, 409, 410, 422, 429, 507],
+    errors: [404, 409, 410, 422, 507],
     async handle({ service, params, bytes }) {
       await service.calls.deliver(params.address ?? "", readJson(await bytes()) as Json);
       return json(RECEIVED);
