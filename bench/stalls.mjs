@@ -2,8 +2,9 @@
  * How long can one request keep the others waiting? Starts a server in a process of its own, sends it one request shape after the
  * other, each as large as the limit on bodies lets it be, and asks `/ok` all the while. Ends with 1 when an answer of `/ok` took
  * longer than the limit, when the server's memory grew by more than 200 MiB beyond the data, or when a request was answered with a 5xx.
+ * Then come the attacks of stalls/attacks.mjs, each on a server of its own, with limits of their own.
  *
- *   node bench/stalls.mjs [--runtime node|bun|deno] [--only text] [--tries 3] [--limit 100] [--memory 200]
+ *   node bench/stalls.mjs [--runtime node|bun|deno] [--only text] [--part shapes|attacks] [--tries 3] [--limit 100] [--memory 200]
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -13,6 +14,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
+import { LIMITS, runAttacks } from "./stalls/attack.mjs";
 import { shapes } from "./stalls/shapes.mjs";
 import { streams } from "./stalls/streams.mjs";
 
@@ -38,33 +40,37 @@ function ask(agent, port, method, path, body, keep = false, headers = {}) {
   });
 }
 
-/** In a thread of its own: asks `/ok` again and again, and tells the longest answer since it was asked last. */
+/** In a thread of its own: requests `/ok` again and again, and reports the latencies since the last report. */
 async function probe() {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   let worst = 0;
   let since = 0;
-  let count = 0;
+  let times = [];
   parentPort.on("message", () => {
     // An answer that is still out counts as well.
-    parentPort.postMessage({ worst: Math.max(worst, performance.now() - since), count });
+    const pending = performance.now() - since;
+    const sorted = [...times, pending].sort((a, b) => a - b);
+    const p99 = sorted[Math.ceil(sorted.length * 0.99) - 1];
+    parentPort.postMessage({ worst: Math.max(worst, pending), p99, count: times.length });
     worst = 0;
-    count = 0;
+    times = [];
   });
   for (;;) {
     since = performance.now();
     // A connection that the server has closed meanwhile says nothing: the next one waits as long.
     await ask(agent, workerData.port, "GET", "/ok").catch(() => {});
-    worst = Math.max(worst, performance.now() - since);
-    count++;
+    const took = performance.now() - since;
+    worst = Math.max(worst, took);
+    times.push(took);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
 
-function serve(runtime, folder) {
+function serve(runtime, folder, keys = []) {
   const program = join(import.meta.dirname, "stalls/server.mjs");
   const args = { node: [program], bun: [program], deno: ["run", "-A", "--no-check", program] }[runtime];
   if (!args) throw new Error(`--runtime: ${runtime} is none of node, bun and deno`);
-  const child = spawn(runtime === "node" ? process.execPath : runtime, [...args, join(folder, "stalls.db")], {
+  const child = spawn(runtime === "node" ? process.execPath : runtime, [...args, join(folder, "stalls.db"), ...keys], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   process.on("exit", () => child.kill("SIGKILL"));
@@ -106,11 +112,24 @@ async function main() {
     options: {
       runtime: { type: "string", default: "node" },
       only: { type: "string", default: "" },
+      part: { type: "string", default: "" },
       tries: { type: "string", default: "3" },
       limit: { type: "string", default: "100" },
       memory: { type: "string", default: "200" },
     },
   });
+  let failed = 0;
+  if (values.part !== "attacks") failed += await runShapes(values);
+  if (values.part !== "shapes") {
+    failed += await runAttacks(values.only, { serve, ask, program: new URL(import.meta.url), runtime: values.runtime });
+    console.log(
+      `attacks: limits ${LIMITS.ok_ms} ms p99, ${LIMITS.rss_mb} MB peak, ${LIMITS.read_ms} ms for the other key`,
+    );
+  }
+  process.exit(failed > 0 ? 1 : 0);
+}
+
+async function runShapes(values) {
   const [limit, tries] = [Number(values.limit), Number(values.tries)];
   const folder = mkdtempSync(join(tmpdir(), "greenroom-stalls-"));
   const { child, port } = await serve(values.runtime, folder);
@@ -175,7 +194,7 @@ async function main() {
   console.log(
     `worst answer of /ok: ${worst.toFixed(0)} ms, limit ${limit} ms and ${values.memory} MiB; ${failed} shapes over it or failed`,
   );
-  process.exit(failed > 0 ? 1 : 0);
+  return failed;
 }
 
 await (isMainThread ? main() : probe());

@@ -3,9 +3,9 @@ import { Annotation, MessagesAnnotation, START, StateGraph } from "@langchain/la
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { combine, createService, fromFunctions } from "../../lib/mod.ts";
+import { combine, createService, fromFunctions, staticIdentity } from "../../lib/mod.ts";
 
-const path = process.argv[2];
+const [path, ...keys] = process.argv.slice(2);
 const { bunSqlite: open } =
   "Bun" in globalThis
     ? await import("../../adapters/sqlite/bun.ts")
@@ -23,9 +23,11 @@ const keep = new StateGraph(Any)
 
 const service = await createService({
   storage: open(path),
+  ...(keys.length > 0 ? { identity: staticIdentity({ keys }), auth: { mode: "api_key" } } : {}),
   executor: combine(
     fromFunctions({
       echo: () => "done",
+      store: ({ input }) => ({ data: input.data }),
       ask: ({ interrupt }) => interrupt("?"),
       async large({ input: { size = 5 * 1024 * 1024, ms = 0 } }) {
         await new Promise((resolve) => setTimeout(resolve, ms));
