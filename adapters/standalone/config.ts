@@ -164,7 +164,7 @@ export function readConfig(path: string | undefined): FileConfig {
   const unsupported = found.filter(({ type }) => langgraph && type === UNKNOWN);
   problems.push(...found.filter((issue) => !unsupported.includes(issue)).map(lineOf));
   const options = Object.fromEntries(Object.entries(known).filter(([name]) => isOption(name)));
-  const { modules, service } = readModules(options, absolute, problems);
+  const { modules, service } = readModules(langgraph ? withLangGraphPrefix(options) : options, absolute, problems);
   const warnings: string[] = [];
   const env = readEnv(content.env, absolute, problems, warnings);
   return {
@@ -253,6 +253,13 @@ function readModules(options: JsonObject, file: string, problems: string[]): Pic
   const index = isRecord(options.store) ? options.store.index : undefined;
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
   return { modules: Object.fromEntries(modules), service };
+}
+
+/** A `langgraph.json` may use the prefix that is LangGraph's default, and Greenroom's. */
+function withLangGraphPrefix(options: JsonObject): JsonObject {
+  const { webhooks } = options;
+  if (!isRecord(webhooks) || webhooks.env_prefix !== undefined) return options;
+  return { ...options, webhooks: { ...webhooks, env_prefix: ["LG_WEBHOOK_", "SERVICE_WEBHOOK_"] } };
 }
 
 /** The value at a path, and the record without it. */

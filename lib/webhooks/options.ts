@@ -34,8 +34,8 @@ export interface WebhookOptions {
    * variable is not set, the service does not start.
    */
   readonly headers?: Readonly<Record<string, string>>;
-  /** The prefix of variables that templates may read. Default `SERVICE_WEBHOOK_`. */
-  readonly env_prefix?: string;
+  /** Templates may read only variables with this prefix, or with one of these. Default `SERVICE_WEBHOOK_`. */
+  readonly env_prefix?: string | readonly string[];
   /** Restricts the URLs of webhooks. */
   readonly url?: WebhookUrlOptions;
   /**
@@ -134,9 +134,9 @@ export function checkWebhooks(
   const problems = found.map((issue) => ({ ...issue, type: typeOf(issue) }));
   const report: Report = (loc, type, msg) => void problems.push({ loc, msg, type });
   const input = (isObject(webhooks) ? webhooks : {}) as WebhookOptions;
-  const prefix = readPrefix(input.env_prefix, report);
-  const headers = resolveHeaders(input.headers, prefix, env, report);
-  const secrets = resolveSecrets(input.signing_secret, prefix, env, report);
+  const prefixes = readPrefixes(input.env_prefix, report);
+  const headers = resolveHeaders(input.headers, prefixes, env, report);
+  const secrets = resolveSecrets(input.signing_secret, prefixes, env, report);
   if (problems.length > 0) return { settings: null, problems };
   const { url, delivery, loopback = null, transport = null } = input;
   const policy = policyOf(url, disable_webhooks === true);
@@ -164,7 +164,7 @@ export function secretBytes(secret: string): Uint8Array | null {
   }
 }
 
-function resolveSecrets(sent: unknown, prefix: string | null, env: EnvVars, report: Report): readonly Uint8Array[] {
+function resolveSecrets(sent: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
   if (sent === undefined) return [];
   const place = ["webhooks", "signing_secret"];
   const invalid = (loc: InputIssue["loc"]): [] => {
@@ -176,7 +176,7 @@ function resolveSecrets(sent: unknown, prefix: string | null, env: EnvVars, repo
   return list.flatMap((secret, i) => {
     const loc = Array.isArray(sent) ? [...place, i] : place;
     if (typeof secret !== "string") return invalid(loc);
-    const text = resolveTemplate(loc, secret, prefix, env, report);
+    const text = resolveTemplate(loc, secret, prefixes, env, report);
     return text === null ? [] : (secretBytes(trimmed(text)) ?? invalid(loc));
   });
 }
@@ -205,7 +205,7 @@ const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 const HEADERS = ["webhooks", "headers"];
 
 /** Fills in the templates of the headers. Leaves out invalid headers. */
-export function resolveHeaders(headers: unknown, prefix: string | null, env: EnvVars, report: Report): ResolvedHeaders {
+export function resolveHeaders(headers: unknown, prefixes: Prefixes, env: EnvVars, report: Report): ResolvedHeaders {
   if (headers === undefined) return [];
   if (!isObject(headers)) {
     report(HEADERS, "invalid_headers", "must be an object of header names and strings");
@@ -217,28 +217,33 @@ export function resolveHeaders(headers: unknown, prefix: string | null, env: Env
     const repeated = names.has(name.toLowerCase());
     names.add(name.toLowerCase());
     const usable = isUsableName(loc, name, repeated, report);
-    const value = resolveValue(loc, given, prefix, env, report);
+    const value = resolveValue(loc, given, prefixes, env, report);
     return usable && value !== null ? [[name, value]] : [];
   });
 }
 
-/** The prefix of readable variables; null when it is invalid. */
-export function readPrefix(env_prefix: unknown, report: Report): string | null {
-  if (env_prefix === undefined) return DEFAULT_ENV_PREFIX;
-  if (typeof env_prefix === "string" && NAME.test(env_prefix)) return env_prefix;
+/** The prefixes of readable variables; null when one is invalid. */
+type Prefixes = readonly string[] | null;
+
+const isPrefix = (value: unknown): value is string => typeof value === "string" && NAME.test(value);
+
+export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
+  if (env_prefix === undefined) return [DEFAULT_ENV_PREFIX];
+  const prefixes: readonly unknown[] = Array.isArray(env_prefix) ? env_prefix : [env_prefix];
+  if (prefixes.length > 0 && prefixes.every(isPrefix)) return prefixes;
   const msg = "must be the start of a variable name: letters, digits and _, no digit first";
   report(["webhooks", "env_prefix"], "invalid_prefix", msg);
   return null;
 }
 
 /**
- * Replaces every `${{ env.NAME }}` of the text, once. Names must start with the prefix. Null after a problem, and with prefix null,
- * whose problem `readPrefix` reports: then no variable is read.
+ * Replaces every `${{ env.NAME }}` of the text, once. Names must start with a prefix. Null after a problem, and with null for the
+ * prefixes, whose problem `readPrefixes` reports: then no variable is read.
  */
 function resolveTemplate(
   loc: InputIssue["loc"],
   text: string,
-  prefix: string | null,
+  prefixes: Prefixes,
   env: EnvVars,
   report: Report,
 ): string | null {
@@ -255,16 +260,17 @@ function resolveTemplate(
     const name = match[1] as string;
     value += text.slice(at, start);
     at = start + match[0].length;
-    const variable = prefix !== null && name.startsWith(prefix) && Object.hasOwn(env, name) ? env[name] : undefined;
+    const isAllowed = prefixes?.some((prefix) => name.startsWith(prefix)) ?? false;
+    const variable = isAllowed && Object.hasOwn(env, name) ? env[name] : undefined;
     if (variable) {
       value += variable;
       continue;
     }
     readable = false;
-    if (prefix === null) continue;
-    if (name.startsWith(prefix)) report(loc, "missing_env", `needs the variable ${name}, which is not set or empty`);
+    if (prefixes === null) continue;
+    if (isAllowed) report(loc, "missing_env", `needs the variable ${name}, which is not set or empty`);
     else {
-      const msg = `may not read the variable ${name}: its name does not start with ${prefix} (webhooks.env_prefix)`;
+      const msg = `may not read the variable ${name}: its name does not start with ${prefixes.join(" or ")} (webhooks.env_prefix)`;
       report(loc, "env_not_allowed", msg);
     }
   }
@@ -285,7 +291,7 @@ function isUsableName(loc: InputIssue["loc"], name: string, repeated: boolean, r
 function resolveValue(
   loc: InputIssue["loc"],
   value: unknown,
-  prefix: string | null,
+  prefixes: Prefixes,
   env: EnvVars,
   report: Report,
 ): string | null {
@@ -294,7 +300,7 @@ function resolveValue(
     return null;
   };
   if (typeof value !== "string") return invalid("must be a string");
-  const resolved = resolveTemplate(loc, value, prefix, env, report);
+  const resolved = resolveTemplate(loc, value, prefixes, env, report);
   if (resolved === null) return null;
   const sent = trimmed(resolved);
   if (VALUE.test(sent)) return sent;

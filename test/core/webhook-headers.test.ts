@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { InputIssue } from "../../lib/errors.ts";
 import { signature } from "../../lib/webhooks/attempt.ts";
-import { checkWebhooks, type ResolvedHeaders, readPrefix, resolveHeaders } from "../../lib/webhooks/options.ts";
+import { checkWebhooks, type ResolvedHeaders, readPrefixes, resolveHeaders } from "../../lib/webhooks/options.ts";
 
 type Environment = Readonly<Record<string, string>>;
 const env: Environment = { SERVICE_WEBHOOK_A: "one", SERVICE_WEBHOOK_B: "two", SERVICE_WEBHOOK_EMPTY: "", SECRET: "s" };
@@ -19,7 +19,7 @@ function resolved(
 ): { readonly headers: ResolvedHeaders; readonly problems: readonly InputIssue[] } {
   const problems: InputIssue[] = [];
   const report = (loc: InputIssue["loc"], type: string, msg: string): void => void problems.push({ loc, msg, type });
-  const headers = resolveHeaders(sent, readPrefix(env_prefix, report), variables, report);
+  const headers = resolveHeaders(sent, readPrefixes(env_prefix, report), variables, report);
   return { headers, problems };
 }
 

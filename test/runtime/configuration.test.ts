@@ -99,6 +99,38 @@ const graphs = { seen: "./src/agents.ts:seen" };
 const serve = (cwd: string): Program => start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd });
 
 describe("a configuration file", () => {
+  it("may insert variables with LangGraph's prefix into webhooks, if it is a langgraph.json", async () => {
+    const variables = { LG_WEBHOOK_TOKEN: "a", SERVICE_WEBHOOK_TOKEN: "b", MY_TOKEN: "c" };
+    const config = (name: string, webhooks: object = {}) => ({
+      graphs,
+      env: variables,
+      webhooks: { headers: { authorization: `Bearer \${{ env.${name} }}` }, ...webhooks },
+    });
+    const outcome = async (file: string, content: object): Promise<string> => {
+      using folder = project(content, file);
+      await using program = start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd: folder.path });
+      await Promise.race([program.printed(/Greenroom listening|greenroom: /), program.ended]);
+      return program.output();
+    };
+    const listens = /Greenroom listening/;
+    assert.match(await outcome("langgraph.json", config("LG_WEBHOOK_TOKEN")), listens);
+    assert.match(await outcome("langgraph.json", config("SERVICE_WEBHOOK_TOKEN")), listens);
+    assert.match(await outcome("greenroom.json", config("SERVICE_WEBHOOK_TOKEN")), listens);
+    assert.match(
+      await outcome("langgraph.json", config("MY_TOKEN")),
+      /MY_TOKEN: its name does not start with LG_WEBHOOK_ or SERVICE_WEBHOOK_ \(webhooks\.env_prefix\)/,
+    );
+    assert.match(await outcome("langgraph.json", config("MY_TOKEN", { env_prefix: "MY_" })), listens);
+    assert.match(
+      await outcome("langgraph.json", config("LG_WEBHOOK_TOKEN", { env_prefix: "MY_" })),
+      /does not start with MY_ \(webhooks\.env_prefix\)/,
+    );
+    assert.match(
+      await outcome("greenroom.json", config("LG_WEBHOOK_TOKEN")),
+      /does not start with SERVICE_WEBHOOK_ \(webhooks\.env_prefix\)/,
+    );
+  });
+
   it("takes authentication, embeddings and routes from files, and options by their names", async () => {
     using folder = project({
       graphs,
