@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
+import type { AgentSettings } from "./agent-settings.ts";
 import type { CallPosition, Journal } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
@@ -14,6 +15,7 @@ export type {
   StoredCheckpoint,
   StoredWrite,
 } from "../storage/rows.ts";
+export type * from "./agent-settings.ts";
 export type * from "./store-handle.ts";
 
 /**
@@ -201,21 +203,6 @@ export interface Spending {
 
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
-
-/** What a host can set for each agent. */
-export interface AgentSettings {
-  /** How many attempts without progress a run gets before it ends as `error`. Default 3. */
-  readonly max_attempts?: number;
-  /** The time limit of one attempt before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
-  readonly timeout_ms?: number;
-  /**
-   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
-   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
-   */
-  readonly abandon_ms?: number;
-  /** Of its default assistant. */
-  readonly description?: string;
-}
 
 /** What an executor declares about a graph. */
 export interface GraphInfo extends AgentSettings {

@@ -57,6 +57,20 @@ export function approvalOf(value: Json): Approval | null {
   return known.length > 0 && known.length === actions.length ? { actions: known, edited } : null;
 }
 
+/** True for the members by which Agent Inbox and LangChain ask for decisions on actions, however those are spelled inside. */
+const asksForDecision = (value: Json): boolean =>
+  isObject(value) &&
+  ["action_request", ...SPELLINGS.map(([requests]) => requests)].some((name) => Object.hasOwn(value, name));
+
+/**
+ * True if an interrupt asks for the approval of an action: in LangChain's or Agent Inbox's form, or as its author marked it with
+ * `approval: true`. A form that cannot be read counts too.
+ */
+export const isApproval = (value: Json): boolean =>
+  (Array.isArray(value) ? value : [value]).some(
+    (item: Json) => asksForDecision(item) || (isObject(item) && item.approval === true),
+  );
+
 /** The answer to an approval: one decision for each of its actions, in their order. */
 export function decisionsAnswer({ actions, edited }: Approval, decisions: readonly Decision[]): Json {
   return {

@@ -71,6 +71,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     bodies: { environment, open: 0, limit: tickLimit(environment, CHUNKS_PER_TICK) },
     sockets: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
+    hasStudio: options.studio !== undefined,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
     checkUpgrade: cors.checkUpgrade,

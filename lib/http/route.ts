@@ -127,6 +127,8 @@ export interface HandlerState {
   readonly messages: Messages;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
   checkUpgrade(request: Request): void;
+  /** Serves a page below `/studio`. */
+  readonly hasStudio: boolean;
   /** The page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */

@@ -59,7 +59,7 @@ export interface CorsOptions {
 export interface McpOptions {
   /** How long a client that polls tasks waits for the result of a call before it gets a task. Default 500. */
   readonly task_after_ms?: number;
-  /** False: tools do not show the arguments `thread_id` and `resume`, which are accepted all the same. Default true. */
+  /** False: tools do not show the arguments `thread_id` and `resume`. Both are accepted as if they did. Default true. */
   readonly resume_arguments?: boolean;
   /** Where clients get their tokens: the metadata of RFC 9728, served at `/.well-known/oauth-protected-resource`. Default: none. */
   readonly protected_resource?: {

@@ -43,7 +43,7 @@ describe("clients of MCP", () => {
     await test.service.stop();
   });
 
-  it("of version 1 list tools, call them, and answer by the handle", async () => {
+  it("of version 1 list tools, call them, and get the result once a person has answered", async () => {
     const client = new Client(ME);
     await client.connect(new StreamableHTTPClientTransport(url) as Parameters<typeof client.connect>[0]);
     const { tools } = await client.listTools();
@@ -56,8 +56,14 @@ describe("clients of MCP", () => {
     const asked = await client.callTool({ name: "refund", arguments: { message: "Hi" } });
     assert.equal(asked.isError, true);
     const thread_id = (asked._meta as JsonObject)["greenroom/thread_id"];
-    const reply = await client.callTool({ name: "refund", arguments: { thread_id, resume: "yes" } });
-    assert.equal(textOf(reply as JsonObject), 'Got "yes"');
+    const again = (more: JsonObject) => client.callTool({ name: "refund", arguments: { thread_id, ...more } });
+    assert.match(textOf((await again({ resume: "yes" })) as JsonObject), /Only a person can answer/);
+    const { result } = await test.service.runs.wait(String(thread_id), {
+      assistant_id: "refund",
+      command: { resume: "yes" },
+    });
+    await result;
+    assert.equal(textOf((await again({ message: "Hi" })) as JsonObject), 'Got "yes"');
     await assert.rejects(client.callTool({ name: "nobody", arguments: {} }), /Unknown tool: nobody/);
     await client.close();
   });

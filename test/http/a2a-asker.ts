@@ -1,5 +1,5 @@
 /** Requests of A2A clients. */
-import { isObject, type JsonObject } from "../../lib/json.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { AgentFunction } from "../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/mod.ts";
 
@@ -75,7 +75,7 @@ export const answerText = (task: ShownTask): string => textsOf(task.artifacts?.[
 
 /** Asks a question in its first run, and says what the answer was. */
 export const asks =
-  (question: JsonObject | string): AgentFunction =>
+  (question: Json): AgentFunction =>
   ({ command, interrupt }) =>
     command?.resume === undefined ? interrupt(question) : `Got ${JSON.stringify(command.resume)}`;
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
+import { type AgentFunction, fromFunctions } from "../../lib/mod.ts";
 import { testClock } from "../suite/mod.ts";
 import { ASKING, CLOSED, shownThread } from "../support/inbox.ts";
 import {
@@ -9,6 +10,7 @@ import {
   a2aWorld,
   answerText,
   asker,
+  asks,
   plain,
   type ShownTask,
   say,
@@ -183,8 +185,50 @@ describe("a question of A2A", () => {
     );
   });
 
+  it("that asks for an approval is answered by clients only of an agent that allows it", async () => {
+    const approvals: Readonly<Record<string, AgentFunction>> = {
+      langchain: asks({ actionRequests: [{ name: "refund", args: {} }], reviewConfigs: [] }),
+      python: asks({ action_requests: [{ name: "refund", args: {} }], review_configs: [] }),
+      unnamed: asks({ action_requests: [{ action: "refund" }] }),
+      inbox: asks({ action_request: { action: "refund", args: {} }, config: {} }),
+      list: asks([{ action_request: { action: "refund", args: {} } }]),
+      marked: asks({ question: "Refund?", approval: true }),
+      durable: async ({ ask }) => `Got ${JSON.stringify(await ask("pay", { question: "Pay?", approval: true }))}`,
+    };
+    const names = Object.keys(approvals);
+    await using closed = await a2aWorld({ executor: fromFunctions(approvals) });
+    const allowed = names.map((name) => [name, { agent: approvals[name], a2a: { caller_may_approve: true } }]);
+    await using open = await a2aWorld({ executor: fromFunctions(Object.fromEntries(allowed)) });
+    for (const name of names) {
+      for (const reply of ["yes", [{ data: { resume: "yes" } }], [{ data: { decisions: [{ type: "approve" }] } }]]) {
+        for (const method of ["SendMessage", "SendStreamingMessage"]) {
+          const { contextId, id: taskId } = taskOf(await closed.ask(name, "SendMessage", say("Refund")));
+          const { error } = await closed.ask(name, method, say(reply, { contextId, taskId }));
+          assert.deepEqual(
+            [error.code, error.message],
+            [
+              -32004,
+              `Only a person can approve this, in the conversation ${contextId}. Get the task ${taskId} afterwards, or subscribe to it`,
+            ],
+            name,
+          );
+          const { length } = await closed.service.runs.list(contextId);
+          assert.deepEqual([length, (await closed.service.threads.get(contextId)).status], [1, "interrupted"]);
+        }
+      }
+      const { contextId, id: taskId } = taskOf(await open.ask(name, "SendMessage", say("Refund")));
+      const done = taskOf(await open.ask(name, "SendMessage", say("yes", { contextId, taskId })));
+      assert.equal(answerText(done), 'Got "yes"', name);
+    }
+    // Callers write the metadata of assistants.
+    await closed.service.assistants.update("marked", { metadata: { a2a: { caller_may_approve: true } } });
+    const { contextId, id: taskId } = taskOf(await closed.ask("marked", "SendMessage", say("Refund")));
+    assert.equal(codeOf(await closed.ask("marked", "SendMessage", say("yes", { contextId, taskId }))), -32004);
+  });
+
   it("is answered by data, which is the value where it names no question", async () => {
-    await using it = await a2aWorld();
+    const approves = { agent: AGENTS.approves as AgentFunction, a2a: { caller_may_approve: true } };
+    await using it = await a2aWorld({ executor: fromFunctions({ approves }) });
     const decision = { decisions: [{ type: "approve" }] };
     for (const data of [decision, { resume: decision }, null]) {
       const asked = taskOf(await it.ask("approves", "SendMessage", say("Refund")));

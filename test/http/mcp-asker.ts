@@ -1,6 +1,6 @@
 /** Requests of MCP clients, in both eras of the protocol. */
 import { isObject, type JsonObject } from "../../lib/json.ts";
-import type { AgentFunction } from "../../lib/mod.ts";
+import { type AgentEntry, type AgentFunction, type Executor, fromFunctions } from "../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/mod.ts";
 
 export const TASKS: JsonObject = { extensions: { "io.modelcontextprotocol/tasks": {} } };
@@ -117,6 +117,17 @@ export const asks =
   (question: JsonObject | string): AgentFunction =>
   ({ command, interrupt }) =>
     command?.resume === undefined ? interrupt(question) : `Got ${JSON.stringify(command.resume)}`;
+
+/** Functions whose interrupts the model of the client may answer. */
+export const answerable = (agents: Readonly<Record<string, AgentFunction>>): Executor =>
+  fromFunctions(
+    Object.fromEntries(
+      Object.entries(agents).map(([name, agent]): [string, AgentEntry] => [
+        name,
+        { agent, mcp: { model_may_answer: true } },
+      ]),
+    ),
+  );
 
 const APPROVAL: JsonObject = {
   actionRequests: [{ name: "refund", args: { amount: 30 }, description: "Refund 30 euros?" }],

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { fromFunctions } from "../../lib/mod.ts";
+import { fromFunctions, type Service } from "../../lib/mod.ts";
 import { together } from "../clients/mcp/agents.ts";
 import { processes } from "../core/shared-database.ts";
 import { keepAlive } from "../support/alive.ts";
@@ -62,6 +62,11 @@ describe("the session of MCP", () => {
     assert.match(textOf(result), /^The agent asks/);
   });
 });
+
+/** An answer from outside MCP, such as the inbox. */
+const answerAsPerson = async ({ runs }: Service, thread_id: string): Promise<void> => {
+  await (await runs.wait(thread_id, { assistant_id: "refund", command: { resume: "later" } })).result;
+};
 
 describe("a call of MCP that asks on its answer", () => {
   keepAlive();
@@ -165,12 +170,13 @@ describe("a call of MCP that asks on its answer", () => {
       const [question = {}] = questions;
       await client.send(reply(question));
       const thread_id = threadOf(await result);
-      assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? To answer/);
+      assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
       // The call is answered by now: only the handle counts.
       await client.send(yes(question));
       await client.send({ method: "notifications/cancelled", params: { requestId: 1 } });
       assert.equal((await it.service.runs.list(thread_id)).length, 1);
-      const again = { name: "refund", arguments: { thread_id, resume: "later" } };
+      await answerAsPerson(it.service, thread_id);
+      const again = call("refund", { arguments: { message: "Hi", thread_id } });
       assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
     }
   });
@@ -258,11 +264,13 @@ describe("a call of MCP that asks on its answer", () => {
     await reader?.cancel();
     const { items } = await it.service.threads.search({ select: ["thread_id", "status"] });
     assert.equal(items[0]?.status, "interrupted");
-    const again = { name: "refund", arguments: { thread_id: String(items[0]?.thread_id), resume: "later" } };
+    const thread_id = String(items[0]?.thread_id);
+    await answerAsPerson(it.service, thread_id);
+    const again = call("refund", { arguments: { message: "Hi", thread_id } });
     assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
     const { result } = await client.asked(call("refund"));
     await it.service.stop(0);
-    assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? To answer/);
+    assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
   });
 
   it("is cancelled by its client, while it works and while it asks, and by no other", async () => {

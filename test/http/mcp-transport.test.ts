@@ -7,6 +7,7 @@ import { customWorld, owning } from "./custom-world.ts";
 import {
   AGENTS,
   type Answer,
+  answerable,
   asker,
   call,
   mcpWorld,
@@ -334,8 +335,11 @@ describe("the tools of MCP", () => {
       return Object.keys(inputSchema.properties as JsonObject);
     };
     await using shown = await mcpWorld();
-    assert.deepEqual(await names(shown), ["message", "messages", "thread_id", "resume"]);
-    await using hidden = await mcpWorld({ http: { mcp: { resume_arguments: false } } });
+    assert.deepEqual(await names(shown), ["message", "messages", "thread_id"]);
+    const executor = answerable(AGENTS);
+    await using open = await mcpWorld({ executor });
+    assert.deepEqual(await names(open), ["message", "messages", "thread_id", "resume"]);
+    await using hidden = await mcpWorld({ executor, http: { mcp: { resume_arguments: false } } });
     assert.deepEqual(await names(hidden), ["message", "messages"]);
     const first = await hidden.ask("tools/call", call("echo"));
     const again = { name: "echo", arguments: { message: "Again", thread_id: threadOf(first.result) } };

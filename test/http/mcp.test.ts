@@ -8,6 +8,7 @@ import { customWorld } from "./custom-world.ts";
 import { gate } from "./gate.ts";
 import {
   AGENTS,
+  answerable,
   answered,
   answerOf,
   asker,
@@ -130,8 +131,8 @@ describe("a call of MCP", () => {
     assert.equal(textOf((await ask(answered(second, { answer: "b" }))).result), "a b");
   });
 
-  it("gives clients that cannot be asked a handle, which the model answers", async () => {
-    await using it = await mcpWorld();
+  it("gives clients that cannot be asked a handle, which the model answers if the agent allows it", async () => {
+    await using it = await mcpWorld({ executor: answerable(AGENTS) });
     const first = (await it.ask("tools/call", call("refund"))).result;
     const thread_id = threadOf(first);
     const text = `The agent asks: Refund 30 euros? To answer, call refund again with {"thread_id": "${thread_id}", "resume": …}.`;
@@ -151,28 +152,6 @@ describe("a call of MCP", () => {
       textOf((await reply({ thread_id, resume: "yes" })).result),
       "No question is open in this conversation",
     );
-  });
-
-  it("lets no model approve, unless its agent permits it", async () => {
-    await using it = await mcpWorld({ public_base_url: "https://agents.example" });
-    const start = async () => threadOf((await it.ask("tools/call", call("approves"))).result);
-    const resume = { decisions: [{ type: "approve" }] };
-    const reply = async (thread_id: string) =>
-      (await it.ask("tools/call", { name: "approves", arguments: { thread_id, resume } })).result;
-    const thread_id = await start();
-    const refused = await reply(thread_id);
-    const where = `https://agents.example/studio/threads/${thread_id}`;
-    assert.deepEqual(
-      [refused.isError, textOf(refused)],
-      [true, `A person has to approve this in the conversation ${thread_id}, at ${where}`],
-    );
-    assert.equal((await it.service.runs.list(thread_id)).length, 1);
-    await it.service.assistants.update("approves", { metadata: { mcp: { resume: "all" } } });
-    assert.match(textOf(await reply(thread_id)), /approve/);
-    await it.service.assistants.update("refund", { metadata: { mcp: { resume: "none" } } });
-    const plain = threadOf((await it.ask("tools/call", call("refund"))).result);
-    const none = await it.ask("tools/call", { name: "refund", arguments: { thread_id: plain, resume: "yes" } });
-    assert.match(textOf(none.result), /^A person has to approve this/);
   });
 
   it("asks a person to approve by a form, with each decision", async () => {

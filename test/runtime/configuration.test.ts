@@ -6,6 +6,8 @@ import { describe, it } from "node:test";
 import { readConfig } from "../../adapters/standalone/config.ts";
 import { textLine } from "../../adapters/standalone/log.ts";
 import { loadGraphs, loadModules } from "../../adapters/standalone/modules.ts";
+import { answerText, asker as askerOfA2a, say as message, taskOf } from "../http/a2a-asker.ts";
+import { asker as askerOfMcp, textOf, threadOf } from "../http/mcp-asker.ts";
 import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const FILES = {
@@ -16,16 +18,20 @@ export function seen({ config, context, user }) {
 export function sleeps({ signal }) {
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
+export const asks = ({ command, interrupt }) =>
+  command?.resume === undefined ? interrupt({ question: "Pay?", approval: true }) : "Got " + command.resume;
 export function rests(job) {
   console.log("resting");
   return sleeps(job);
 }
 `,
   "graphs.ts": `
-import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 const sleep = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 export const builder = new StateGraph(MessagesAnnotation).addNode("sleep", sleep).addEdge(START, "sleep");
 export const make = () => builder.compile();
+const ask = () => ({ messages: [["ai", "Got " + interrupt({ question: "Pay?" })]] });
+export const asks = new StateGraph(MessagesAnnotation).addNode("ask", ask).addEdge(START, "ask").compile();
 `,
   "auth.ts": `
 export const auth = {
@@ -326,6 +332,36 @@ describe("a configuration file", () => {
     }
   });
 
+  it("lets models answer the interrupts of the graphs that it names, and of no other", async () => {
+    using folder = project({
+      graphs: {
+        closed: { path: "./src/agents.ts:asks" },
+        open: { path: "./src/agents.ts:asks", mcp: { model_may_answer: true }, a2a: { caller_may_approve: true } },
+        graph: { path: "./src/graphs.ts:asks", mcp: { model_may_answer: true } },
+      },
+    });
+    await using program = serve(folder.path);
+    const ask = askerOfMcp(fetch, `${await urlOf(program)}/mcp`);
+    for (const [name, text] of [
+      ["closed", /Only a person can answer/],
+      ["open", /^Got yes$/],
+      ["graph", /^Got yes$/],
+    ] as const) {
+      const { result } = await ask("tools/call", { name, arguments: { messages: [] } });
+      const again = { name, arguments: { thread_id: threadOf(result), resume: "yes" } };
+      assert.match(textOf((await ask("tools/call", again)).result), text);
+    }
+    const answers: string[] = [];
+    for (const name of ["closed", "open"]) {
+      const say = askerOfA2a(fetch, await urlOf(program));
+      const { id: taskId, contextId } = taskOf(await say(name, "SendMessage", message("Hi")));
+      const { error, ...answer } = await say(name, "SendMessage", message("yes", { taskId, contextId }));
+      answers.push(error.code === undefined ? answerText(taskOf({ error, ...answer })) : String(error.code));
+    }
+    assert.deepEqual(answers, ["-32004", "Got yes"]);
+    assert.equal(await program.kill("SIGTERM"), 0);
+  });
+
   it("says of a graph how often a run is tried, how long an attempt may take, and how long it may go on when it is stopped", async () => {
     const settings = { max_attempts: 1, timeout_ms: 300, abandon_ms: 200 };
     const paths = { plain: "./src/agents.ts:sleeps", builder: "./src/graphs.ts:builder", made: "./src/graphs.ts:make" };
@@ -429,6 +465,8 @@ describe("a configuration file", () => {
           factory: 1,
           attempts: 1,
           description: 1,
+          mcp: { model_may_answer: "yes" },
+          a2a: { caller_may_aprove: true },
         },
       },
     });
@@ -437,8 +475,10 @@ describe("a configuration file", () => {
       "graphs.a.timeout_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.abandon_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.factory: must be true or false",
-      "graphs.a.attempts: unknown key; known: description, max_attempts, timeout_ms, abandon_ms, path, factory",
+      "graphs.a.attempts: unknown key; known: description, max_attempts, timeout_ms, abandon_ms, mcp, a2a, path, factory",
       "graphs.a.description: must be a text",
+      "graphs.a.mcp.model_may_answer: must be true or false",
+      "graphs.a.a2a.caller_may_aprove: unknown option; did you mean caller_may_approve?",
     ]);
   });
 

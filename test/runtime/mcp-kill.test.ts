@@ -33,7 +33,8 @@ export const echo = ({ messages }) => "You said " + messages.at(-1).content;
 it("calls go on after kill -9, with the same ids, and each answer counts once", async () => {
   using folder = temporaryFolder();
   writeFileSync(join(folder.path, "agents.mjs"), AGENTS);
-  const graphs = Object.fromEntries(["slow", "refund", "echo"].map((name) => [name, `./agents.mjs:${name}`]));
+  const [slow, echo] = ["./agents.mjs:slow", "./agents.mjs:echo"];
+  const graphs = { slow, refund: { path: "./agents.mjs:refund", mcp: { model_may_answer: true } }, echo };
   const config = { graphs, http: { mcp: { task_after_ms: 0 } }, worker: { lease_ms: 1000 } };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(config));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
@@ -75,8 +76,8 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   assert.deepEqual(await polled(ask, ids.slow, "working"), works);
 
   writeFileSync(join(folder.path, "go"), "");
-  const slow = await polled(ask, ids.slow, "completed");
-  assert.equal(textOf(slow.result as JsonObject), "Slow, but there");
+  const completed = await polled(ask, ids.slow, "completed");
+  assert.equal(textOf(completed.result as JsonObject), "Slow, but there");
   const reply = answered(asks, { answer: "yes" });
   await ask("tasks/update", { taskId: ids.asks, inputResponses: reply.inputResponses ?? null }, MODERN);
   await ask("tasks/update", { taskId: ids.asks, inputResponses: reply.inputResponses ?? null }, MODERN);

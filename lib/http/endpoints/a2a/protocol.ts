@@ -73,6 +73,7 @@ export interface Called {
   readonly context: RequestContext;
   readonly request: RpcRequest;
   readonly assistant_id: string;
+  readonly graph_id: string;
 }
 
 /** Answers to what is no request. */

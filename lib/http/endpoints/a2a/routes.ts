@@ -80,7 +80,8 @@ async function post(context: RequestContext): Promise<Response> {
     head = headOf(body);
     const request = readRequest(body, headers);
     await checkInput(context, assistant);
-    const answer = await dispatch({ context, request, assistant_id: assistant.assistant_id });
+    const { assistant_id, graph_id } = assistant;
+    const answer = await dispatch({ context, request, assistant_id, graph_id });
     return answer instanceof Response ? answer : json(resultMessage(request, answer), extensionHeaders(headers));
   } catch (error) {
     return failed(context, head, error);

@@ -3,6 +3,7 @@
 import { type Task, taskJson } from "../../../a2a/wire.ts";
 import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
+import { isApproval } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { readFields } from "../../parse.ts";
@@ -10,6 +11,7 @@ import { json } from "../../respond.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
 import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
+import { answerUrl, mayCallerApprove } from "../permissions.ts";
 import { EVENT_RUN } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
 import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
@@ -45,8 +47,9 @@ async function begin({ context, assistant_id }: Called, sent: SentMessage): Prom
   return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, first: null };
 }
 
-/** Errors: a task that does not wait for an answer. */
-async function goOn({ context, assistant_id }: Called, sent: SentMessage): Promise<Wanted> {
+/** Errors: a task that does not wait for an answer, or whose answer must be a person's. */
+async function goOn(called: Called, sent: SentMessage): Promise<Wanted> {
+  const { context, assistant_id } = called;
   const call = await callOf(context.nouns, sent.taskId ?? undefined, assistant_id);
   const { first, newest, open } = call;
   if (sent.contextId !== null && sent.contextId !== first.thread_id) {
@@ -55,6 +58,12 @@ async function goOn({ context, assistant_id }: Called, sent: SentMessage): Promi
   if (open.length === 0 || isCancelled(call)) {
     const state = isActive(newest) ? "is working" : "has ended";
     throw new RpcError("unsupported", `The task ${state}: send the message without a taskId to begin another one`);
+  }
+  if (open.some(({ value }) => isApproval(value)) && !mayCallerApprove(context, called)) {
+    const url = answerUrl(context, first.thread_id);
+    const place = url === null ? `in the conversation ${first.thread_id}` : `at ${url}`;
+    const then = `Get the task ${first.run_id} afterwards, or subscribe to it`;
+    throw new RpcError("unsupported", `Only a person can approve this, ${place}. ${then}`);
   }
   const run: RunCreate = {
     ...{ assistant_id, command: { resume: answersTo(open, sent) }, strict_resume: true },

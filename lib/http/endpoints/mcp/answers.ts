@@ -21,18 +21,25 @@ const PASSED: Readonly<Record<string, string>> = { "sampling/createMessage": "sa
 
 const isText = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
 
+const PRIMITIVES = ["string", "number", "integer", "boolean"];
+
 /** A schema that forms can show: an object of primitives, or of lists of choices. */
 function flatSchema(value: Json | undefined): JsonObject | null {
   if (!isObject(value) || !isObject(value.properties)) return null;
   const isFlat = (one: Json): boolean => {
     if (!isObject(one)) return false;
     if (one.type === "array") return isObject(one.items) && one.items.type !== "object";
-    return ["string", "number", "integer", "boolean"].includes(String(one.type));
+    return PRIMITIVES.includes(String(one.type));
   };
   return Object.values(value.properties).every(isFlat) ? { ...value, type: "object" } : null;
 }
 
-const ANSWER: JsonObject = { type: "object", properties: { answer: { type: "string" } }, required: ["answer"] };
+/** A form with one field, whose value is the whole resume value. */
+const singleField = (answer: JsonObject): JsonObject => ({
+  type: "object",
+  properties: { answer },
+  required: ["answer"],
+});
 
 /** The names of the fields of one action: numbered where there are several. */
 const fieldsOf = (index: number, count: number): { decision: string; message: string; args: string } => {
@@ -58,17 +65,23 @@ function approvalSchema(actions: readonly Action[]): JsonObject {
   return { type: "object", properties: Object.fromEntries(members), required };
 }
 
-/** The schema of the form for a question. */
-function schemaOf(value: Json): JsonObject {
-  const approval = approvalOf(value);
-  if (approval) return approvalSchema(approval.actions);
+/** The schema that an interrupt gives for its form; null if forms cannot show it. */
+function ownSchema({ value, response_schema }: Interrupt): JsonObject | null {
   const { requestedSchema, schema } = isObject(value) ? value : {};
-  return flatSchema(requestedSchema) ?? flatSchema(schema) ?? ANSWER;
+  return flatSchema(requestedSchema) ?? flatSchema(schema) ?? flatSchema(response_schema);
 }
 
-const hasOwnSchema = (value: Json): boolean => schemaOf(value) !== ANSWER;
+/** The schema of the form for an interrupt. */
+function formSchema(interrupt: Interrupt): JsonObject {
+  const approval = approvalOf(interrupt.value);
+  if (approval) return approvalSchema(approval.actions);
+  const { response_schema: schema = null } = interrupt;
+  const isPrimitive = isObject(schema) && PRIMITIVES.includes(String(schema.type));
+  return ownSchema(interrupt) ?? singleField(isPrimitive ? schema : { type: "string" });
+}
 
-function requestOf(request: Able, value: Json): JsonObject | null {
+function requestOf(request: Able, interrupt: Interrupt): JsonObject | null {
+  const { value } = interrupt;
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(PASSED, value.method)) {
     const { method, params } = value;
     const canPass = isObject(request.capabilities[PASSED[method as string] as string] ?? null);
@@ -80,7 +93,7 @@ function requestOf(request: Able, value: Json): JsonObject | null {
     return { method: "elicitation/create", params: { mode: "url", message, url: value.url } };
   }
   if (!canElicit(request)) return null;
-  return { method: "elicitation/create", params: { mode: "form", message, requestedSchema: schemaOf(value) } };
+  return { method: "elicitation/create", params: { mode: "form", message, requestedSchema: formSchema(interrupt) } };
 }
 
 /** The questions as requests, in their order. */
@@ -90,7 +103,7 @@ export function askedOf(request: Able, open: readonly Interrupt[]): Asked[] {
     const { id, value } = interrupt;
     const own = isObject(value) && isText(value.key) && !taken.has(value.key) ? value.key : id;
     taken.add(own);
-    return { key: own, interrupt, request: requestOf(request, value) };
+    return { key: own, interrupt, request: requestOf(request, interrupt) };
   });
 }
 
@@ -165,7 +178,8 @@ function decisionOf({ allowed }: Action, fields: ReturnType<typeof fieldsOf>, co
 }
 
 /** Reads the answer to a question. */
-export function replyOf({ value }: Interrupt, answer: JsonObject): Reply {
+export function replyOf(interrupt: Interrupt, answer: JsonObject): Reply {
+  const { value } = interrupt;
   const approval = approvalOf(value);
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(PASSED, value.method)) {
     return { kind: "resume", value: answer };
@@ -183,8 +197,8 @@ export function replyOf({ value }: Interrupt, answer: JsonObject): Reply {
   }
   if (action !== "accept" || !isObject(content)) return INVALID;
   if (isObject(value) && isText(value.url)) return { kind: "resume", value: { action: "accept", ...content } };
-  if (!fitsForm(content, schemaOf(value))) return INVALID;
-  if (!approval) return { kind: "resume", value: hasOwnSchema(value) ? content : (content.answer ?? null) };
+  if (!fitsForm(content, formSchema(interrupt))) return INVALID;
+  if (!approval) return { kind: "resume", value: ownSchema(interrupt) ? content : (content.answer ?? null) };
   const { actions } = approval;
   const decisions = actions.map((one, index) => decisionOf(one, fieldsOf(index, actions.length), content));
   const known = decisions.filter((one) => one !== null);

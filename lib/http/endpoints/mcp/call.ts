@@ -1,27 +1,30 @@
 /** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
-import { approvalOf } from "../../../executor/questions.ts";
+import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { baseUrl, DEFAULTS } from "../../../options.ts";
+import { DEFAULTS } from "../../../options.ts";
 import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import {
   answerOrigin,
+  type CallState,
   callMetadata,
   isActive,
+  isAnswer,
   isCancelled,
   questionsIn,
   readCall,
   resultOfCall,
   withoutRequest,
 } from "../calls.ts";
+import { answerUrl, mayModelAnswer } from "../permissions.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
 import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
 import { canPoll, capabilityMissing, checkHeader, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
-import { endedResult, failure, handle } from "./results.ts";
+import { endedResult, failure, waitingResult } from "./results.ts";
 import { readSession, requestKey } from "./session.ts";
 import { shownTask } from "./tasks.ts";
 import { argumentsOf, findTool, readArguments, type Tool, type ToolArguments } from "./tools.ts";
@@ -74,7 +77,9 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   if (request.isModern) checkParamHeaders(context.request.headers, args, given);
   const session = request.isModern ? null : readSession(context.request.headers);
   const mcp_request = session && (await requestKey(context.principal, session, request.id));
-  const digest = await callDigest(context.principal, name, given);
+  // A call that continues its conversation is the same call: its client can be asked again.
+  const { [args.thread_id]: _, ...own } = given;
+  const digest = await callDigest(context.principal, name, own);
   // An open call keeps no arguments: they may be large.
   const kept = { ...request, params: {} };
   const called = { context, request: kept, tool, args, digest, mcp_request };
@@ -133,6 +138,13 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   const { context, tool, args } = called;
   const { input, thread_id, resume } = readArguments(args, given);
   const continued = await conversationOf(called, thread_id);
+  if (continued && resume === undefined) {
+    const repeated = await repeatedCall(called, continued.thread_id, input);
+    if (repeated) {
+      const { newest, first } = repeated;
+      return follow(called, first, await context.nouns.runs.join(newest.thread_id, newest.run_id));
+    }
+  }
   if (continued && called.mcp_request !== null) await nameRequest(called, continued.thread_id);
   if (resume !== undefined) {
     const command = answered(called, continued, resume);
@@ -148,6 +160,23 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
       ttl: { ttl: mcp_ms / MINUTE_MS },
     }));
   return follow(called, null, await start(called, thread.thread_id, { ...requestOfRun(called), input }));
+}
+
+/** How many runs of a thread are searched for its newest call. */
+const NEWEST = 20;
+
+/** The newest call of a conversation, if it was interrupted and this request repeats it to get its result; else null. */
+async function repeatedCall(
+  { context: { nouns }, digest }: Called,
+  thread_id: string,
+  input: JsonObject,
+): Promise<CallState | null> {
+  const runs = await nouns.runs.list(thread_id, { limit: NEWEST });
+  const first = runs.find((run) => !isAnswer(run));
+  if (!first || (Object.keys(input).length > 0 && first.metadata.mcp_call !== digest)) return null;
+  const call = await readCall(nouns, first);
+  const wasInterrupted = call.newest !== call.first || call.open.length > 0;
+  return wasInterrupted && !isCancelled(call) ? call : null;
 }
 
 /** The thread names the last request on it: that one can be cancelled. */
@@ -176,17 +205,18 @@ async function conversationOf({ context: { nouns }, tool }: Called, id: Json | u
 
 /** The answer that a model gives to the open questions, or why it may not. */
 function answered(
-  { context, tool, args }: Called,
+  called: Called,
   thread: Awaited<ReturnType<typeof conversationOf>>,
   resume: Json,
 ): JsonObject | { readonly resume: JsonObject } {
+  const { context, tool, args } = called;
+  const may = mayModelAnswer(context, tool.assistant);
+  if (!thread && !may)
+    return failure(`Only a person can answer the questions of ${tool.name}. Leave out ${args.resume}`);
   if (!thread) return failure(`${args.resume} needs ${args.thread_id}: the conversation whose question it answers`);
   const open = questionsIn({ __interrupt__: Object.values(thread.interrupts).flat() });
   if (open.length === 0) return failure("No question is open in this conversation");
-  const needsPerson =
-    tool.settings.resume === "none" ||
-    (tool.settings.resume === "questions" && open.some(({ value }) => approvalOf(value) !== null));
-  if (needsPerson) return refused(context, thread.thread_id);
+  if (!may) return waiting(called, open, thread.thread_id);
   if (open.length === 1) {
     const [{ id } = { id: "" }] = open;
     const isMap = isObject(resume) && Object.keys(resume).length === 1 && Object.hasOwn(resume, id);
@@ -199,11 +229,11 @@ function answered(
   return { resume: Object.fromEntries(ids.map((id) => [id, resume[id] as Json])) };
 }
 
-/** A model must not approve what it wants to do itself. */
-function refused({ service }: RequestContext, thread_id: string): JsonObject {
-  const base = baseUrl(service.options);
-  const where = base === undefined ? "" : `, at ${base}/studio/threads/${thread_id}`;
-  return failure(`A person has to approve this in the conversation ${thread_id}${where}`);
+/** The result for a client that cannot ask its user. */
+function waiting({ context, tool, args }: Called, open: readonly Interrupt[], thread_id: string): JsonObject {
+  const answer_url = answerUrl(context, thread_id);
+  const model_may_answer = mayModelAnswer(context, tool.assistant);
+  return waitingResult({ tool: tool.name, thread_id, names: args, model_may_answer, answer_url }, open);
 }
 
 async function start(called: Called, thread_id: string, run: RunCreate, origin: RunOrigin = {}): Promise<RunWait> {
@@ -224,7 +254,7 @@ async function goOn(
   sent: JsonObject,
   again = true,
 ): Promise<JsonObject | OpenCall> {
-  const { context, request, tool, args } = called;
+  const { context, request } = called;
   const { nouns } = context;
   const call = await readCall(nouns, first);
   const { newest, open, thread } = call;
@@ -238,7 +268,7 @@ async function goOn(
   const asked = askedOf(request, open);
   const replies = asked.map(({ key, interrupt }) => (isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null));
   if (replies.some((reply) => reply?.kind === "cancel")) {
-    return resultOf(request, handle(tool.name, open, args, thread.thread_id), idsOf(newest));
+    return resultOf(request, waiting(called, open, thread.thread_id), idsOf(newest));
   }
   const values = replies.flatMap((reply, at): [string, Json][] =>
     reply?.kind === "resume" ? [[open[at]?.id ?? "", reply.value]] : [],
@@ -256,11 +286,13 @@ async function goOn(
   }
 }
 
-/** The questions for the client, or the handle where it cannot be asked. */
-function asks(called: Called, first: Run, newest: Run, open: ReturnType<typeof questionsIn>): JsonObject {
-  const { request, tool, args } = called;
-  const requests = request.isModern ? inputRequests(askedOf(request, open)) : null;
-  if (!requests) return resultOf(request, handle(tool.name, open, args, newest.thread_id), idsOf(newest));
+/** The questions for the client, or how to continue where it cannot be asked. */
+function asks(called: Called, first: Run, newest: Run, open: readonly Interrupt[]): JsonObject {
+  const { request, digest } = called;
+  // An answer must come with the arguments of the call.
+  const canAnswer = request.isModern && first.metadata.mcp_call === digest;
+  const requests = canAnswer ? inputRequests(askedOf(request, open)) : null;
+  if (!requests) return resultOf(request, waiting(called, open, newest.thread_id), idsOf(newest));
   const requestState = stateOfCall(first, newest);
   return resultOf(request, { resultType: "input_required", requestState, inputRequests: requests }, idsOf(newest));
 }
@@ -280,13 +312,12 @@ async function outcome(called: Called, first: Run, newest: Run, result: Json): P
 
 /** The answer of a call whose client was asked on its connection. */
 async function openOutcome(called: Called, first: Run, open: OpenAnswer): Promise<JsonObject> {
-  const { context, request, tool, args } = called;
+  const { context, request } = called;
   const call = await askOpenly(context, request, first, open);
   if (!call) return stopping(called, first);
   const { newest } = call;
   if (isCancelled(call)) return resultOf(request, failure("The call was cancelled"), idsOf(newest));
-  if (call.open.length > 0)
-    return resultOf(request, handle(tool.name, call.open, args, newest.thread_id), idsOf(newest));
+  if (call.open.length > 0) return resultOf(request, waiting(called, call.open, newest.thread_id), idsOf(newest));
   return await outcome(called, first, newest, await resultOfCall(context.nouns, call));
 }
 

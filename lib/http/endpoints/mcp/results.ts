@@ -64,15 +64,34 @@ export function endedResult(
   return toolResult(result, members);
 }
 
-/** The handle of an interrupted call: the model, or a person in the studio, can answer later. */
-export function handle(
-  tool: string,
-  open: readonly Interrupt[],
-  names: { readonly thread_id: string; readonly resume: string },
-  thread_id: string,
-): JsonObject {
-  const asks = open.map(({ id, value }) => (open.length > 1 ? `${id}: ${questionText(value)}` : questionText(value)));
-  const resume = open.length > 1 ? `{${open.map(({ id }) => `"${id}": …`).join(", ")}}` : "…";
-  const call = `{"${names.thread_id}": "${thread_id}", "${names.resume}": ${resume}}`;
-  return failure(`The agent asks: ${asks.join("\n")} To answer, call ${tool} again with ${call}.`);
+/** Where an interrupted call waits, and who may answer. */
+export interface WaitingCall {
+  readonly tool: string;
+  readonly thread_id: string;
+  /** The names of the two arguments of every tool. */
+  readonly names: { readonly thread_id: string; readonly resume: string };
+  readonly model_may_answer: boolean;
+  /** The address at which a person can answer; null if the server does not know one. */
+  readonly answer_url: string | null;
+}
+
+/** The result of an interrupted call whose client cannot ask its user: the interrupts, and how to continue. */
+export function waitingResult(call: WaitingCall, open: readonly Interrupt[]): JsonObject {
+  const { tool, thread_id, names, answer_url } = call;
+  const questions = open.map(({ id, value }) => {
+    const url = isObject(value) && isText(value.url) ? ` ${value.url}` : "";
+    return `${open.length > 1 ? `${id}: ` : ""}${questionText(value)}${url}`;
+  });
+  const asks = `The agent asks: ${questions.join("\n")}`;
+  if (call.model_may_answer) {
+    const resume = open.length > 1 ? `{${open.map(({ id }) => `"${id}": …`).join(", ")}}` : "…";
+    return failure(
+      `${asks} To answer, call ${tool} again with {"${names.thread_id}": "${thread_id}", "${names.resume}": ${resume}}.`,
+    );
+  }
+  const place = answer_url === null ? "" : `, at ${answer_url}`;
+  return failure(
+    `${asks} Only a person can answer${place}. Tell your user that the conversation ${thread_id} waits for an answer. ` +
+      `Afterwards, call ${tool} again with the same arguments and "${names.thread_id}": "${thread_id}" to get the result.`,
+  );
 }

@@ -5,6 +5,7 @@ import type { ServiceOptions } from "../../../options.ts";
 import { accepted, type HeaderValues, json } from "../../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
+import { mayModelAnswer } from "../permissions.ts";
 import { callTool, graphsOf, type OpenCall } from "./call.ts";
 import { takeNotice } from "./elicit.ts";
 import { listen } from "./listen.ts";
@@ -47,7 +48,8 @@ async function list(context: RequestContext, request: RpcRequest): Promise<JsonO
   const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
   const shown: JsonObject[] = [];
   for (const tool of tools.slice(from, from + PAGE)) {
-    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), resume_arguments));
+    const resume = resume_arguments && mayModelAnswer(context, tool.assistant);
+    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), { thread_id: resume_arguments, resume }));
   }
   const result: JsonObject = { tools: shown, ...cached(request, LIST_TTL_MS, isPublic(context)) };
   if (from + PAGE < tools.length) result.nextCursor = String(from + PAGE);

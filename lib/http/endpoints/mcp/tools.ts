@@ -7,8 +7,6 @@ import type { RequestNouns } from "../../../service/nouns.ts";
 /** What `metadata.mcp` of an assistant says. */
 export interface ToolSettings {
   readonly task: "auto" | "always" | "never" | "required";
-  /** Which questions the model itself may answer. Default `questions`: all but approvals. */
-  readonly resume: "questions" | "all" | "none";
   /** Capabilities that a client must have, such as `{sampling: {}}`. */
   readonly requires: JsonObject;
 }
@@ -40,11 +38,10 @@ const oneOf = <Value extends string>(value: Json | undefined, values: readonly V
   values.find((one) => one === value) ?? fallback;
 
 const settingsOf = (assistant: Assistant): ToolSettings => {
-  const { task, resume, requires = null } = mcpOf(assistant);
+  const { task, requires = null } = mcpOf(assistant);
   return {
     requires: isObject(requires) ? requires : {},
     task: oneOf(task, ["auto", "always", "never", "required"], "auto"),
-    resume: oneOf(resume, ["questions", "all", "none"], "questions"),
   };
 };
 
@@ -135,16 +132,18 @@ export async function argumentsOf({ assistants }: Assistants, { assistant }: Too
   return { inputSchema, ...names, takesMessage, output };
 }
 
-/** The tool as a list shows it. */
+/** The tool as a list shows it. `extra`: which of the two arguments of every tool its schema has. */
 export function shownTool(
   { name, assistant }: Tool,
   { inputSchema, thread_id, resume }: ToolArguments,
-  withAnswers: boolean,
+  extra: { readonly thread_id: boolean; readonly resume: boolean },
 ): JsonObject {
-  const properties = isObject(inputSchema.properties) ? inputSchema.properties : {};
-  const schema = withAnswers
-    ? { ...inputSchema, properties: { ...properties, [thread_id]: THREAD, [resume]: RESUME } }
-    : inputSchema;
+  const properties = {
+    ...(isObject(inputSchema.properties) ? inputSchema.properties : {}),
+    ...(extra.thread_id ? { [thread_id]: THREAD } : {}),
+    ...(extra.resume ? { [resume]: RESUME } : {}),
+  };
+  const schema = extra.thread_id || extra.resume ? { ...inputSchema, properties } : inputSchema;
   const { annotations } = mcpOf(assistant);
   return {
     name,
