@@ -6,7 +6,7 @@ import type { Directory } from "../auth/binding.ts";
 import { ServiceError } from "../errors.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { Listing } from "../storage/cursor.ts";
-import type { DeliveryRow, DeliveryStorage, PushStorage, Scope } from "../storage/mod.ts";
+import type { DeliveryRow, DeliveryStorage, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
 import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
 import { createPushes, type Pushes } from "./pushes.ts";
 import type { Recorder, RecorderOptions } from "./recorder.ts";
@@ -21,7 +21,7 @@ export function loadRecorder(): Promise<typeof import("./recorder.ts")> {
 
 interface DeliveriesOptions extends RecorderOptions {
   readonly bus: Bus;
-  readonly storage: DeliveryStorage & PushStorage;
+  readonly storage: DeliveryStorage & PushStorage & Pick<RunStorage, "getRun">;
 }
 
 /** Counters of this sender since it started. */

@@ -1,19 +1,22 @@
 /** Push configurations of A2A tasks: which URL gets a notification when a task ends or asks. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { NewPush, PushRow, PushStorage, Scope } from "../storage/mod.ts";
+import type { NewPush, PushRow, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
 import { checkUrl, type WebhookPolicy } from "./policy.ts";
+
+/** How many push configurations a task may have. */
+const MAX_PUSHES = 10;
 
 /** A push configuration as a client asks for it. */
 export type PushRequest = Pick<NewPush, "task_id" | "config_id" | "url" | "terms">;
 
 /** The push configurations of tasks. They use the policy, the signature and the retries of webhooks. */
 export interface Pushes {
-  /** Stores one, or replaces the one with its id. Errors: invalid (the URL, or the task has 10). */
+  /** Stores one, or replaces the one with its id. Errors: not_found (the task), invalid (the URL, or the task has 10). */
   setPush(push: Omit<PushRow, "push_id" | "host">): Promise<void>;
   /** Those of a task, oldest first. */
   listPushes(task: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]>;
-  /** No effect if there is none. */
+  /** No effect if there is none. Errors: not_found (the task). */
   removePush(push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void>;
   /** Tells them that a task was cancelled while it waited for an answer. */
   tellCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
@@ -33,22 +36,36 @@ export const refusedUrl = (reason: string): ServiceError =>
   new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
 
 interface PushOptions {
-  readonly storage: PushStorage;
+  readonly storage: PushStorage & Pick<RunStorage, "getRun">;
   readonly environment: Environment;
   readonly policy: WebhookPolicy;
 }
 
 /** The push configurations in any scope. */
-export const createPushes = ({ storage, environment, policy }: PushOptions) => ({
-  async setPush(seen: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
-    const row: PushRow = { ...newPush(policy, environment, push), ...push, last_run, thread_id };
-    if (await storage.setPush(seen, row, environment.now())) return;
-    throw new ServiceError("invalid", "The task has 10 push configurations already");
-  },
-  listPushes: (seen: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
-    storage.listPushes(seen, task_id),
-  removePush: (seen: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> =>
-    storage.removePush(seen, push),
-  tellCancelled: (seen: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
-    storage.tellCancelled(seen, task, environment.now()),
-});
+export function createPushes({ storage, environment, policy }: PushOptions) {
+  /** Errors: not_found (the run that began the task does not exist, or the scope hides it). */
+  async function requireTask(seen: Scope, task_id: string): Promise<void> {
+    if (!(await storage.getRun(seen, task_id))) throw new ServiceError("not_found", "Task not found");
+  }
+
+  return {
+    async setPush(seen: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
+      const row: PushRow = { ...newPush(policy, environment, push), ...push, last_run, thread_id };
+      if (await storage.setPush(seen, row, environment.now())) return;
+      await requireTask(seen, row.task_id);
+      const others = (await storage.listPushes(seen, row.task_id)).filter((other) => other.config_id !== row.config_id);
+      if (others.length >= MAX_PUSHES) {
+        throw new ServiceError("invalid", `The task has ${MAX_PUSHES} push configurations already: delete one first`);
+      }
+      throw new ServiceError("conflict", "The newest run of the task was deleted: read the task and try again");
+    },
+    listPushes: (seen: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
+      storage.listPushes(seen, task_id),
+    async removePush(seen: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
+      await requireTask(seen, push.task_id);
+      await storage.removePush(seen, push);
+    },
+    tellCancelled: (seen: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
+      storage.tellCancelled(seen, task, environment.now()),
+  };
+}

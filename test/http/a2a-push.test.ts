@@ -218,6 +218,17 @@ describe("push notifications of A2A", () => {
     assert.equal(await code({ id: "c9", url: URL }), undefined);
   });
 
+  it("of a task without its newest run, or of none, are refused by the reason", async () => {
+    const { webhooks } = receiver();
+    await using it = await a2aWorld({ webhooks });
+    const { id, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const push = { thread_id: contextId, config_id: "c1", url: URL, terms: { version: "1.0" } } as const;
+    const { setPush } = it.service.webhooks;
+    await assert.rejects(setPush({ ...push, task_id: id, last_run: NOBODY }), { code: "conflict" });
+    await assert.rejects(setPush({ ...push, task_id: NOBODY, last_run: NOBODY }), { code: "not_found" });
+    await setPush({ ...push, task_id: id, last_run: id });
+  });
+
   it("of another caller's task are as those of none", async () => {
     const { webhooks } = receiver();
     await using world = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning }, webhooks });

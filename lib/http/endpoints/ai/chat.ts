@@ -292,12 +292,20 @@ export async function resumeTurn(
   return { run, frames: chunkFrames(run, prelude, frames, { seen }) };
 }
 
-/** Cancels the run that writes, and closes open questions. Errors: not_found. */
+/** Cancels the run that writes, and closes open questions. Errors: not_found, forbidden (the caller may not change the chat). */
 export async function stopTurn(nouns: ChatNouns, chat_id: string): Promise<void> {
   const { runs } = nouns;
   const thread_id = await threadIdOf(chat_id);
   const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
   const active = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
-  for (const { run_id } of active) await runs.cancel(thread_id, run_id, { wait: true }).catch(nullIfNotFound);
+  // Cancelling a run that has ended changes nothing, but tells whether the caller may stop the chat.
+  const stopped = active.length > 0 ? active : await runs.list(thread_id, { limit: 1 });
+  for (const { run_id } of stopped) {
+    await runs.cancel(thread_id, run_id, { wait: true }).catch(async (error: unknown) => {
+      nullIfNotFound(error);
+      // A run that still exists is hidden from changes by this caller. Another one was deleted meanwhile.
+      if (await runs.get(thread_id, run_id).catch(nullIfNotFound)) throw error;
+    });
+  }
   await closeQuestions(nouns, thread_id);
 }
