@@ -63,8 +63,8 @@ export function sqlStorage(driver: SqlDriver): Storage {
       if (health.isDamaged) throw new Error(health.failure as string);
       if (health.failure === null) return;
       // A separate batch: rows that one batch inserts and deletes never reach the disk.
-      const rows = Math.ceil(health.bytes / ROOM_ROW.length);
-      await pipe.batch([putRoomProbes({ now, rows, padding: ROOM_ROW })], []);
+      const count = Math.ceil(health.bytes / ROOM_ROW.length);
+      await pipe.batch([putRoomProbes({ now, count, padding: ROOM_ROW })], []);
       await pipe.batch([dropRoomProbes({})], []);
       health.recovered();
     },
@@ -91,9 +91,9 @@ const putProbe = prepared<{ now: number; name: string }>(
 /** Short enough for an index of Postgres. */
 const ROOM_ROW = "x".repeat(1024);
 
-const putRoomProbes = prepared<{ now: number; rows: number; padding: string }>(
+const putRoomProbes = prepared<{ now: number; count: number; padding: string }>(
   (p) =>
-    sql`with recursive room(i) as (select 1 union all select i + 1 from room where i < ${p.rows})
+    sql`with recursive room(i) as (select 1 union all select i + 1 from room where i < ${p.count})
     insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
 );
 
