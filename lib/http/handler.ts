@@ -12,7 +12,7 @@ import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
-import { type App, askApp, middlewareOf, ownResponse } from "./host-app.ts";
+import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
@@ -82,6 +82,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
   });
   const answerNotBuilt = notBuilt(service);
+  const callApp = options.app && callerOfApp(options.app);
   const middleware = middlewareOf(options.app, (path) => {
     const message = "http.app: a handler for all methods takes no next, so it is a route and not run as middleware";
     environment.log({ level: "warn", message, path });
@@ -122,9 +123,9 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   /** The host's own answer at a path without a route. */
-  async function custom(app: App, request: Request, user: AuthUser | null): Promise<Response> {
+  async function custom(request: Request, user: AuthUser | null): Promise<Response> {
     if (http.enable_custom_route_auth) await accounts.principal(request, defaultUse(request.method), user);
-    const response = await askApp(app, request);
+    const response = (await callApp?.(request)) ?? null;
     if (!response) throw nothingHere();
     return response;
   }
@@ -145,7 +146,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
     if (!app || http.enable_custom_route_auth) cors.checkCookies(request, target);
-    if (app) return await custom(app, request, user);
+    if (app) return await custom(request, user);
     if (!middleware || !inside) return await serve(request, url, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {

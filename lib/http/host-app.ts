@@ -9,10 +9,15 @@ export type App =
 /** What a host's application answers. */
 export type AppAnswer = Response | null | undefined | Promise<Response | null | undefined>;
 
-/** Calls the application. Rejects when it fails, or returns something that is no Response. */
-export async function askApp(app: App, request: Request): Promise<Response | null> {
-  const answer = ("fetch" in app ? await app.fetch(request) : await app(request)) ?? null;
-  return answer === null ? null : ownResponse(answer);
+/** A function that calls the application. It rejects when the application fails, or returns something that is no Response. */
+export function callerOfApp(app: App): (request: Request) => Promise<Response | null> {
+  let fetch: ((request: Request) => AppAnswer) | undefined;
+  return async (request) => {
+    // Routes may be added until the first request.
+    fetch ??= typeof app === "function" ? app : isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
+    const answer = (await fetch(request)) ?? null;
+    return answer === null ? null : ownResponse(answer);
+  };
 }
 
 /** The application's response, with headers that can be set. Throws a TypeError for anything else. */
@@ -40,6 +45,40 @@ function withOwnHeaders(response: Response): Response {
   }
 }
 
+/**
+ * Hono answers 200 where a `notFound` handler names no status. This is the `fetch` of a copy of the application that answers 404 there. The
+ * application itself stays as it is.
+ */
+function withMissingPaths(app: Hono): (request: Request) => AppAnswer {
+  const copy = copyOf(app);
+  if (!copy) return (request) => app.fetch(request);
+  const { router } = app;
+  async function handleMissing(context: Context): Promise<Response> {
+    const response = await context.notFound();
+    if (response.status !== 200) return response;
+    return new Response(response.body, { status: 404, headers: response.headers });
+  }
+  const route = { basePath: "/", path: "*", method: "ALL", handler: handleMissing };
+  copy.router = {
+    name: "greenroom",
+    add: () => {},
+    match(method, path) {
+      const [handlers, ...params] = router.match(method, path);
+      return [[...handlers, [[handleMissing, route], {}]], ...params];
+    },
+  };
+  return (request) => copy.fetch(request);
+}
+
+/** `basePath` of Hono's own class copies an application with its private handlers; subclasses may copy in another way. */
+function copyOf(app: Hono): Hono | null {
+  let basePath: Hono["basePath"] | undefined;
+  for (let type = Object.getPrototypeOf(app); type !== null; type = Object.getPrototypeOf(type)) {
+    if (Object.hasOwn(type, "basePath")) ({ basePath } = type as Hono);
+  }
+  return basePath?.call(app, "/") ?? null;
+}
+
 /** Answers a request; `inner` is what the middleware wraps. Middleware may pass it a new request. */
 type Around = (request: Request, inner: Inner) => Promise<Response>;
 type Inner = (request: Request) => Promise<Response>;
@@ -55,9 +94,18 @@ interface Context {
   readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> };
   readonly env: { readonly [INNER]: Inner };
   newResponse(body: ReadableStream<Uint8Array> | null, response: Response): Response;
+  notFound(): Response | Promise<Response>;
+}
+
+interface HonoRouter {
+  readonly name: string;
+  add(method: string, path: string, handler: unknown): void;
+  /** Handlers in their order, each with its route and its parameters; then what the parameters refer to. */
+  match(method: string, path: string): [handlers: unknown[], ...params: unknown[]];
 }
 
 interface Hono {
+  router: HonoRouter;
   readonly routes: readonly HonoRoute[];
   readonly getPath: unknown;
   readonly errorHandler?: unknown;
@@ -65,7 +113,8 @@ interface Hono {
   use(path: string, handler: Middleware): unknown;
   all(path: string, handler: Middleware): unknown;
   onError(handler: unknown): unknown;
-  readonly fetch: (request: Request, env: Context["env"]) => Response | Promise<Response>;
+  basePath(path: string): Hono;
+  readonly fetch: (request: Request, env?: Context["env"]) => Response | Promise<Response>;
 }
 
 const INNER: unique symbol = Symbol("greenroom.inner");
