@@ -14,9 +14,7 @@ export interface Binding {
 export const bindings = signal<readonly Binding[]>([]);
 
 const isField = (target: EventTarget | null): boolean =>
-  target instanceof HTMLElement &&
-  (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
-  !/^(?:checkbox|radio|button)$/.test((target as HTMLInputElement).type);
+  target instanceof HTMLElement && (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
 let first = "";
 let firstAt = 0;
@@ -33,6 +31,8 @@ addEventListener("keydown", (event) => {
   const typing = isField(event.target);
   const form = name === "mod+Enter" ? (event.target as Element).closest?.("form") : null;
   if (form) return form.requestSubmit();
+  // The focus may be on the page below a dialog.
+  if (document.querySelector("dialog[open]")) return;
   const sequence = first && Date.now() - firstAt < SEQUENCE_MS ? `${first} ${name}` : "";
   const found =
     (!typing && sequence && bindings.value.findLast(({ keys }) => keys === sequence)) ||

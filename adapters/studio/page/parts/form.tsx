@@ -134,8 +134,13 @@ interface FieldProps {
   readonly change: (value: unknown) => void;
 }
 
+const isLongText = (value: unknown): boolean =>
+  typeof value === "string" && (value.length > 60 || value.includes("\n"));
+
 function Control({ id, schema, value, change, name, root }: FieldProps & { readonly id: string }): VNode {
   const type = typeOf(schema);
+  // Decided once: another element would take the focus from a person who types.
+  const [isLong] = useState(() => isLongText(value));
   if (schema.enum) {
     return (
       <select
@@ -170,7 +175,6 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
   }
   if (type === "string") {
     const text = typeof value === "string" ? value : "";
-    const isLong = text.length > 60 || text.includes("\n");
     return isLong ? (
       <textarea id={id} rows={4} value={text} onInput={(event) => change(event.currentTarget.value)} />
     ) : (

@@ -24,7 +24,6 @@ export function Sheet({ title, close, children, side = false }: SheetProps): VNo
         event.preventDefault();
         close();
       }}
-      onKeyDown={(event) => event.stopPropagation()}
     >
       <header class="head">
         <h2>{title}</h2>

@@ -32,6 +32,8 @@ interface ChatProps {
   readonly thread_id: string;
   readonly source: ChatSource;
   readonly assistant_id: string | null;
+  /** False while the assistant and its schemas are being read. */
+  readonly isKnown: boolean;
   readonly schema: Schema | null;
   readonly context: Readonly<Record<string, unknown>>;
 }
@@ -203,7 +205,12 @@ export function Chat(props: ChatProps): VNode {
   const running = phase === "running";
   const hasMessages = messages !== null || takesMessages(schema);
   const [chosen, setMode] = useState<InputMode | null>(null);
-  const mode = chosen ?? (hasMessages ? "message" : "input");
+  // No field before it is known which one: another one would take its place while the person types.
+  const isReady = phase !== "loading" && (messages !== null || props.isKnown);
+  const first = useRef({ assistant_id: "", mode: "message" as InputMode });
+  if (isReady && assistant_id && first.current.assistant_id !== assistant_id)
+    first.current = { assistant_id, mode: hasMessages ? "message" : "input" };
+  const mode = chosen ?? first.current.mode;
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, state);
   const { newest, turns } = useTurnRuns(thread_id, state, history);
@@ -276,20 +283,22 @@ export function Chat(props: ChatProps): VNode {
           />
         )}
       </div>
-      <Composer
-        key={thread_id}
-        place={thread_id}
-        assistant_id={assistant_id}
-        schema={schema}
-        hasMessages={hasMessages}
-        mode={mode}
-        setMode={setMode}
-        running={running}
-        disabled={!assistant_id || phase === "loading"}
-        isFresh={isEmpty}
-        send={send}
-        stop={stop}
-      />
+      {isReady ? (
+        <Composer
+          key={thread_id}
+          place={thread_id}
+          assistant_id={assistant_id}
+          schema={schema}
+          hasMessages={hasMessages}
+          mode={mode}
+          setMode={setMode}
+          running={running}
+          disabled={!assistant_id}
+          isFresh={isEmpty}
+          send={send}
+          stop={stop}
+        />
+      ) : null}
     </div>
   );
 }

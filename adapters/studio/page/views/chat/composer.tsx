@@ -224,7 +224,7 @@ export function Composer(props: ComposerProps): VNode {
         >
           <DraftScope.Provider value={place}>
             <Editor
-              key={`${assistant_id} ${schema !== null}`}
+              key={assistant_id}
               schema={schema}
               label="Input"
               value={input}

@@ -6,7 +6,7 @@ import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { copy, Empty, focused, Id, Status } from "../../parts/basics.tsx";
-import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { Editor, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
@@ -33,25 +33,35 @@ function Later<Props extends object>(props: {
   return Part ? <Part {...props.with} /> : null;
 }
 
+type Context = Readonly<Record<string, unknown>>;
+
 interface ContextSheetProps {
   /** Names what is typed in it. */
   readonly place: string;
   readonly schema: Schema | null;
-  readonly context: Readonly<Record<string, unknown>>;
-  readonly change: (context: Record<string, unknown>) => void;
+  /** Of the assistant. */
+  readonly base: Context;
+  /** What was changed of it. */
+  readonly context: Context;
+  readonly change: (context: Context) => void;
   readonly close: () => void;
 }
 
-function ContextSheet({ place: at, schema, context, change, close }: ContextSheetProps): VNode {
-  const value = draft<unknown>(at, Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}));
+function ContextSheet({ place: at, schema, base, context, change, close }: ContextSheetProps): VNode {
+  const value = draft<unknown>(at, { ...base, ...context });
   const use = (chosen: unknown): void => {
-    change((chosen ?? {}) as Record<string, unknown>);
+    const isChanged = ([key, one]: [string, unknown]): boolean =>
+      one !== undefined && JSON.stringify(one) !== JSON.stringify(base[key]);
+    change(Object.fromEntries(Object.entries(chosen ?? {}).filter(isChanged)));
     drop(at);
     close();
   };
   return (
     <Sheet title="Context of the next runs" side close={close}>
-      <p class="faint">It is merged over the assistant's context, in this tab only.</p>
+      <p class="faint">
+        It starts from the assistant's context. Keys that you change are sent with the next runs of this tab. Keys of
+        the assistant cannot be removed.
+      </p>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -141,7 +151,9 @@ function useAssistantChoice(state: ChatState | null) {
   const found = assistants.data?.find(({ assistant_id }) => assistant_id === (chosen || own));
   const assistant_id = found?.assistant_id ?? assistants.data?.[0]?.assistant_id ?? null;
   const schemas = useSchemas(assistant_id);
-  return { assistant_id, schemas: schemas.data };
+  const isKnown =
+    assistant_id === null ? !assistants.loading : schemas.data !== undefined || schemas.error !== undefined;
+  return { assistant_id, isKnown, schemas: schemas.data, base: (found ?? assistants.data?.[0])?.context as Context };
 }
 
 function AssistantBar(props: {
@@ -168,28 +180,26 @@ function AssistantBar(props: {
 }
 
 interface EditedContext {
-  readonly value: Record<string, unknown>;
+  readonly value: Context;
   readonly open: () => void;
   /** The sheet, while it is open. */
   readonly sheet: VNode | null;
 }
 
-const NO_CONTEXT: Record<string, unknown> = {};
+const NO_CONTEXT: Context = {};
 
 /** The context of the next runs, edited in a side sheet. A new thread keeps it when its first turn makes it. */
 function useContextSheet(thread_id: string, choice: AssistantChoice): EditedContext {
   const at = `context ${thread_id}`;
-  const [value, setValue] = useState(() => draft(at, NO_CONTEXT));
+  const value = draft(at, NO_CONTEXT);
   const [isOpen, setOpen] = useState(false);
   const sheet = isOpen ? (
     <ContextSheet
       place={`${at} sheet`}
       schema={(choice.schemas?.context_schema ?? null) as Schema | null}
+      base={choice.base ?? NO_CONTEXT}
       context={value}
-      change={(context) => {
-        keep(at, Object.keys(context).length > 0 ? context : undefined);
-        setValue(context);
-      }}
+      change={(context) => keep(at, Object.keys(context).length > 0 ? context : undefined)}
       close={() => setOpen(false)}
     />
   ) : null;
@@ -212,6 +222,7 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
         thread_id={thread_id}
         source={source}
         assistant_id={choice.assistant_id}
+        isKnown={choice.isKnown}
         schema={(choice.schemas?.input_schema ?? null) as Schema | null}
         context={context.value}
       />
@@ -250,7 +261,8 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const choice = useAssistantChoice(state);
   const context = useContextSheet(thread_id, choice);
   const tab = place.value.query.get("tab") ?? "chat";
-  useKey("D", "Delete the thread", () => remove(thread_id));
+  const [isDeleting, setDeleting] = useState(false);
+  useKey("D", "Delete the thread", () => setDeleting(true), { when: state.phase !== "missing" });
   if (state.phase === "missing") {
     return (
       <>
@@ -305,6 +317,18 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
         <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       )}
       {context.sheet}
+      {isDeleting ? (
+        <Sheet title="Delete this thread?" close={() => setDeleting(false)}>
+          <div class="buttons">
+            <button type="button" class="danger" onClick={() => remove(thread_id)}>
+              Delete
+            </button>
+            <button type="button" onClick={() => setDeleting(false)}>
+              Cancel
+            </button>
+          </div>
+        </Sheet>
+      ) : null}
     </>
   );
 }
