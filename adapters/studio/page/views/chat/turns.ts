@@ -19,8 +19,14 @@ export interface TurnRuns {
 const runOf = ({ metadata }: Checkpoint): string | null =>
   typeof metadata["run_id"] === "string" ? metadata["run_id"] : null;
 
-/** The ids of the runs of each turn. A turn begins with the checkpoint of its input. */
-function turnsOf(path: readonly Checkpoint[]): readonly (readonly string[])[] {
+/**
+ * The ids of the runs of each turn. A turn begins with the checkpoint of its input. A run that ends on another branch is left out: an
+ * answer was regenerated from one of its checkpoints.
+ */
+function turnsOf({ all }: History, path: readonly Checkpoint[]): readonly (readonly string[])[] {
+  const onPath = new Set(path);
+  const lastCheckpoints = new Map([...all].reverse().map((one) => [runOf(one), one]));
+  const endsElsewhere = (run_id: string): boolean => !onPath.has(lastCheckpoints.get(run_id) as Checkpoint);
   const turns: { readonly input: string | null; readonly runs: Set<string> }[] = [];
   for (const one of path) {
     const run = runOf(one);
@@ -29,7 +35,10 @@ function turnsOf(path: readonly Checkpoint[]): readonly (readonly string[])[] {
     // A regenerated answer has its input from another run.
     if (!isInput && run) turns.at(-1)?.runs.add(run);
   }
-  return turns.map(({ input, runs }) => (runs.size > 0 ? [...runs] : input ? [input] : []));
+  return turns.map(({ input, runs }) => {
+    const ids = runs.size > 0 ? [...runs] : input ? [input] : [];
+    return ids.slice(ids.slice(0, -1).findLastIndex(endsElsewhere) + 1);
+  });
 }
 
 function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
@@ -55,7 +64,7 @@ function runsByMessage(
   list: readonly RunSummary[],
 ): ReadonlyMap<string, TurnRuns> {
   const runs = new Map(list.map((run) => [run.run_id, run]));
-  const turns = turnsOf(path);
+  const turns = turnsOf(history, path);
   const starts = messages.flatMap(({ type }, at) => (type === "human" ? [at] : []));
   const found = new Map<string, TurnRuns>();
   // With another number of inputs, a message has come some other way: only the last turn is sure.

@@ -151,8 +151,8 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
       ) : null}
       <Summary run={run} />
       <h3>Time line</h3>
-      <TimeLine run={run} durable={newestOf(steps.data)} />
-      <Steps run={run} steps={steps.data} />
+      <TimeLine run={run} durable={newestOf(steps)} />
+      <Steps run={run} steps={steps} />
       <div class="segments" role="group" aria-label="What is shown">
         {PARTS.map((name) => (
           <button key={name} type="button" aria-pressed={part === name} onClick={() => setQuery({ show: name })}>

@@ -1,23 +1,27 @@
 /** The steps of a durable function: their tries, results and errors, and what it waits for. */
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { RunDetail, RunSteps, StepRecord } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { duration, exact, restOf, Status } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
-import { type Resource, refresh, useResource } from "../../store/resource.ts";
+import { refresh, useResource } from "../../store/resource.ts";
 
 /** The newest steps are shown. */
 const SHOWN = 200;
 const STATUS = { done: "success", failed: "error", timed_out: "timeout", waiting: "pending", retrying: "pending" };
 
-export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): Resource<RunSteps> {
-  return useResource<RunSteps>(
+/** The steps of a run. The last ones stay while a new status is being read: a person may be typing an event. */
+export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): RunSteps | undefined {
+  const { data } = useResource<RunSteps>(
     `run/${run_id}/steps/${status}`,
     (signal) => call("GET", `/threads/${thread_id}/runs/${run_id}/steps`, { signal }),
     ended_at === null || status === "pending" ? 2000 : 0,
   );
+  const last = useRef({ run_id, data });
+  if (data || last.current.run_id !== run_id) last.current = { run_id, data };
+  return last.current.data;
 }
 
 export const newestOf = (steps: RunSteps | undefined): readonly StepRecord[] => steps?.steps.slice(-SHOWN) ?? [];

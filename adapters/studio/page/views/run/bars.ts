@@ -1,0 +1,139 @@
+/** The bars of a run's time line: queue, execution, nodes, steps of durable functions, calls of models and tools, webhook. */
+import type { RunDetail, StepRecord } from "../../api/types.ts";
+import { hrefOf } from "../../frame/router.ts";
+import { messagesOf } from "../chat/messages.ts";
+import type { FullState } from "../state/state.tsx";
+
+export interface Bar {
+  readonly kind: "queue" | "run" | "step" | "model" | "call" | "webhook";
+  readonly label: string;
+  readonly from: number;
+  readonly to: number;
+  readonly failed?: boolean;
+  readonly href?: string;
+  /** Something happened at one moment. */
+  readonly isPoint?: boolean;
+  /** Of a node. */
+  readonly task_id?: string;
+}
+
+/** A checkpoint and the tasks that ran from it on. */
+export type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "parent_checkpoint" | "next" | "metadata">;
+
+const toolsOf = (result: unknown): readonly string[] =>
+  messagesOf(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
+
+/** What a durable function did and waited for, as far as this run lasted. */
+function durableBars(steps: readonly StepRecord[], { from: created, to: end }: Pick<Bar, "from" | "to">): Bar[] {
+  return steps.flatMap(({ kind, name, status, attempts, started_at, ended_at }) => {
+    const from = started_at ? Math.max(created, Date.parse(started_at)) : end;
+    const to = ended_at ? Math.min(end, Date.parse(ended_at)) : end;
+    if (from > to || (from === end && to === end)) return [];
+    const failed = status === "failed" || status === "timed_out";
+    // Between its tries a step waits.
+    const works = kind === "step" && attempts <= 1 && status !== "retrying";
+    return [{ kind: works ? "step" : "queue", label: `${kind} ${name}`, from, to, failed }];
+  });
+}
+
+/** The executions of a run. One that was suspended ended with what its function did last. */
+function executionBars(run: RunDetail, durable: readonly StepRecord[], end: number): Bar[] {
+  const marks = durable.flatMap(({ kind, started_at, ended_at }) =>
+    [kind === "step" ? ended_at : null, started_at].flatMap((one) => (one ? Date.parse(one) : [])),
+  );
+  const hasFailed = run.status === "error" || run.status === "timeout";
+  return run.attempts.map(({ at, until, worker }, index) => {
+    const isLast = index === run.attempts.length - 1;
+    const from = Date.parse(at);
+    const claimed = Math.min(Date.parse(until), end);
+    const isSuspended = durable.length > 0 && (!isLast || run.status === "pending");
+    const to = isSuspended ? Math.max(from, ...marks.filter((mark) => mark >= from && mark < claimed)) : claimed;
+    return { kind: "run", label: `execution by ${worker}`, from, to, failed: hasFailed && isLast };
+  });
+}
+
+interface StepBars {
+  readonly bars: readonly Bar[];
+  /** Where the result of a task is, by its id. */
+  readonly hrefs: ReadonlyMap<string, string>;
+}
+
+/** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
+function stepBars(run: RunDetail, steps: readonly Step[], end: number): StepBars {
+  const bars: Bar[] = [];
+  const hrefs = new Map<string, string>();
+  const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
+  for (const [index, { created_at, checkpoint, tasks: all }] of sorted.entries()) {
+    const tasks = all.filter(({ name }) => name !== "__start__");
+    if (tasks.length === 0) continue;
+    const isNext = (one: Step): boolean => one.parent_checkpoint?.checkpoint_id === checkpoint.checkpoint_id;
+    const next = sorted.slice(index + 1).find(isNext);
+    const to = next ? Date.parse(next.created_at) : end;
+    const { checkpoint_id } = next?.checkpoint ?? checkpoint;
+    const href = hrefOf(["threads", run.thread_id], { tab: "state", checkpoint: checkpoint_id });
+    for (const { id } of tasks) hrefs.set(id, href);
+    // Nothing says how long each node of a step took.
+    const label = tasks.map(({ name, interrupts }) => `${name}${interrupts.length > 0 ? " ◐" : ""}`).join(", ");
+    const failed = tasks.some(({ error }) => error != null);
+    bars.push({ kind: "step", label, from: Date.parse(created_at), to, failed, href });
+    for (const name of tasks.flatMap(({ result }) => toolsOf(result)))
+      bars.push({ kind: "call", label: `calls ${name}`, from: to, to, isPoint: true, href });
+  }
+  return { bars, hrefs };
+}
+
+function webhookBars({ delivery }: RunDetail): Bar[] {
+  return (delivery?.attempt_list ?? []).map(({ at, number, status, error, duration_ms }) => {
+    const from = Date.parse(at);
+    const failed = !(status !== null && status < 300);
+    return {
+      kind: "webhook",
+      label: `webhook ${number}: ${status ?? error ?? ""}`,
+      from,
+      to: from + duration_ms,
+      failed,
+    };
+  });
+}
+
+export interface RunBars {
+  readonly bars: readonly Bar[];
+  /** The times of nodes are those of their step, since the run has no events. */
+  readonly hasNodeTimes: boolean;
+}
+
+interface Sources {
+  readonly steps: readonly Step[];
+  /** By the events of the run. */
+  readonly events: readonly Bar[];
+  readonly durable: readonly StepRecord[];
+  readonly now: number;
+}
+
+export function barsOf(run: RunDetail, { steps, events, durable, now }: Sources): RunBars {
+  const from = Date.parse(run.created_at);
+  const started = run.started_at ? Date.parse(run.started_at) : now;
+  const end = run.ended_at ? Date.parse(run.ended_at) : now;
+  const byCheckpoint = stepBars(run, steps, end);
+  const isNode = ({ task_id }: Bar): boolean => task_id !== undefined;
+  const hasNodeTimes = events.some(isNode);
+  const withHref = (bar: Bar): Bar => {
+    const href = byCheckpoint.hrefs.get(bar.task_id ?? "");
+    return href ? { ...bar, href } : bar;
+  };
+  const inside = [
+    // The steps of a durable function say more than its nodes.
+    ...(durable.length > 0 ? events.filter((bar) => !isNode(bar)) : events).map(withHref),
+    ...durableBars(durable, { from, to: end }),
+    ...(hasNodeTimes || durable.length > 0
+      ? []
+      : byCheckpoint.bars.filter((bar) => !bar.isPoint || events.length === 0)),
+  ];
+  const bars: readonly Bar[] = [
+    { kind: "queue", label: "queue", from, to: Math.min(started, end) },
+    ...executionBars(run, durable, end),
+    ...inside.sort((a, b) => a.from - b.from || b.to - a.to),
+    ...webhookBars(run),
+  ];
+  return { bars, hasNodeTimes: hasNodeTimes || durable.length > 0 || byCheckpoint.bars.length === 0 };
+}

@@ -1,0 +1,93 @@
+/** Nodes, and calls of models and tools, by the events of a run. */
+import { useEffect, useState } from "preact/hooks";
+import { TURN, threadEvents } from "../../api/events.ts";
+import type { RunDetail } from "../../api/types.ts";
+import type { Bar } from "./bars.ts";
+
+interface EventData {
+  readonly event?: string;
+  /** Of the call of a model. */
+  readonly run_id?: string;
+  readonly metadata?: { readonly model?: string };
+  readonly tool_call_id?: string;
+  readonly tool_name?: string;
+  /** Of a task, which is one execution of a node. */
+  readonly id?: string;
+  readonly name?: string;
+  readonly error?: unknown;
+  readonly interrupts?: readonly unknown[];
+}
+
+type OpenBar = Omit<Bar, "to">;
+
+/** What an event begins. */
+function beginningOf(
+  method: string,
+  namespace: readonly string[],
+  data: EventData,
+): Pick<Bar, "kind" | "label"> | null {
+  const { event, metadata, tool_name, name = "" } = data;
+  if (event === "message-start") return { kind: "model", label: metadata?.model ?? "model call" };
+  if (event === "tool-started") return { kind: "call", label: tool_name ?? "tool" };
+  if (method !== "tasks" || name.startsWith("__") || "result" in data || "error" in data) return null;
+  const outer = namespace.map((part) => part.split(":")[0]);
+  return { kind: "step", label: [...outer, name].join(" › ") };
+}
+
+const isEnd = (method: string, data: EventData): boolean =>
+  method === "tasks"
+    ? "result" in data || "error" in data
+    : /^(?:message-finish|tool-(?:finished|error))$/.test(data.event ?? "");
+
+/** Calls `show` with all bars whenever there is one more. */
+async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, show: (bars: Bar[]) => void) {
+  const open = new Map<string, OpenBar>();
+  const bars: Bar[] = [];
+  const add = (key: string, bar: OpenBar, to: number, failed: boolean, label = bar.label): void => {
+    open.delete(key);
+    bars.push({ ...bar, label, to, failed });
+  };
+  // A run that was claimed several times has events of earlier turns, too.
+  const first = Math.max(0, turn - claims + 1);
+  const filter = { channels: ["lifecycle", "messages", "tools", "tasks"], since: Math.max(0, first * TURN - 1) };
+  let [now, last] = [0, 0];
+  const leave = (failed: boolean): void => {
+    for (const [key, bar] of open) add(key, bar, last, failed);
+  };
+  for await (const { seq, method, params } of threadEvents(thread_id, filter, signal)) {
+    const { namespace, timestamp: at } = params;
+    const data = params.data as EventData;
+    // What an earlier attempt has left open ended with it.
+    if (Math.floor(seq / TURN) !== now) leave(false);
+    if (seq >= (turn + 1) * TURN) break;
+    now = Math.floor(seq / TURN);
+    last = at;
+    const key = (method === "tasks" ? data.id : (data.tool_call_id ?? data.run_id)) ?? namespace.join("|");
+    const begun = open.get(key);
+    const beginning = beginningOf(method, namespace, data);
+    if (beginning) open.set(key, { ...beginning, from: at, ...(method === "tasks" ? { task_id: key } : {}) });
+    else if (begun && isEnd(method, data)) {
+      const failed = data.event === "tool-error" || data.error != null;
+      add(key, begun, at, failed, data.interrupts?.length ? `${begun.label} ◐` : begun.label);
+      show([...bars]);
+    }
+    if (method !== "lifecycle" || namespace.length > 0 || /^(?:running|started)$/.test(data.event ?? "")) continue;
+    leave(data.event === "failed");
+    if (now === turn) break;
+  }
+  leave(false);
+  show([...bars]);
+}
+
+/** Only runs that were followed by events have them, such as those of the chat. */
+export function useRunEvents(run: RunDetail): readonly Bar[] {
+  const [bars, setBars] = useState<readonly Bar[]>([]);
+  useEffect(() => {
+    if (run.temporary || run.started_at === null) return;
+    const abort = new AbortController();
+    // Without the events, the steps say what they can.
+    readBars(run, abort.signal, setBars).catch(() => {});
+    return () => abort.abort();
+  }, [run.run_id, run.turn, run.started_at === null]);
+  return bars;
+}
