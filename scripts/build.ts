@@ -1,8 +1,10 @@
-/** Writes dist: JavaScript and declarations of everything the package exports. */
+/** Writes dist: JavaScript and declarations of everything the package exports. Writes THIRD-PARTY-LICENSES beside it. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, dirname, join, relative } from "node:path";
-import { build, buildSync } from "esbuild";
+import { build, buildSync, type Metafile } from "esbuild";
+import { listLicences } from "./licences.ts";
 
 function rewrite(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, "utf8")));
@@ -21,51 +23,63 @@ function nameDeclarations(file: string): void {
   rewrite(`${file}.map`, (text) => text.replace('"mappings":"', '"mappings":";'));
 }
 
+/** Packages in jiti's bundle whose modules are joined with others, so that no path names them. */
+const JOINED_IN_JITI = ["acorn", "pathe", "ufo"];
+
 /**
- * The loader of the command goes along, with its licence: one more dependency would be installed by everybody who embeds the
- * library.
+ * The loader of the command goes along: one more dependency would be installed by everybody who embeds the library. Returns its
+ * modules; the bundles of jiti name theirs by their paths.
  */
-function copyLoader(): void {
+function copyLoader(): string[] {
   const [from, to] = ["node_modules/jiti", "dist/adapters/standalone/jiti"];
-  for (const file of ["lib/jiti.mjs", "dist/jiti.cjs", "dist/babel.cjs", "LICENSE"])
-    cpSync(join(from, file), join(to, file));
+  const files = ["lib/jiti.mjs", "dist/jiti.cjs", "dist/babel.cjs"];
+  for (const file of files) cpSync(join(from, file), join(to, file));
+  const bundled = files.flatMap((file) =>
+    [...readFileSync(join(from, file), "utf8").matchAll(/"\.\/(node_modules\/\.pnpm\/[^" ]+)[" ]/g)].map(
+      ([, path]) => `${from}/${path}`,
+    ),
+  );
+  if (bundled.length === 0) throw new Error("jiti's bundles do not name the packages in them any more");
+  bundled.push(...JOINED_IN_JITI.map((name) => `${from}/node_modules/${name}/index.js`));
   rewrite("dist/adapters/standalone/loader.js", (text) => {
     const parts = text.split('import("jiti")');
     if (parts.length !== 2) throw new Error("loader.js does not import jiti where it did");
     return parts.join('import("./jiti/lib/jiti.mjs")');
   });
+  return [...files.map((file) => `${from}/${file}`), ...bundled];
 }
 
-/** The WebSockets of Node, for the same reason, as one file. */
-function bundleWebSockets(): void {
+/** The WebSockets of Node, for the same reason, as one file. Returns its modules. */
+function bundleWebSockets(): string[] {
   const from = join("node_modules", "ws");
   const outfile = "dist/adapters/standalone/ws.cjs";
   const external = ["bufferutil", "utf-8-validate"];
-  buildSync({
+  const { metafile } = buildSync({
     entryPoints: [join(from, "wrapper.mjs")],
     bundle: true,
     platform: "node",
     format: "cjs",
     external,
     outfile,
+    metafile: true,
   });
-  cpSync(join(from, "LICENSE"), "dist/adapters/standalone/ws.LICENSE");
   rewrite("dist/adapters/node/upgrade.js", (text) => {
     const parts = text.split('import("ws")');
     if (parts.length !== 2) throw new Error("upgrade.js does not import ws where it did");
     return parts.join('import("./ws.cjs")');
   });
+  return Object.keys(metafile.inputs);
 }
 
 /**
  * Joins the files behind each export and the command, with what they use of these packages: to find and read many files takes
  * Node half of a start. What several share is in files of its own, beside the command: from there it finds templates and loader. By
  * the first line Bun knows that nothing is to be transpiled: the first start in a container takes half as long. It then reads the
- * maps, and only with sources in them.
+ * maps, and only with sources in them. Returns the modules.
  */
 const JOINED = ["valibot", "itty-router"];
 
-async function joinFiles(): Promise<void> {
+async function joinFiles(): Promise<string[]> {
   const { exports, dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as Record<
     "exports" | "dependencies" | "peerDependencies",
     Record<string, { default?: string }>
@@ -102,23 +116,27 @@ async function joinFiles(): Promise<void> {
     rmSync(`${file}.map`);
     rewrite(file, (text) => text.replace(/\/\/# sourceMappingURL=.*\s*$/, ""));
   }
-  for (const name of JOINED)
-    cpSync(
-      join("node_modules", name, name === "valibot" ? "LICENSE.md" : "LICENSE"),
-      join(dirname(command), `${name}.LICENSE`),
-    );
+  return Object.keys(metafile.inputs);
 }
 
 rmSync("dist", { recursive: true, force: true });
-const page = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });
+const folder = mkdtempSync(join(tmpdir(), "greenroom-build-"));
+const studioMetafile = join(folder, "studio.json");
+const studioArgs = ["scripts/studio.mjs", "--quiet", "--metafile", studioMetafile];
+const page = spawnSync(process.execPath, studioArgs, { stdio: "inherit" });
 if (page.status !== 0) process.exit(page.status ?? 1);
+const studio = JSON.parse(readFileSync(studioMetafile, "utf8")) as Metafile;
+rmSync(folder, { recursive: true });
 const tsc = join("node_modules", "typescript", "bin", "tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { stdio: "inherit" });
 if (status === 0) {
   for (const file of globSync("dist/**/*.d.ts")) rewrite(file, nameJavaScript);
-  copyLoader();
-  bundleWebSockets();
-  await joinFiles();
+  const dist = [...copyLoader(), ...bundleWebSockets(), ...(await joinFiles())];
+  const shipped = [
+    { part: "dist", modules: dist },
+    { part: "studio", modules: Object.keys(studio.inputs) },
+  ];
+  writeFileSync("THIRD-PARTY-LICENSES", listLicences(".", shipped));
   for (const file of globSync("dist/**/*.js")) if (existsSync(file.replace(/js$/, "d.ts"))) nameDeclarations(file);
   chmodSync("dist/adapters/standalone/bin.js", 0o755);
 }

@@ -6,7 +6,7 @@
  *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
 import { spawn, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 
@@ -35,6 +35,26 @@ function installsWithoutWarnings(tarball: string): void {
   if (status !== 0 || /warn|deprecated/i.test(printed)) {
     throw new Error(`npm install of the packed package must print no warning, and printed:\n${printed}`);
   }
+}
+
+/** Fails if the installed package contains code of a package that its THIRD-PARTY-LICENSES does not name. */
+function namesThirdParties(place: string): void {
+  const licences = readFileSync(join(place, "THIRD-PARTY-LICENSES"), "utf8");
+  // esbuild names each module in front of its code, jiti's bundles as the keys of an object. The page is minified.
+  const module = /(?:^\/\/ |"\.\/)node_modules\/(?:[^" \n]*node_modules\/)?((?:@[^/]+\/)?[^/."]+)\//gm;
+  const inDist = globSync("dist/**/*.{js,cjs}", { cwd: place }).flatMap((file) =>
+    [...readFileSync(join(place, file), "utf8").matchAll(module)].map(([, name]) => name),
+  );
+  const inPage = globSync("adapters/studio/page/**/*.{ts,tsx}").flatMap((file) =>
+    [...readFileSync(file, "utf8").matchAll(/ from "((?:@[^/"]+\/)?[a-z][^/"]*)/g)].map(([, name]) => name),
+  );
+  const names = new Set([...inDist, ...inPage]);
+  for (const name of ["valibot", "ws", "@babel/core", "preact"]) {
+    if (!names.has(name))
+      throw new Error(`${name} was not found in the package: does this check still find third parties?`);
+  }
+  const missing = [...names].filter((name) => !new RegExp(`^${name}(?: \\S+)? \\(`, "m").test(licences));
+  if (missing.length > 0) throw new Error(`THIRD-PARTY-LICENSES does not name ${missing.join(", ")}`);
 }
 
 function pack(): string {
@@ -167,6 +187,7 @@ const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js
 try {
   const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
   installsWithoutWarnings(tarball);
+  namesThirdParties(join(folder, "alone/node_modules/greenroom"));
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,

@@ -146,6 +146,11 @@ if (tag === undefined) {
   step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
   // A release checks types on Deno before. Slow types are refused all the same.
   step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet", "--no-check"]);
+  const { out, err } = run("deno", ["publish", "--dry-run", "--allow-dirty", "--no-check"]);
+  const missing = ["LICENSE", "THIRD-PARTY-LICENSES", "assets.ts"].filter(
+    (file) => !`${out}${err}`.includes(`/${file} (`),
+  );
+  if (missing.length > 0) fail([`JSR would not get ${missing.join(", ")}`]);
 } else {
   env.GREENROOM_TEST_ALL = "1";
   step("npm", ["run", "check"]);

@@ -1,6 +1,7 @@
 // Builds the studio page: adapters/studio/page → adapters/studio/assets.ts, a module that the server, bundlers and JSR can load.
 //   node scripts/studio.mjs            builds, prints the sizes and checks them
 //   node scripts/studio.mjs --watch    builds again whenever a source changes
+//   node scripts/studio.mjs --metafile FILE    also writes which modules the page contains, as esbuild lists them
 // Plain JavaScript that runs on Node 20 and on Bun before anything is built.
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
@@ -72,6 +73,9 @@ export const page: { readonly script: string; readonly style: string; readonly e
 
 const watch = process.argv.includes("--watch");
 const quiet = process.argv.includes("--quiet");
+const metafileAt = process.argv.includes("--metafile")
+  ? process.argv[process.argv.indexOf("--metafile") + 1]
+  : undefined;
 const builder = await context({
   entryPoints: [`${PAGE}/main.tsx`, `${PAGE}/style.css`],
   bundle: true,
@@ -98,6 +102,7 @@ const builder = await context({
         build.onEnd((result) => {
           if (result.errors.length > 0) return;
           const { rows, sizes } = write(result);
+          if (metafileAt) writeFileSync(metafileAt, JSON.stringify(result.metafile));
           if (!quiet)
             for (const [size, name] of rows.sort((a, b) => b[0] - a[0])) console.log(`${number(size)}  ${name}`);
           for (const [name, limit] of Object.entries(LIMITS)) {
