@@ -14,12 +14,17 @@ import { cpSync, existsSync, globSync, readFileSync, writeFileSync } from "node:
 import { delimiter, join, resolve } from "node:path";
 import process from "node:process";
 import { type UserFolder, userFolder } from "./as-user.ts";
+import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts";
 
 /** Commands that need a registry, a container or a whole checkout, by the test that runs them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   "npm start": "test/runtime/examples.test.ts",
   "npx bun ": "test/runtime/examples.test.ts",
   "bunx --bun greenroom": "scripts/check-package.ts",
+  "cd greenroom && npm install && npm pack": "scripts/check.ts",
+  "mkdir my-agent && cd my-agent && npm init -y": "scripts/readme-program.ts",
+  "npx --yes ./greenroom/greenroom-": "scripts/check-package.ts",
+  "cd my-agent && npm install ../greenroom/": "scripts/check-package.ts",
   "npx greenroom init ": "scripts/check-package.ts",
   "npx greenroom dev": "test/runtime/dev.test.ts",
   "npm install greenroom": "scripts/check-package.ts",
@@ -31,34 +36,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docker ": "test/runtime/docker.node.test.ts",
 };
 
-interface Block {
-  readonly line: number;
-  readonly info: string;
-  readonly code: string;
-  /** What the page shows as the output. */
-  readonly shown: { readonly format: "json" | "text"; readonly text: string } | undefined;
-  /** The file that the block's code is written to. */
-  readonly file: string | undefined;
-}
-
-const DEMO = "http://127.0.0.1:2024";
 /** For the commands of a block: each starts npx, and the tests of a CI run take most of the machine. */
 const LIMIT_S = 180;
-
-function blocksOf(text: string): Block[] {
-  const found = text.matchAll(/^```((?:sh|ts)\b[^\n]*)\n(.*?)^```(?:\s*```(json|text)\n(.*?)^```)?/gms);
-  return [...found].flatMap(({ index, 1: info = "", 2: code = "", 3: format, 4: shown = "" }) => {
-    const file = info.startsWith("ts") ? /^\/\/ ([\w./-]+\.ts)\n/.exec(code)?.[1] : undefined;
-    if (info.startsWith("ts") && file === undefined) return [];
-    const line = text.slice(0, index).split("\n").length;
-    return [{ line, info, code, shown: format ? { format: format as "json" | "text", text: shown } : undefined, file }];
-  });
-}
-
-/** Lines that belong together: a command may go on after a backslash or inside quotes. Comment lines are left out. */
-function commandsOf(code: string): string[] {
-  return code.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
-}
 
 function problemsElsewhere({ code }: Block): string[] {
   return commandsOf(code).flatMap((command) => {
@@ -66,41 +45,6 @@ function problemsElsewhere({ code }: Block): string[] {
     if (test === undefined) return [`no test is named for: ${command}`];
     return existsSync(test) ? [] : [`${test}, which should run it, does not exist: ${command}`];
   });
-}
-
-const keysOf = (json: string): string => {
-  const value = JSON.parse(json) as unknown;
-  return JSON.stringify(typeof value === "object" && value !== null ? Object.keys(value).sort() : value);
-};
-
-/** Ids and times, which differ at each run. */
-const VARIES = /[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z/g;
-
-/** A line as the page shows it, as a pattern of what is printed. */
-function patternOf(line: string): RegExp {
-  const plain = line.replaceAll(DEMO, "http://HOST").replace(VARIES, "ID");
-  return new RegExp(
-    `^${plain
-      .split("…")
-      .map((part) => part.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"))
-      .join(".*")}$`,
-  );
-}
-
-/** Whether what was printed is what the page shows. */
-function prints(printed: string, { format, text }: NonNullable<Block["shown"]>): boolean {
-  if (format === "json") {
-    const answers = printed.split("\n").filter((line) => /^[[{]/.test(line));
-    return answers.some((line) => keysOf(line) === keysOf(text));
-  }
-  const lines = printed
-    .replace(/http:\/\/127\.0\.0\.1:\d+/g, "http://HOST")
-    .replace(VARIES, "ID")
-    .split("\n");
-  const shown = text.trim().split("\n");
-  return (
-    shown.length === lines.length && shown.every((line, i) => patternOf(line).test((lines[i] as string).trimEnd()))
-  );
 }
 
 /** The examples of the checkout, and a configuration of the demo's agents. */
@@ -152,7 +96,7 @@ class Page {
 
   /** Starts a server and waits for its address. */
   async serve(code: string): Promise<void> {
-    const file = /\S+\.ts\b/.exec(code)?.[0] ?? "";
+    const file = /\S+\.m?ts\b/.exec(code)?.[0] ?? "";
     const before = this.#own.get(file);
     if (before) await stop(before);
     const child = spawn("bash", ["-c", code], {

@@ -1,14 +1,16 @@
 /**
  * Packs the package and installs it: alone, where npm must print no warning, and in a folder beside LangGraph. Serves projects from
- * there: on Node 22, and one, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`. Then writes a project from a
- * template, for a release from each, and develops it on Node and on Bun. Also imports every export. Prints what failed; exit code 1 then.
+ * there: on Node 22, and one, for a release each, also by `npm exec greenroom` and by `bunx --bun greenroom`. Runs the program of README.md
+ * in a new project. Then writes a project from a template, for a release from each, and develops it on Node and on Bun. Also imports
+ * every export. Prints what failed; exit code 1 then.
  *
  *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
 import { spawn, spawnSync } from "node:child_process";
 import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join, resolve } from "node:path";
+import { basename, delimiter, join, resolve } from "node:path";
+import { runReadmeProgram } from "./readme-program.ts";
 
 interface Manifest {
   readonly devDependencies: Readonly<Record<string, string>>;
@@ -16,6 +18,8 @@ interface Manifest {
 }
 
 const folder = mkdtempSync(join(tmpdir(), "greenroom-package-"));
+/** The folder of a reader of the docs, with the packed package in its folder `greenroom`. */
+const reader = mkdtempSync(join(tmpdir(), "greenroom-reader-"));
 const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Manifest;
 const env = { ...process.env, PATH: `${resolve("node_modules/.bin")}${delimiter}${process.env.PATH}` };
 
@@ -111,14 +115,15 @@ async function serves(project: string, [command = "", ...args]: readonly string[
 const ALL = process.env.GREENROOM_TEST_ALL === "1";
 const TEMPLATES = ALL ? ["function", "langgraph", "ai-sdk", "ai-chat", "react"] : ["function"];
 
-/** Writes a project from a template, installs it, and runs its test, its checks and `dev`: by npm on Node, and by Bun. */
+/**
+ * Writes a project from a template by the commands of the quick start, and runs its test, its checks and `dev`: by npm on Node, and
+ * by Bun.
+ */
 async function develops(template: string, tarball: string): Promise<void> {
   const place = `new-${template}`;
-  const cwd = join(folder, place);
-  run("node", [bin, "init", place, "--template", template], folder);
-  const manifest = readFileSync(join(cwd, "package.json"), "utf8");
-  writeFileSync(join(cwd, "package.json"), manifest.replace(/("greenroom": )"[^"]*"/, `$1"file:${tarball}"`));
-  run("npm", install, cwd);
+  const cwd = join(reader, place);
+  run("npx", ["--yes", `./greenroom/${basename(tarball)}`, "init", place, "--template", template], reader);
+  run("npm", [...install, `../greenroom/${basename(tarball)}`], cwd);
   run("npm", ["test"], cwd);
   run("npm", ["run", "check"], cwd);
   run("bun", ["test"], cwd);
@@ -137,7 +142,7 @@ async function develops(template: string, tarball: string): Promise<void> {
 /** Starts `dev`, breaks the agent, mends it, and expects to be told of both. */
 async function reloads(project: string, [command = "", ...args]: readonly string[], agent: string): Promise<void> {
   const options = [...args, "--port", "0", "--no-open"];
-  const cwd = join(folder, project);
+  const cwd = join(reader, project);
   const child = spawn(command, options, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   let output = "";
   let look = (): void => {};
@@ -221,6 +226,9 @@ try {
     const some = ALL || project === "demo" ? ways : ways.slice(1, 2);
     await Promise.all(some.map((way) => serves(project, way, expected)));
   }
+  const nodes = [env.PATH, `${join(folder, "old/node_modules/.bin")}${delimiter}${env.PATH}`];
+  await runReadmeProgram(readFileSync("README.md", "utf8"), tarball, reader, nodes);
+  console.log("The program of README.md runs in a new project, on Bun, Deno, Node 24 and Node 22");
   const began = performance.now();
   for (const template of TEMPLATES) await develops(template, tarball);
   const seconds = Math.round((performance.now() - began) / 1000);
@@ -232,5 +240,5 @@ try {
   console.error((error as Error).message);
   process.exitCode = 1;
 } finally {
-  rmSync(folder, { recursive: true, force: true });
+  for (const path of [folder, reader]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -89,6 +89,7 @@ describe("versions in README and docs", () => {
   const isMeasured = (page: string): boolean => page.endsWith("performance.md");
   const pages = ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT, exclude: isMeasured })];
   const manifest = JSON.parse(read("package.json")) as {
+    readonly version: string;
     readonly engines: { readonly node: string };
     readonly devDependencies: Readonly<Record<string, string>>;
   };
@@ -101,6 +102,25 @@ describe("versions in README and docs", () => {
     for (const page of pages)
       for (const version of matches(read(page), /\b(22\.\d+)\b/g))
         assert.ok([packaged, project].includes(`>=${version}`), `${page}: ${version}`);
+  });
+
+  it("of the package stand in every name of its packed file", () => {
+    const names = pages.flatMap((page) => matches(read(page), /(greenroom-\d[\w.-]*\.tgz)/g));
+    assert.ok(names.length > 5);
+    assert.deepEqual([...new Set(names)], [`greenroom-${manifest.version}.tgz`]);
+  });
+
+  it("of the SDK: 2.0.0 stands nowhere as the newest one", () => {
+    for (const page of pages)
+      assert.doesNotMatch(
+        read(page).replace(/\s+/g, " "),
+        /2\.0\.0[^.`]*`latest`|`latest`[^.`]*(?<!\d\.)(?<!\d)2\.0\.0/,
+        page,
+      );
+    assert.match(
+      read("docs/reference/sdk.md"),
+      /Install 1\.15\.0, which is `latest` on npm[^.]*\. 2\.0\.0 is deprecated\./,
+    );
   });
 
   it("of the SDK stand in every command that installs it", () => {

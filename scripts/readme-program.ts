@@ -1,0 +1,158 @@
+/** Runs the program of README.md as a reader does: in a new project, with the packed package, on each runtime that the page names. */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import process from "node:process";
+import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts";
+
+interface ReadmeProgram {
+  /** Installs the package in a new project beside the folder `greenroom`. */
+  readonly install: string;
+  readonly file: string;
+  readonly code: string;
+  /** The commands that start the program, by runtime. */
+  readonly starts: ReadonlyMap<string, string>;
+  /** The first call, with its printed output. */
+  readonly call: Block;
+}
+
+/** Reads the blocks of README.md. Throws if the page has no complete program. */
+export function readProgram(page: string): ReadmeProgram {
+  const blocks = blocksOf(page);
+  const program = blocks.find(({ file }) => file !== undefined);
+  const call = blocks.find(({ code, shown }) => code.startsWith("curl ") && shown !== undefined);
+  const install = blocks.flatMap(({ code }) => commandsOf(code)).find((command) => command.includes("npm init -y"));
+  if (!program?.file || !call || !install) throw new Error("README.md shows no program with its install and its call");
+  const commands = page.matchAll(new RegExp(`(?:^|\`)((bun|deno|node)\\b[^\`\n]* ${program.file})(?:\`|$)`, "gm"));
+  const starts = new Map([...commands].map(([, command = "", runtime = ""]) => [runtime, command]));
+  for (const runtime of ["bun", "deno", "node"]) {
+    if (!starts.has(runtime)) throw new Error(`README.md does not say how ${runtime} starts ${program.file}`);
+  }
+  return { install, file: program.file, code: program.code, starts, call };
+}
+
+/** What a program printed until its address, and how it ended. */
+class Program implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<string>;
+  readonly #command: string;
+  #output = "";
+  #look = (): void => {};
+
+  constructor(command: string, cwd: string, env: NodeJS.ProcessEnv) {
+    this.#command = command;
+    const [file = "", ...args] = command.split(" ");
+    this.#child = spawn(file, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.on("data", (bytes: Buffer) => {
+        this.#output += bytes.toString();
+        this.#look();
+      });
+    }
+    this.#ended = new Promise((resolve) => {
+      this.#child.once("error", (error) => resolve(error.message));
+      this.#child.once("close", (code, signal) => resolve(signal ?? `code ${code}`));
+    });
+  }
+
+  async url(): Promise<string> {
+    const listening = new Promise<string>((resolve) => {
+      this.#look = () => {
+        const url = /(http:\/\/127\.0\.0\.1:\d+)/.exec(this.#output)?.[1];
+        if (url) resolve(url);
+      };
+      this.#look();
+    });
+    const ended = this.#ended.then((end) => {
+      throw new Error(`${this.#command} ended with ${end}:\n${this.#output}`);
+    });
+    return await Promise.race([listening, ended]);
+  }
+
+  /** Sends SIGTERM, and expects exit code 0. */
+  async terminate(): Promise<void> {
+    this.#child.kill("SIGTERM");
+    const end = await this.#ended;
+    if (end !== "code 0") throw new Error(`${this.#command} ended with ${end} after SIGTERM:\n${this.#output}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await this.#ended;
+  }
+}
+
+async function expectStudio(url: string): Promise<void> {
+  const page = await fetch(`${url}/`);
+  const html = await page.text();
+  const script = /<script type="module" src="([^"]+)"/.exec(html)?.[1];
+  if (!page.url.endsWith("/studio/") || script === undefined) throw new Error(`${url}/ leads to no studio: ${html}`);
+  const { status, headers } = await fetch(new URL(script, page.url));
+  if (status !== 200 || !headers.get("content-type")?.includes("javascript"))
+    throw new Error(`The script of the studio: ${status}`);
+}
+
+/** Pages of other sites get no answer that they may read. */
+async function expectNoForeignPages(url: string): Promise<void> {
+  const headers = { origin: "https://elsewhere.example", "content-type": "application/json" };
+  const response = await fetch(`${url}/threads`, { method: "POST", headers, body: "{}" });
+  const allowed = response.headers.get("access-control-allow-origin");
+  if (response.status !== 403 || allowed !== null)
+    throw new Error(`A page of another site: ${response.status}, Access-Control-Allow-Origin: ${allowed}`);
+}
+
+function expectPrinted({ code, shown }: Block, url: string, cwd: string): void {
+  const { stdout, stderr } = spawnSync("bash", ["-c", code.replaceAll(DEMO, url)], { cwd, encoding: "utf8" });
+  if (!shown || !prints(stdout.trim(), shown))
+    throw new Error(`The call of README.md printed something else than the page shows:\n${stdout}${stderr}`);
+}
+
+/** Threads of the runtimes before, in the same database file. */
+async function expectThreads(url: string, threads: string[]): Promise<void> {
+  for (const thread_id of threads) {
+    const { status } = await fetch(`${url}/threads/${thread_id}`);
+    if (status !== 200) throw new Error(`A thread of another runtime: ${status}`);
+  }
+  const created = await fetch(`${url}/threads`, { method: "POST", body: "{}" });
+  threads.push(((await created.json()) as { thread_id: string }).thread_id);
+}
+
+/**
+ * Installs the tarball by the page's command in a new project in `folder`, starts the program on Bun, Deno and Node, makes the page's call,
+ * loads the studio, and stops it by SIGTERM. The one change to the program is its port: any free one. `paths`: values of PATH, such
+ * as one for each version of Node.
+ */
+export async function runReadmeProgram(
+  page: string,
+  tarball: string,
+  folder: string,
+  paths: readonly string[],
+): Promise<void> {
+  const { install, file, code, starts, call } = readProgram(page);
+  mkdirSync(join(folder, "greenroom"), { recursive: true });
+  cpSync(tarball, join(folder, "greenroom", basename(tarball)));
+  const env = { ...process.env, PATH: paths[0], NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" };
+  const script = `${install} && pwd`;
+  const installed = spawnSync("bash", ["-euc", script], { cwd: folder, env, encoding: "utf8" });
+  if (installed.status !== 0) throw new Error(`${install} ended with ${installed.status}:\n${installed.stderr}`);
+  const project = installed.stdout.trim().split("\n").at(-1) as string;
+  // npm 11 writes this by itself; earlier ones write no type.
+  const manifest = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as object;
+  writeFileSync(join(project, "package.json"), JSON.stringify({ ...manifest, type: "commonjs" }));
+  const text = code.replace(/\bport: 2024\b/, "port: 0");
+  if (text === code) throw new Error("The program of README.md does not listen on port 2024");
+  writeFileSync(join(project, file), text);
+  const threads: string[] = [];
+  for (const [index, path] of paths.entries()) {
+    for (const [runtime, command] of starts) {
+      if (index > 0 && runtime !== "node") continue;
+      await using program = new Program(command, project, { ...env, PATH: path });
+      const url = await program.url();
+      expectPrinted(call, url, project);
+      await expectStudio(url);
+      await expectNoForeignPages(url);
+      await expectThreads(url, threads);
+      await program.terminate();
+    }
+  }
+}
