@@ -183,6 +183,24 @@ async function called(Sdk: typeof Client, call: Call): Promise<readonly number[]
   }
 }
 
+/** Whether a method of runs passes feedbackKeys on in the body of its request. */
+async function sendsFeedbackKeys(Sdk: typeof Client, method: "create" | "stream" | "wait"): Promise<boolean> {
+  const bodies: unknown[] = [];
+  const record = (async (_url: unknown, init?: RequestInit) => {
+    bodies.push(JSON.parse(String(init?.body)));
+    const headers = { "content-type": method === "stream" ? "text/event-stream" : "application/json" };
+    return new Response(method === "stream" ? "" : "{}", { headers });
+  }) as unknown as typeof fetch;
+  const client = new Sdk({ apiUrl: "http://greenroom", apiKey: null, callerOptions: { fetch: record, maxRetries: 0 } });
+  // The types of 2.0.0 know the option of `stream` alone.
+  const runs = client.runs as unknown as Record<typeof method, (...args: unknown[]) => unknown>;
+  const answer = runs[method](null, "agent", { feedbackKeys: ["helpful"] });
+  if (method === "stream") await collect(answer as AsyncIterable<unknown>);
+  else await answer;
+  assert.equal(bodies.length, 1);
+  return Object.hasOwn(bodies[0] as object, "feedback_keys");
+}
+
 for (const [name, Sdk] of Object.entries(SDKS)) {
   describe(`every method of ${name}`, () => {
     const methods = methodsOf(Sdk);
@@ -221,6 +239,24 @@ describe("the table of methods in docs/reference/sdk.md", () => {
       [...(await readTable())].sort(([a], [b]) => (a < b ? -1 : 1)),
       expected.sort(([a], [b]) => (a < b ? -1 : 1)),
     );
+  });
+
+  it("says which versions leave feedbackKeys out of a run", async () => {
+    const page = await readFile(new URL("../../docs/reference/sdk.md", import.meta.url), "utf8");
+    const withoutKeys = new Map<string, string[]>();
+    for (const [name, Sdk] of Object.entries(SDKS)) {
+      for (const method of ["create", "stream", "wait"] as const) {
+        if (!(await sendsFeedbackKeys(Sdk, method)))
+          withoutKeys.set(method, [...(withoutKeys.get(method) ?? []), name.replace("SDK ", "")]);
+      }
+    }
+    const note = (method: string): string | undefined =>
+      new RegExp(`^\\| \`runs\\.${method}\` .*; (.*) \`feedbackKeys\` \\|$`, "m").exec(page)?.[1];
+    assert.equal(note("create"), `${withoutKeys.get("create")?.join(", ")} sends no`);
+    assert.equal(note("wait"), "no version sends");
+    assert.equal(withoutKeys.get("wait")?.length, Object.keys(SDKS).length);
+    assert.equal(note("stream"), undefined);
+    assert.equal(withoutKeys.get("stream"), undefined);
   });
 
   it("has calls of methods that there are", () => {
