@@ -108,8 +108,11 @@ async function run(context: AttemptContext): Promise<void> {
     // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
   }
   heartbeat.stop();
-  if (isLost() || state.reason === "shutting_down" || journal?.suspension)
-    await options.features.left(claimed.run, context.mapper);
+  if (isLost() || state.reason === "shutting_down" || journal?.suspension) {
+    const isRetried = state.reason === "shutting_down" || state.reason === "lease_lost";
+    const report = isRetried && journal?.isOpen ? context.mapper.retried : context.mapper;
+    await options.features.left(claimed.run, report);
+  }
   if (isLost()) await releaseThread(context).catch(() => {});
   context.slot.left();
 }

@@ -11,6 +11,7 @@ import {
   type StreamMode,
 } from "../executor/contract.ts";
 import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
+import type { AttemptReport } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,
@@ -51,6 +52,8 @@ export interface EventMapper {
   last(): StateEvent | null;
   /** The sum of all usage events; null without any. */
   usage(): TraceUsage | null;
+  /** What an attempt has reported that another attempt of its open journal repeats. */
+  readonly retried: AttemptReport;
 }
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
@@ -60,6 +63,8 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   let { resumedValues } = options;
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
+  /** Without what another attempt reports again. */
+  let lasting: TraceUsage | null = null;
 
   function showStream(event: StreamEvent): void {
     const { mode, namespace = [], data } = event;
@@ -110,22 +115,21 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   const takeShown = (event: StreamEvent | StateEvent): void =>
     event.type === "stream" ? takeStream(event) : takeState(event);
 
-  function takeUsage({ tokens_in = 0, tokens_out = 0, model = "", ...event }: UsageEvent): void {
+  function takeUsage({ tokens_in = 0, tokens_out = 0, model = "", repeats = false, ...event }: UsageEvent): void {
     const price = Object.hasOwn(prices, model) ? prices[model] : undefined;
     const { cost_usd = price ? (tokens_in * price.tokens_in + tokens_out * price.tokens_out) / 1e6 : 0 } = event;
     if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
       throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
     }
-    usage = {
-      tokens_in: added(usage?.tokens_in, tokens_in),
-      tokens_out: added(usage?.tokens_out, tokens_out),
-      cost_usd: added(usage?.cost_usd, cost_usd),
-    };
+    const more: TraceUsage = { tokens_in, tokens_out, cost_usd };
+    usage = sum(usage, more);
+    if (!repeats) lasting = sum(lasting, more);
   }
 
   return {
     last: () => last,
     usage: () => usage,
+    retried: { usage: () => lasting },
     take(event) {
       if (event.type === "stream" || event.type === "state") {
         if (resumedValues) return showResumedValues(event).then(() => takeShown(event));
@@ -151,6 +155,12 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
 const MOST_USED = 1e12;
 
 const added = (sum = 0, more: number): number => Math.min(sum + more, MOST_USED);
+
+const sum = (total: TraceUsage | null, more: TraceUsage): TraceUsage => ({
+  tokens_in: added(total?.tokens_in, more.tokens_in),
+  tokens_out: added(total?.tokens_out, more.tokens_out),
+  cost_usd: added(total?.cost_usd, more.cost_usd),
+});
 
 /** It shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
 function isInterrupt({ mode, data }: StreamEvent): boolean {

@@ -188,8 +188,11 @@ export type ExecutorEvent =
       /** Of `values`: the checkpoint that holds them, if the executor stores one. */
       readonly checkpoint_id?: string;
     }
-  /** Tokens and cost. They are summed over the attempt and stored with the run's trace. */
-  | ({ readonly type: "usage" } & Spending);
+  /**
+   * Tokens and cost. They are summed over the attempt and stored with the run's trace. `repeats`: while a journal is open, another attempt
+   * reports this again unless this one ends or suspends the run.
+   */
+  | ({ readonly type: "usage"; readonly repeats?: boolean } & Spending);
 
 /** What a call of a model has used. */
 export interface Spending {

@@ -31,6 +31,8 @@ export interface JournalEntry {
   /** The `seq` of the event. */
   readonly event?: number;
   readonly schema?: JsonObject;
+  /** Of a pause: how many calls of `spend` outside of steps were reported so far. */
+  readonly spent?: number;
   /** When the step began, and when it was settled. */
   readonly began?: number;
   readonly at: number;

@@ -94,6 +94,9 @@ export class Call {
   reply: Reply | null = null;
   /** How many values the function has yielded. */
   yielded = 0;
+  /** How many calls of `spend` outside of steps the function has made, and how many of them were reported before this attempt. */
+  spent = 0;
+  reported = 0;
   /** A state of this call was put. */
   hasState = false;
   /** The open call of a durable function, and its number of entries. */
@@ -199,6 +202,13 @@ export class Call {
 
   show(mode: StreamMode, data: Json): StreamEvent[] {
     return show(this.job, mode, data);
+  }
+
+  /** Reports usage, unless an earlier attempt or run of the call has. Work of a step is executed once, so it is always new. */
+  spend({ usage, in_step }: { readonly usage: Spending; readonly in_step: boolean }): ExecutorEvent[] {
+    if (in_step) return [{ type: "usage", ...usage }];
+    this.spent++;
+    return this.spent <= this.reported ? [] : [{ type: "usage", ...usage, repeats: true }];
   }
 
   private token(text: string): ExecutorEvent[] {

@@ -8,7 +8,7 @@ import { streamOf } from "./streams.ts";
 
 export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "usage"; readonly usage: Spending; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: Spending; readonly in_step: boolean; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "effect"; readonly run: () => Coroutine; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
@@ -20,7 +20,13 @@ export class Emitted {
   /** The run is suspended: the engine no longer waits for the function. */
   left = false;
 
-  readonly spend = (usage: Spending): void => this.push({ kind: "usage", usage: { ...usage } });
+  /** Whether the code that calls this is in a step. Set once steps can be told from other code. */
+  isInStep = (): boolean => false;
+
+  readonly spend = (usage: Spending): void =>
+    this.push({ kind: "usage", usage: { ...usage }, in_step: this.isInStep() });
+  /** For what a step has returned. */
+  readonly spendInStep = (usage: Spending): void => this.push({ kind: "usage", usage: { ...usage }, in_step: true });
 
   push(event: FunctionEvent): void {
     this.list.push(event);

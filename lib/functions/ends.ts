@@ -15,8 +15,9 @@ export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Wait
       const asks = waits.asks();
       if (asks.length > 0) yield* call.completeReply();
       yield* call.commitStep();
+      const spent = Math.max(call.spent, call.reported);
       const place = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
-      journal.append({ ...place, until: due_at, position: replay.position() });
+      journal.append({ ...place, until: due_at, position: replay.position(), spent });
       if (asks.length > 0) {
         yield journal.pause(due_at);
         yield* call.pauseFor(asks, journal.call_id);

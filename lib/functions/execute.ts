@@ -96,7 +96,7 @@ export function* execute(
 
 function eventsOf(call: Call, item: FunctionEvent, steps: Steps | undefined): readonly ExecutorEvent[] {
   if (item.kind === "custom") return steps?.isReplaying() ? [] : call.emit(item.data);
-  if (item.kind === "usage") return [{ type: "usage", ...item.usage }];
+  if (item.kind === "usage") return call.spend(item);
   if (item.kind === "yielded") return steps?.skips() ? [] : call.take(item.value);
   return call.commitStep();
 }

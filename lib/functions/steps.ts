@@ -68,6 +68,8 @@ export class Steps {
     });
     this.#entries = new Entries(options, this.#replay, this.#waits);
     call.durable = journal;
+    call.reported = Math.max(0, ...journal.entries.map(({ spent }) => spent ?? 0));
+    options.emitted.isInStep = () => inside?.getStore() !== undefined;
     signal.addEventListener("abort", () => this.#stop(signal.reason), { once: true });
   }
 
@@ -166,12 +168,11 @@ export class Steps {
     work: (signal: AbortSignal) => unknown,
   ): Promise<Worked | { readonly error: unknown }> {
     const { signal, call, emitted } = this.#options;
-    const { spend } = emitted;
     const speak = (id: string, token: string): Promise<void> =>
       this.#entries.effect(function* () {
         if (!signal.aborted) yield* call.spoken(id, token);
       });
-    const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend };
+    const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend: emitted.spendInStep };
     return tryWork({ ...this.#options, ...own }, work);
   }
 
@@ -268,13 +269,13 @@ export class Steps {
 
   /** The function has returned: waits for steps that it did not await, and drops what is open. */
   *finish(): Coroutine {
-    const { emitted, signal, environment, job } = this.#options;
+    const { call, emitted, signal, environment, job } = this.#options;
     this.close();
     this.#replay.check();
     while (this.#waits.isBusy() && !signal.aborted) {
       const next = emitted.list.shift();
       if (next?.kind === "effect") yield* next.run();
-      else if (next?.kind === "usage") yield { type: "usage", ...next.usage };
+      else if (next?.kind === "usage") yield* call.spend(next);
       else if (!next) {
         const waiting = emitted.wait();
         environment.timer(FINISH_MS, emitted.wake);

@@ -11,11 +11,11 @@ export type AppAnswer = Response | null | undefined | Promise<Response | null | 
 
 /** A function that calls the application. It rejects when the application fails, or returns something that is no Response. */
 export function callerOfApp(app: App): (request: Request) => Promise<Response | null> {
-  let fetch: ((request: Request) => AppAnswer) | undefined;
+  let call: ((request: Request) => AppAnswer) | undefined;
   return async (request) => {
     // Routes may be added until the first request.
-    fetch ??= typeof app === "function" ? app : isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
-    const answer = (await fetch(request)) ?? null;
+    call ??= typeof app === "function" ? app : isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
+    const answer = (await call(request)) ?? null;
     return answer === null ? null : ownResponse(answer);
   };
 }
