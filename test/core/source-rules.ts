@@ -122,6 +122,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
   { files: /^lib\/functions\/work\.ts$/, may: /^node:async_hooks$/ },
   { files: /^lib\/crons\//, may: /^croner$/ },
+  { files: /^lib\/webhooks\/addresses\.ts$/, may: /^ipaddr\.js$/ },
   {
     files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+))\.ts$/,
     may: /^valibot$/,

@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import {
-  addressBytes,
-  checkAddresses,
-  checkUrl,
-  isPublicAddress,
-  isPublicAnswer,
-  literalAddress,
-  policyOf,
-} from "../../lib/webhooks/policy.ts";
+import { isPublicAddress, isPublicResolvedAddress, parseAddress } from "../../lib/webhooks/addresses.ts";
+import { checkAddresses, checkUrl, literalAddress, policyOf } from "../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
 const reasonOf = (address: string): string =>
@@ -59,7 +52,7 @@ describe("public addresses", () => {
     for (const address of [...v4, "fd00:ec2::254", "fd20:ce::254", "fe80::a9fe:a9fe"]) {
       assert.equal(reasonOf(address), "ip_not_public", address);
       const answers = address.includes(":") ? [address] : [address, `::ffff:${address}`, `64:ff9b::${address}`];
-      for (const answer of answers) assert.equal(isPublicAnswer(answer), false, answer);
+      for (const answer of answers) assert.equal(isPublicResolvedAddress(answer), false, answer);
     }
     assert.deepEqual([reasonOf("168.63.129.15"), reasonOf("168.63.129.17")], ["ok", "ok"]);
   });
@@ -97,10 +90,10 @@ describe("public addresses", () => {
       "2001:0db8::0102:0304",
       "2001:db8:0::0:1.2.3.4",
     ]) {
-      assert.deepEqual(addressBytes(text), bytes, text);
+      assert.deepEqual(parseAddress(text)?.toByteArray(), bytes, text);
     }
-    assert.deepEqual(addressBytes("1:2:3:4:5:6:7::"), [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 0]);
-    assert.deepEqual(addressBytes("255.0.10.9"), [255, 0, 10, 9]);
+    assert.deepEqual(parseAddress("1:2:3:4:5:6:7::")?.toByteArray(), [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 0]);
+    assert.deepEqual(parseAddress("255.0.10.9")?.toByteArray(), [255, 0, 10, 9]);
     const v4 = [
       "",
       "1.2.3",
@@ -138,7 +131,7 @@ describe("public addresses", () => {
       "::1:",
       "1:2:3:4:5:6:7:1.2.3.4",
     ]) {
-      assert.equal(addressBytes(text), null, text);
+      assert.equal(parseAddress(text), null, text);
       assert.equal(isPublicAddress(text), false, text);
     }
   });
