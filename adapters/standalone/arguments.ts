@@ -1,45 +1,39 @@
 /** Reads what follows the words of a command: positionals, options and their values. */
+import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 
 /** A word of a command line: an option, or a positional, which has no name. */
-interface Token {
+interface ArgumentToken {
+  /** Position in the list of arguments. */
   readonly index: number;
   readonly name?: string;
-  /** As it was written. */
+  /** The word as the user typed it. */
   readonly rawName: string;
   readonly value: string | undefined;
-  /** The value stands behind `=`. */
+  /** Whether the value follows an `=` in the same word. */
   readonly inlineValue: boolean;
 }
 
-const SHORT: Readonly<Record<string, string>> = { h: "help", v: "version" };
-
-/** The words of a command line; the options in `texts` take values. By hand: Bun takes a fortieth of a start to load `node:util`. */
-export function tokensOf(args: readonly string[], texts: readonly string[]): readonly Token[] {
-  const tokens: Token[] = [];
-  let last = false;
-  for (let index = 0; index < args.length; index += 1) {
-    const word = args[index] as string;
-    const [, name, inline] = (!last && /^--(.[^=]*)(?:=(.*))?$/s.exec(word)) || [];
-    if (name !== undefined) {
-      const inlineValue = inline !== undefined;
-      const value = inlineValue || !texts.includes(name) ? inline : args[index + 1];
-      tokens.push({ index, name, rawName: `--${name}`, value, inlineValue });
-      if (!inlineValue && value !== undefined) index += 1;
-    } else if (!last && /^-[^-]/.test(word)) {
-      for (const letter of word.slice(1))
-        tokens.push({
-          index,
-          name: SHORT[letter] ?? letter,
-          rawName: `-${letter}`,
-          value: undefined,
-          inlineValue: false,
-        });
-    } else if (!last && word === "--") last = true;
-    else tokens.push({ index, rawName: word, value: word, inlineValue: false });
-  }
-  return tokens;
+/** Splits a command line into options and positionals. Options named in `valueOptions` take a value. */
+export function parseTokens(args: readonly string[], valueOptions: readonly string[]): readonly ArgumentToken[] {
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: {
+      help: { type: "boolean", short: "h" },
+      version: { type: "boolean", short: "v" },
+      ...Object.fromEntries(valueOptions.map((name) => [name, { type: "string" as const }])),
+    },
+    // The callers report every problem at once, with a suggestion for unknown options.
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+  });
+  return tokens.flatMap((token): ArgumentToken[] => {
+    if (token.kind === "option-terminator") return [];
+    if (token.kind === "option") return [{ ...token, inlineValue: token.inlineValue ?? false }];
+    return [{ index: token.index, rawName: token.value, value: token.value, inlineValue: false }];
+  });
 }
 
 /** What was given, proven as far as it can be without the database. */
@@ -75,7 +69,7 @@ export function readArguments(
   const problems: string[] = [];
   const values = new Map<string, string[]>();
   const positionals: string[] = [];
-  for (const { name, rawName, value, inlineValue } of tokensOf(args, texts)) {
+  for (const { name, rawName, value, inlineValue } of parseTokens(args, texts)) {
     if (name === undefined) {
       positionals.push(rawName);
       continue;

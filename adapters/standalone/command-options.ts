@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { ConfigError } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
-import { tokensOf } from "./arguments.ts";
+import { parseTokens } from "./arguments.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 
@@ -109,7 +109,7 @@ export function readCommand(
   const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
   const flags = new Map<string, string>();
   let valueAt = -1;
-  for (const { index, name, rawName, value } of tokensOf(args, texts)) {
+  for (const { index, name, rawName, value } of parseTokens(args, texts)) {
     if (name === undefined) {
       if (index === valueAt) continue;
       const command = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
@@ -183,7 +183,7 @@ export function readPlace(
   args: readonly string[],
   env: EnvVars,
 ): { readonly database: Given; readonly key_prefix?: string } {
-  const values = new Map(tokensOf(args, ["config", "database"]).map(({ name, value }) => [name, value]));
+  const values = new Map(parseTokens(args, ["config", "database"]).map(({ name, value }) => [name, value]));
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
   const database = givenBy("database", text(values.get("database")), env) ?? DEFAULT_DATABASE;
   const file =

@@ -5,7 +5,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
-import { tokensOf } from "./arguments.ts";
+import { parseTokens } from "./arguments.ts";
 
 const TEMPLATES: Readonly<Record<string, string>> = {
   function: "a plain function",
@@ -35,7 +35,7 @@ export function init(args: readonly string[]): void {
   const places: string[] = [];
   let template = "function";
   let force = false;
-  for (const { name, rawName, value } of tokensOf(args, ["template"])) {
+  for (const { name, rawName, value } of parseTokens(args, ["template"])) {
     if (name === "help") {
       console.log(initUsage);
       return;
