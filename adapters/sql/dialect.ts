@@ -1,7 +1,8 @@
 /** Differences between databases, and the compilers of statements. Opens no connection. */
+import { compileQuery } from "./compiler.ts";
 import type { SqlDriver } from "./driver.ts";
 import { addArgumentTypes, coreTables } from "./schema/tables.ts";
-import { byDialect, RawBuilder, sql } from "./template.ts";
+import { byDialect, type RawBuilder, sql } from "./template.ts";
 
 export type Dialect = SqlDriver["dialect"];
 
@@ -30,23 +31,10 @@ function typeOf(value: unknown): string {
 }
 
 /** The text of a statement, and the values for its placeholders in order. */
-export function compile(
+export const compile = (
   query: RawBuilder<unknown>,
   dialect: Dialect,
-): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const parameters: unknown[] = [];
-  const textOf = (part: unknown): string => {
-    if (part instanceof RawBuilder) {
-      if (part.postgres && dialect === "postgres") return textOf(part.postgres);
-      return part.texts.reduce((text, next, i) => text + textOf(part.parts[i - 1]) + next);
-    }
-    // The context decides the type of a null.
-    if (part === null && dialect === "postgres") return "null";
-    parameters.push(part);
-    return dialect === "sqlite" ? "?" : `$${parameters.length}::${typeOf(part)}`;
-  };
-  return { sql: textOf(query), parameters };
-}
+): { readonly sql: string; readonly parameters: readonly unknown[] } => compileQuery(query, dialect, typeOf);
 
 /**
  * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a

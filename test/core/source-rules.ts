@@ -131,7 +131,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   { files: /^lib\//, may: /^(?!)/ },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/storage\/|^lib\/(?:executor\/contract|environment|errors|json)\.ts$/,
+    may: /^adapters\/sql\/|^lib\/storage\/|^lib\/(?:executor\/contract|environment|errors|json)\.ts$|^kysely$/,
   },
   {
     files: /^adapters\/sqlite\/bun\.ts$/,
@@ -209,7 +209,7 @@ const outside: readonly RegExp[] = [
 ];
 
 /** SQL text that is not a bound value or a checked identifier. */
-const injectable: readonly RegExp[] = [/\bnew\s+RawBuilder\b/, /\bsql\s*\.\s*(?:raw|lit)\b/];
+const injectable: readonly RegExp[] = [/\bsql\s*\.\s*raw\b/, /\bsql\s*\.\s*lit\b(?!\((?:\d+|"[^"]*")\))/];
 
 /** What answers callers: it has nouns that are bound to the caller, and names no scope. */
 const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:bind|commands|mod)\.ts$))/;
