@@ -11,7 +11,7 @@ import type {
 import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
 import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
+import { andOfPermitted, type Bound, scoped, toFilterArgument } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, type Statement, statement } from "./statement.ts";
@@ -289,7 +289,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
     /** @statements statement · readValues · writesOf */
     async listCheckpoints({ deployment, filter }, thread_id, { ns, before, metadata, limit }) {
       const key = { deployment, thread_id };
-      const bound = boundOf(filter);
+      const bound = toFilterArgument(filter);
       const read = (below: number, count: number): Promise<SqlRow[]> => {
         const within = ns === undefined ? sql`` : sql` and ns = ${ns}`;
         const older = before === undefined ? sql`` : sql` and seq < ${checkpointSeq(key, before, ns)}`;

@@ -1,7 +1,34 @@
-/** Kysely's compilers for both databases, and what they need for this project's fragments and argument types. */
-import { createQueryId, PostgresQueryCompiler, type RawBuilder, type RawNode, SqliteQueryCompiler } from "kysely";
+/** Kysely's compilers, extended by the fragments and argument types of this project. Nothing else of Kysely is overridden. */
+import {
+  createQueryId,
+  type OperationNodeSource,
+  PostgresQueryCompiler,
+  type RawNode,
+  type RootOperationNode,
+  SqliteQueryCompiler,
+} from "kysely";
 import type { Dialect } from "./dialect.ts";
+import { Parameter } from "./parameters.ts";
 import type { DialectNode } from "./template.ts";
+
+class SqliteCompiler extends SqliteQueryCompiler {
+  readonly #stable: boolean;
+
+  constructor(stable: boolean) {
+    super();
+    this.#stable = stable;
+  }
+
+  protected override appendValue(argument: unknown): void {
+    if (this.#stable && argument instanceof Parameter) {
+      this.append("(select ");
+      super.appendValue(argument);
+      this.append(")");
+    } else {
+      super.appendValue(argument);
+    }
+  }
+}
 
 class PostgresCompiler extends PostgresQueryCompiler {
   readonly #typeOf: (argument: unknown) => string;
@@ -29,12 +56,19 @@ class PostgresCompiler extends PostgresQueryCompiler {
   }
 }
 
-/** Compiles a statement to its text and the arguments of its placeholders, in order. `typeOf` names their types in Postgres. */
+function argumentType(argument: unknown): string {
+  if (argument instanceof Parameter) return argument.type.postgres;
+  if (typeof argument === "number") return Number.isInteger(argument) ? "bigint" : "double precision";
+  return argument instanceof Uint8Array ? "bytea" : "text";
+}
+
+/** Compiles a statement. Returns its text, and in order a parameter or a value for each of its placeholders. */
 export function compileQuery(
-  query: RawBuilder<unknown>,
+  query: OperationNodeSource,
   dialect: Dialect,
-  typeOf: (argument: unknown) => string,
+  { stable = false }: { readonly stable?: boolean } = {},
+  typeOf: (argument: unknown) => string = argumentType,
 ): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const compiler = dialect === "sqlite" ? new SqliteQueryCompiler() : new PostgresCompiler(typeOf);
-  return compiler.compileQuery(query.toOperationNode() as RawNode, createQueryId());
+  const compiler = dialect === "sqlite" ? new SqliteCompiler(stable) : new PostgresCompiler(typeOf);
+  return compiler.compileQuery(query.toOperationNode() as RootOperationNode, createQueryId());
 }

@@ -16,7 +16,7 @@ import { fromText } from "./columns.ts";
 import { scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Feature, RunEnd, Runs } from "./feature.ts";
-import { andOfPermitted, below, boundOf, scoped } from "./filter.ts";
+import { andOfPermitted, below, scoped, toFilterArgument } from "./filter.ts";
 import { pushesOf, pushRows, pushTables, pushVerbs } from "./pushes.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Args, type Database, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
@@ -253,7 +253,7 @@ function listed({ deployment, filter }: Scope, query: DeliveryQuery): Statement 
   if (run_id !== undefined) where.push(sql`delivery_id = ${run_id}`);
   if (thread_id !== undefined) where.push(sql`thread_id = ${thread_id}`);
   return statement(
-    sql`select * from webhook_deliveries where ${sql.join(where, sql` and `)}${andOfPermitted("webhook_deliveries", boundOf(filter))}
+    sql`select * from webhook_deliveries where ${sql.join(where, sql` and `)}${andOfPermitted("webhook_deliveries", toFilterArgument(filter))}
     order by created_at desc, delivery_id desc limit ${limit}`,
   );
 }

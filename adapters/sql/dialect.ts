@@ -34,7 +34,7 @@ function typeOf(value: unknown): string {
 export const compile = (
   query: RawBuilder<unknown>,
   dialect: Dialect,
-): { readonly sql: string; readonly parameters: readonly unknown[] } => compileQuery(query, dialect, typeOf);
+): { readonly sql: string; readonly parameters: readonly unknown[] } => compileQuery(query, dialect, {}, typeOf);
 
 /**
  * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a

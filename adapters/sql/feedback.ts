@@ -13,7 +13,7 @@ import { assigned, fromText, namesOf, toText, valuesOf } from "./columns.ts";
 import { each, rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Feature } from "./feature.ts";
-import { andOfRunPermitted, type Bound, below, boundOf, scoped } from "./filter.ts";
+import { andOfRunPermitted, type Bound, below, scoped, toFilterArgument } from "./filter.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Database, ofKey, prepared, readAll, readOne, statement } from "./statement.ts";
@@ -196,7 +196,7 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
         run_id === undefined ? sql`deployment = ${deployment}` : sql`run_id = ${run_id}`,
         ...below(after, "token_id"),
       ];
-      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
+      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, toFilterArgument(filter));
       const order = sort_order === "asc" ? sql`asc` : sql`desc`;
       const select = sql`select * from feedback_tokens where ${sql.join(where, sql` and `)}${permitted}
         order by created_at ${order}, token_id ${order} limit ${limit} offset ${offset}`;
@@ -272,7 +272,7 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
      * @guards one statement, where the record is in a workspace of the caller and its run is visible.
      */
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
-      const permitted = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
+      const permitted = andOfRunPermitted(sql`feedback.run_id`, deployment, toFilterArgument(filter));
       const changes: Partial<Stored> = { ...toChanges(patch), modified_at: now };
       const update = sql`update feedback set ${assigned(Object.keys(changes), changes)} where id = ${id}
         and workspace_id in ${each(JSON.stringify(workspace_ids))}${permitted} returning *`;
@@ -356,7 +356,7 @@ function candidates(query: FeedbackQuery): RawBuilder<boolean> {
   if (query.level !== undefined) where.push(query.level === "run" ? sql`run_id is not null` : sql`run_id is null`);
   if (query.min_created_at !== undefined) where.push(sql`created_at >= ${query.min_created_at}`);
   if (query.max_created_at !== undefined) where.push(sql`created_at <= ${query.max_created_at}`);
-  const permitted = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
+  const permitted = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, toFilterArgument(scope.filter));
   return sql`${sql.join(where, sql` and `)}${permitted}`;
 }
 

@@ -9,7 +9,7 @@ import { type RawBuilder, sql } from "./template.ts";
 export type Bound = string | null;
 
 /** The parameter of a scope's filter. */
-export function boundOf(filter: Filter | undefined): Bound {
+export function toFilterArgument(filter: Filter | undefined): Bound {
   if (!filter || filter.length === 0) return null;
   const tests = filter.flatMap((condition): unknown[] => {
     if ("equals" in condition) return [[condition.key, "is", condition.equals]];
@@ -53,7 +53,7 @@ export function filterable<Of extends Args, Made>(
   const whole = make(() => null);
   const part = make((p) => (p as Of & { readonly bound: string }).bound);
   return (args, filter) => {
-    const bound = boundOf(filter);
+    const bound = toFilterArgument(filter);
     return bound === null ? whole(args) : part({ ...args, bound });
   };
 }

@@ -171,12 +171,13 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
     dialect,
     batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.for(dialect));
+      // The declared row types meet what the driver returns here and in `read`, and nowhere else.
       return driver.batch(texts, lock_keys).catch((error: unknown) => {
         health.note(error, texts);
         return tell(error);
-      });
+      }) as Promise<never>;
     },
-    read: (statement) => driver.read(statement.for(dialect)).catch(failed),
+    read: (statement) => driver.read(statement.for(dialect)).catch(failed) as Promise<never>,
     ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
     ...(driver.check && { check: () => (driver.check as () => Promise<void>)().catch(failed) }),
     ...(driver.acquireWorkerLock && {

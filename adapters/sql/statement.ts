@@ -1,29 +1,35 @@
 /** Prepared statements: compiled once per dialect, then filled with arguments. */
 import { compile, type Dialect } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import type { Statement } from "./query.ts";
 import type { RawBuilder } from "./template.ts";
 
-/** A statement with its arguments, for every database. */
-export interface Statement {
-  for(dialect: Dialect): SqlStatement;
-}
+export type { Statement } from "./query.ts";
 
 /** An SqlDriver that takes statements for every database. */
 export interface Database extends Pick<SqlDriver, "dialect" | "acquireWorkerLock" | "check"> {
   /** See `SqlDriver.batch`. */
-  batch(statements: readonly Statement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
-  read(statement: Statement): Promise<SqlRow[]>;
+  batch<const List extends readonly Statement<unknown>[]>(
+    statements: List,
+    lock_keys?: readonly string[],
+  ): Promise<BatchRows<List>>;
+  read<Row>(statement: Statement<Row>): Promise<Row[]>;
   now?(): Promise<number>;
 }
 
-/** The rows that a statement of a batch returned. */
-export type RowsOf = (statement: Statement) => SqlRow[];
+/** The rows of each statement of a batch, in the order of the statements. */
+export type BatchRows<List extends readonly Statement<unknown>[]> = {
+  -readonly [Index in keyof List]: List[Index] extends Statement<infer Row> ? Row[] : never;
+};
 
-/** Finds the rows of each statement of a batch in its results, whatever else is in it. */
+/** Returns the rows that a statement of a batch returned. */
+export type RowsOf = <Row>(statement: Statement<Row>) => Row[];
+
+/** Returns a function that finds the rows of a statement of a batch in the results of the batch. */
 export const rowsIn =
-  (statements: readonly Statement[], results: readonly SqlRow[][]): RowsOf =>
-  (statement) =>
-    results[statements.indexOf(statement)] ?? [];
+  (statements: readonly Statement<unknown>[], results: readonly (readonly unknown[])[]): RowsOf =>
+  <Row>(statement: Statement<Row>) =>
+    (results[statements.indexOf(statement)] ?? []) as Row[];
 
 export type Args = Readonly<Record<string, SqlValue>>;
 
@@ -142,17 +148,21 @@ export const ofKey = (deployment: string, { route, key }: { readonly route: stri
   `key ${deployment} ${route} ${key}`;
 
 /** What a read returns first; null without rows. */
-export async function readOne<Row>(
+export async function readOne<Row, Stored = SqlRow>(
   driver: Database,
-  read: Statement,
-  toRow: (row: SqlRow) => Row,
+  read: Statement<Stored>,
+  toRow: (row: Stored) => Row,
 ): Promise<Row | null> {
   const [row] = await driver.read(read);
   return row ? toRow(row) : null;
 }
 
 /** All that a read returns. */
-export async function readAll<Row>(driver: Database, read: Statement, toRow: (row: SqlRow) => Row): Promise<Row[]> {
+export async function readAll<Row, Stored = SqlRow>(
+  driver: Database,
+  read: Statement<Stored>,
+  toRow: (row: Stored) => Row,
+): Promise<Row[]> {
   return (await driver.read(read)).map(toRow);
 }
 

@@ -108,8 +108,8 @@ export function migrateTo(driver: SqlDriver, schema: Schema): Promise<void> {
         driver.batch(
           statements.map((statement) => statement.for(dialect)),
           lock_keys,
-        ),
-      read: (statement) => driver.read(statement.for(dialect)),
+        ) as Promise<never>,
+      read: (statement) => driver.read(statement.for(dialect)) as Promise<never>,
     },
     schema,
   );

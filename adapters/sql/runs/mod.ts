@@ -2,7 +2,7 @@
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { scalar } from "../dialect.ts";
 import { whenDeleted } from "../features.ts";
-import { andOfPermitted, type Bound, boundOf, filterable, scoped } from "../filter.ts";
+import { andOfPermitted, type Bound, filterable, scoped, toFilterArgument } from "../filter.ts";
 import {
   type Database,
   ofThread,
@@ -108,7 +108,7 @@ export function runVerbs(driver: Database): RunStorage {
       if (query.status) where.push(sql`status = ${query.status}`);
       if (query.below !== undefined) where.push(sql`seq < ${query.below}`);
       if (query.above !== undefined) where.push(sql`seq > ${query.above}`);
-      const select = sql`select * from runs where ${sql.join(where, sql` and `)}${andOfPermitted("runs", boundOf(filter))}
+      const select = sql`select * from runs where ${sql.join(where, sql` and `)}${andOfPermitted("runs", toFilterArgument(filter))}
         order by seq ${query.above === undefined ? sql`desc` : sql`asc`} limit ${query.limit} offset ${query.offset}`;
       return readAll(driver, statement(select), toRun);
     },

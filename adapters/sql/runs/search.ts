@@ -5,7 +5,7 @@ import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
 import { namesOf } from "../columns.ts";
 import { each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
-import { andOfPermitted, andPermitted, below, boundOf } from "../filter.ts";
+import { andOfPermitted, andPermitted, below, toFilterArgument } from "../filter.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
 import { type Database, readAll, type Statement, statement } from "../statement.ts";
 import { type RawBuilder, sql } from "../template.ts";
@@ -27,8 +27,8 @@ function testsOf({ filter }: Scope, query: RunSearch): RawBuilder<unknown>[] {
   if (started_after !== undefined) where.push(sql`started_at >= ${started_after}`);
   if (started_before !== undefined) where.push(sql`started_at < ${started_before}`);
   const asked: Filter = Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
-  if (asked.length > 0) where.push(sql`true${andPermitted(sql`runs.metadata`, boundOf(asked))}`);
-  if (filter) where.push(sql`true${andOfPermitted("runs", boundOf(filter))}`);
+  if (asked.length > 0) where.push(sql`true${andPermitted(sql`runs.metadata`, toFilterArgument(asked))}`);
+  if (filter) where.push(sql`true${andOfPermitted("runs", toFilterArgument(filter))}`);
   return where;
 }
 
@@ -97,7 +97,7 @@ const searchRuns = (scope: Scope, query: RunSearch, last: ListPosition | null): 
 /** Runs of a status that are counted: active ones whatever their age. */
 const counted = (scope: Scope, status: RunStatus, since: number): RawBuilder<unknown> =>
   sql`runs where deployment = ${scope.deployment} and status = ${status}
-    ${ACTIVE.has(status) ? sql`` : sql` and created_at >= ${since}`}${andOfPermitted("runs", boundOf(scope.filter))}`;
+    ${ACTIVE.has(status) ? sql`` : sql` and created_at >= ${since}`}${andOfPermitted("runs", toFilterArgument(scope.filter))}`;
 
 const countRuns = (scope: Scope, since: number): Statement =>
   statement(

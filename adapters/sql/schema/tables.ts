@@ -45,12 +45,13 @@ type Column<Definition> = Definition extends `${ColumnType} not null${string}`
   ? ValueOf<Definition>
   : ValueOf<Definition> | null;
 
-/** Table name → type of its rows. */
-export type RowsOf<Tables extends Definitions> = {
-  [Table in keyof Tables]: {
-    -readonly [Name in keyof Tables[Table]["columns"]]: Column<Tables[Table]["columns"][Name]>;
-  };
+/** Column name → type of its values. */
+export type ColumnsOf<Table extends TableDefinition> = {
+  -readonly [Name in keyof Table["columns"]]: Column<Table["columns"][Name]>;
 };
+
+/** Table name → type of its rows. */
+export type RowsOf<Tables extends Definitions> = { [Table in keyof Tables]: ColumnsOf<Tables[Table]> };
 
 /** The rows of the core's tables. */
 export type Tables = RowsOf<CoreDefinitions>;
@@ -76,6 +77,18 @@ export function createTable(name: string, table: TableDefinition, dialect: Schem
   const more = dialect === "sqlite" ? [...indexes, ...triggers] : indexes;
   return [`create table ${name} (${body})${clustered}`, ...more.map((one) => `create ${one}`)];
 }
+
+const ARGUMENT_TYPES = {
+  text: "text",
+  bigint: "bigint",
+  integer: "bigint",
+  "double precision": "double precision",
+  blob: "bytea",
+} as const;
+
+/** Returns the type that Postgres is told of an argument for a column with this definition. */
+export const postgresArgumentType = (definition: string): (typeof ARGUMENT_TYPES)[ColumnType] =>
+  ARGUMENT_TYPES[typeOf(definition)];
 
 /** Adds column name → type of the arguments that are compared with the column or stored in it. */
 export function addArgumentTypes(types: Map<string, string>, tables: Definitions): void {

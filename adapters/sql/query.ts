@@ -1,0 +1,228 @@
+/**
+ * Statements. Each declares its arguments, has typed rows, and is compiled once per database on first use, so its text must not
+ * depend on values. Kysely's builder checks tables, columns and values. In its `sql` tag only the declared row type is known.
+ */
+import {
+  type Compilable,
+  type DeleteResult,
+  type Expression,
+  type InsertResult,
+  NOOP_QUERY_EXECUTOR,
+  type OperationNodeSource,
+  QueryCreator,
+  type RawBuilder,
+  type Simplify,
+  type UpdateResult,
+} from "kysely";
+import type { Filter } from "../../lib/storage/visibility.ts";
+import { compileQuery } from "./compiler.ts";
+import type { Dialect } from "./dialect.ts";
+import type { SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import { toFilterArgument } from "./filter.ts";
+import {
+  type ArgumentsFor,
+  createParameters,
+  Parameter,
+  type ParametersFor,
+  type ParameterTypes,
+  text,
+} from "./parameters.ts";
+
+/** Creates Kysely's builder for these tables. It builds statements and never executes them. */
+export const createBuilder = <Tables>(): QueryCreator<Tables> => new QueryCreator({ executor: NOOP_QUERY_EXECUTOR });
+
+/** A statement with its arguments, for every database. `Row` is the type of the rows that it returns; `never` without rows. */
+export interface Statement<out Row = SqlRow> {
+  /** Returns the text and the values for this database. */
+  for(dialect: Dialect): SqlStatement;
+  /** Never set: it carries the type of the rows. */
+  readonly row?: Row;
+}
+
+/** The row type of a statement that is being built. */
+export type RowOfQuery<Query> =
+  Query extends RawBuilder<infer Row>
+    ? Row
+    : Query extends Compilable<infer Output>
+      ? Output extends InsertResult | UpdateResult | DeleteResult
+        ? never
+        : Simplify<Output>
+      : never;
+
+/** A statement as it is defined: call it with its arguments. */
+export interface Definition<Types extends ParameterTypes, Row> {
+  (args: ArgumentsFor<Types>): Statement<Row>;
+  readonly types: Types;
+}
+
+export interface QueryOptions {
+  /**
+   * Writes each argument as `(select ?)` on SQLite. SQLite 3.54 compiles a statement that joins, orders, takes a maximum or lists
+   * its own rows again at each call if it compares a plain parameter, which costs more than running it.
+   */
+  readonly stable?: boolean;
+}
+
+/** Defines a statement. `build` runs once per database, on first use, with a parameter for each argument. */
+export function query<Types extends ParameterTypes, Query extends OperationNodeSource>(
+  types: Types,
+  build: (parameters: ParametersFor<Types>) => Query,
+  options: QueryOptions = {},
+): Definition<Types, RowOfQuery<Query>> {
+  const compiled = new CompiledTexts(() => build(createParameters(types, null)), options);
+  return Object.assign((args: ArgumentsFor<Types>) => new BoundStatement(compiled, args, []), { types });
+}
+
+/** A statement for callers with and without a filter on metadata. */
+export interface ScopedDefinition<Types extends ParameterTypes, Row> {
+  (args: ArgumentsFor<Types>, filter: Filter | undefined): Statement<Row>;
+  readonly types: Types;
+}
+
+/**
+ * Defines a statement for scopes with and without a filter. `build` gets the filter as a parameter, or null for scopes without one,
+ * so a call without a filter pays for no condition.
+ */
+export function scopedQuery<Types extends ParameterTypes, Query extends OperationNodeSource>(
+  types: Types,
+  build: (parameters: ParametersFor<Types>, filter: Expression<string> | null) => Query,
+  options: QueryOptions = {},
+): ScopedDefinition<Types, RowOfQuery<Query>> {
+  const filtered = query(
+    { ...types, filter: text },
+    // The types of the spread are those of its parts.
+    (parameters) => build(parameters as unknown as ParametersFor<Types>, parameters.filter as Expression<string>),
+    options,
+  );
+  const unfiltered = query(types, (parameters) => build(parameters, null), options);
+  const bind = (args: ArgumentsFor<Types>, filter: Filter | undefined): Statement<RowOfQuery<Query>> => {
+    const argument = toFilterArgument(filter);
+    return argument === null
+      ? unfiltered(args)
+      : filtered({ ...args, filter: argument } as ArgumentsFor<Types & { filter: typeof text }>);
+  };
+  return Object.assign(bind, { types });
+}
+
+/** The most shapes of one statement that stay compiled. */
+const MAX_SHAPES = 256;
+
+/** A statement whose text depends on a shape. */
+export type ShapedDefinition<Shape, Types extends ParameterTypes, Row> = (
+  shape: Shape,
+  args: ArgumentsFor<Types>,
+) => Statement<Row>;
+
+/**
+ * Defines a statement whose text depends on a shape of a few flags and counts. Each shape is compiled once; of more than 256 the
+ * oldest is dropped. `typesFor` names the arguments of a shape. Values belong into the arguments, never into the shape.
+ */
+export function shaped<Shape, Types extends ParameterTypes, Query extends OperationNodeSource>(
+  typesFor: (shape: Shape) => Types,
+  build: (parameters: ParametersFor<Types>, shape: Shape) => Query,
+  options: QueryOptions = {},
+): ShapedDefinition<Shape, Types, RowOfQuery<Query>> {
+  const compiledShapes = new Map<string, CompiledTexts>();
+  return (shape, args) => {
+    const key = JSON.stringify(shape);
+    let compiled = compiledShapes.get(key);
+    if (!compiled) {
+      const [oldest] = compiledShapes.keys();
+      if (compiledShapes.size >= MAX_SHAPES && oldest !== undefined) compiledShapes.delete(oldest);
+      compiled = new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options);
+      compiledShapes.set(key, compiled);
+    }
+    return new BoundStatement(compiled, args, []);
+  };
+}
+
+/** The most rows in one statement. */
+const MAX_ROWS = 8;
+
+/** Defines a statement for a list of rows. `build` runs once per number of rows. A list of more than eight becomes several statements. */
+export function rowsQuery<
+  Types extends ParameterTypes,
+  RowTypes extends ParameterTypes,
+  Query extends OperationNodeSource,
+>(
+  types: Types,
+  rowTypes: RowTypes,
+  build: (parameters: ParametersFor<Types>, rows: readonly ParametersFor<RowTypes>[]) => Query,
+  options: QueryOptions = {},
+): (args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]) => Statement<RowOfQuery<Query>>[] {
+  const compiledCounts = new Map<number, CompiledTexts>();
+  return (args, rows) => {
+    const statements: Statement<RowOfQuery<Query>>[] = [];
+    for (let start = 0; start < rows.length; start += MAX_ROWS) {
+      const chunk = rows.slice(start, start + MAX_ROWS);
+      const buildChunk = (): Query =>
+        build(
+          createParameters(types, null),
+          chunk.map((_, row) => createParameters(rowTypes, row)),
+        );
+      const compiled = compiledCounts.get(chunk.length) ?? new CompiledTexts(buildChunk, options);
+      compiledCounts.set(chunk.length, compiled);
+      statements.push(new BoundStatement(compiled, args, chunk));
+    }
+    return statements;
+  };
+}
+
+/** Returns a statement that is compiled for this one call, with its values inside. For administration and tests: it is slow. */
+export function once<Query extends OperationNodeSource>(built: Query): Statement<RowOfQuery<Query>> {
+  return {
+    for(dialect) {
+      const { sql, parameters } = compileQuery(built, dialect);
+      return { sql, args: parameters as readonly SqlValue[] };
+    },
+  };
+}
+
+/** Returns a statement without arguments, with the same text for every database. */
+export const plainStatement = <Row = never>(sql: string): Statement<Row> => ({ for: () => ({ sql, args: [] }) });
+
+/** The texts of a statement: compiled once per database, on first use. */
+class CompiledTexts {
+  readonly #build: () => OperationNodeSource;
+  readonly #options: QueryOptions;
+  readonly #texts: { [Name in Dialect]?: ReturnType<typeof compileQuery> } = {};
+
+  constructor(build: () => OperationNodeSource, options: QueryOptions) {
+    this.#build = build;
+    this.#options = options;
+  }
+
+  for(dialect: Dialect): ReturnType<typeof compileQuery> {
+    this.#texts[dialect] ??= compileQuery(this.#build(), dialect, this.#options);
+    return this.#texts[dialect];
+  }
+}
+
+type Values = Readonly<Record<string, SqlValue>>;
+
+/** A compiled statement with the values of its arguments. */
+class BoundStatement implements Statement<never> {
+  readonly #compiled: CompiledTexts;
+  readonly #args: Values;
+  readonly #rows: readonly Values[];
+
+  constructor(compiled: CompiledTexts, args: Values, rows: readonly Values[]) {
+    this.#compiled = compiled;
+    this.#args = args;
+    this.#rows = rows;
+  }
+
+  for(dialect: Dialect): SqlStatement {
+    const { sql, parameters } = this.#compiled.for(dialect);
+    const args = new Array<SqlValue>(parameters.length);
+    // A loop, not map: this runs for each statement of each request.
+    for (let index = 0; index < args.length; index++) args[index] = this.#valueOf(parameters[index]);
+    return { sql, args };
+  }
+
+  #valueOf(parameter: unknown): SqlValue {
+    if (!(parameter instanceof Parameter)) return parameter as SqlValue;
+    const values = parameter.row === null ? this.#args : (this.#rows[parameter.row] as Values);
+    return values[parameter.name] as SqlValue;
+  }
+}
