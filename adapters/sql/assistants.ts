@@ -118,7 +118,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       const { sort_by } = query;
       const { rows, total } = await findRows(driver, sought(scope, query), {
         ...query,
-        columns: sql`assistants.*`,
+        columns: sql<SqlRow>`assistants.*`,
         by: sort_by === "created_at" ? sort_by : sql.ref(`assistants.${sort_by}`),
       });
       return { rows: rows.map(toAssistant), total };

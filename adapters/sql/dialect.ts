@@ -1,6 +1,9 @@
 /** Differences between databases, and the compilers of statements. Opens no connection. */
+
+import type { Expression } from "kysely";
 import { compileQuery } from "./compiler.ts";
 import type { SqlDriver } from "./driver.ts";
+import type { Operand } from "./parameters.ts";
 import { addArgumentTypes, coreTables } from "./schema/tables.ts";
 import { byDialect, type RawBuilder, sql } from "./template.ts";
 
@@ -51,7 +54,7 @@ export function scalar<Value>(value: Value): RawBuilder<Value> {
 export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
 /** A subquery: the strings of a JSON array in one parameter, as column `value`. */
-export function each(list: string): RawBuilder<string> {
+export function each(list: Operand<string>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${list}))`,
     sql`(select value collate "C" as value from json_array_elements_text(${list}::json))`,
@@ -59,7 +62,7 @@ export function each(list: string): RawBuilder<string> {
 }
 
 /** True where a column equals one of the strings of a JSON array in one parameter. Uses an index, also for the order. */
-export function isAmong(column: RawBuilder<unknown>, list: string): RawBuilder<boolean> {
+export function isAmong(column: Expression<unknown>, list: Operand<string>): RawBuilder<boolean> {
   return byDialect(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
 }
 
@@ -76,7 +79,10 @@ const PLACES = [
 ] as const;
 
 /** A subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
-export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "bigint">>): RawBuilder<unknown> {
+export function rowsOf(
+  list: Operand<string>,
+  columns: Readonly<Record<string, "text" | "bigint">>,
+): RawBuilder<unknown> {
   const named = Object.entries(columns).map(([name, type], i) => ({
     name: sql.ref(name),
     type,
@@ -131,7 +137,7 @@ const readable = (json: unknown): RawBuilder<unknown> =>
  * True where a JSON object passes every test of a list: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. The same JSON
  * parser reads both sides, so equal texts are equal values, and nothing is converted.
  */
-export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<boolean> {
+export function passes(object: Expression<unknown>, tests: Operand<string>): RawBuilder<boolean> {
   const sqlite = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`${of}.type = json_type(c.value, '$[2]') and ${of}.atom is json_extract(c.value, '$[2]')`;
   const postgres = (of: RawBuilder<unknown>): RawBuilder<unknown> =>

@@ -1,15 +1,17 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
+import type { Expression } from "kysely";
 import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, rowByRow } from "./dialect.ts";
+import type { Operand } from "./parameters.ts";
 import { type Args, prepared, type Statement } from "./statement.ts";
 import { type RawBuilder, sql } from "./template.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
-export type Bound = string | null;
+export type Bound = Operand<string> | null;
 
 /** The parameter of a scope's filter. */
-export function toFilterArgument(filter: Filter | undefined): Bound {
+export function toFilterArgument(filter: Filter | undefined): string | null {
   if (!filter || filter.length === 0) return null;
   const tests = filter.flatMap((condition): unknown[] => {
     if ("equals" in condition) return [[condition.key, "is", condition.equals]];
@@ -24,6 +26,10 @@ export function toFilterArgument(filter: Filter | undefined): Bound {
  */
 export const andPermitted = (metadata: RawBuilder<unknown>, bound: Bound): RawBuilder<unknown> =>
   bound === null ? sql`` : sql` and ${passes(metadata, bound)}`;
+
+/** Returns the condition that the filter permits rows with this metadata; true without a filter. */
+export const isPermitted = (metadata: Expression<unknown>, filter: Bound): RawBuilder<boolean> =>
+  filter === null ? sql<boolean>`true` : passes(metadata, filter);
 
 /**
  * A further condition on rows of threads, such as runs: the filter permits their thread, also a hidden one. `rows` is the name of

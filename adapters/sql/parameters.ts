@@ -38,12 +38,12 @@ export const orNull = <Value extends SqlValue>({ postgres }: ParameterType<Value
  * const types = { ...columns(cronTables.crons, ["deployment", "cron_id", "end_time"]), now: bigint };
  * ```
  */
-export function columns<Table extends TableDefinition, Name extends keyof Table["columns"] & string>(
-  table: Table,
-  names: readonly Name[],
-): { readonly [Column in Name]: ParameterType<ColumnsOf<Table>[Column]> } {
+export function columns<
+  Table extends TableDefinition,
+  const Names extends readonly (keyof Table["columns"] & string)[],
+>(table: Table, names: Names): { readonly [Name in Names[number]]: ParameterType<ColumnsOf<Table>[Name]> } {
   const types = names.map((name) => [name, { postgres: postgresArgumentType(table.columns[name] as string) }]);
-  return Object.fromEntries(types);
+  return Object.fromEntries(types) as never;
 }
 
 /** An argument inside a statement that is being built. It takes the place of a value in the builder and in the `sql` tag. */
@@ -78,3 +78,9 @@ export function createParameters<Types extends ParameterTypes>(types: Types, row
   const parameters = Object.entries(types).map(([name, type]) => [name, new Parameter(name, type, row)]);
   return Object.fromEntries(parameters);
 }
+
+/** A value, or the expression that stands for it in a statement that is being built. Fragments of statements take operands. */
+export type Operand<Value> = Expression<Value> | Value;
+
+/** Operands by name. */
+export type Operands<Values> = { readonly [Name in keyof Values]: Operand<Values[Name]> };

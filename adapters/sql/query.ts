@@ -6,12 +6,15 @@ import {
   type Compilable,
   type DeleteResult,
   type Expression,
+  type InsertObject,
+  type InsertQueryBuilder,
   type InsertResult,
   NOOP_QUERY_EXECUTOR,
   type OperationNodeSource,
   QueryCreator,
   type RawBuilder,
   type Simplify,
+  sql,
   type UpdateResult,
 } from "kysely";
 import type { Filter } from "../../lib/storage/visibility.ts";
@@ -31,6 +34,24 @@ import {
 /** Creates Kysely's builder for these tables. It builds statements and never executes them. */
 export const createBuilder = <Tables>(): QueryCreator<Tables> => new QueryCreator({ executor: NOOP_QUERY_EXECUTOR });
 
+/**
+ * Returns an insert of one row that takes place only where the condition holds. Each column stands beside its value, and Kysely
+ * checks both. Continue it with `onConflict` or `returning`.
+ */
+export function insertWhere<Tables, Table extends keyof Tables & string>(
+  builder: QueryCreator<Tables>,
+  table: Table,
+  values: InsertObject<Tables, Table>,
+  condition: Expression<unknown>,
+): InsertQueryBuilder<Tables, Table, InsertResult> {
+  const source = sql`select ${sql.join(Object.values(values))} where ${condition}`;
+  const names = Object.keys(values) as never;
+  return builder
+    .insertInto(table)
+    .columns(names)
+    .expression(source as Expression<never>);
+}
+
 /** A statement with its arguments, for every database. `Row` is the type of the rows that it returns; `never` without rows. */
 export interface Statement<out Row = SqlRow> {
   /** Returns the text and the values for this database. */
@@ -49,10 +70,18 @@ export type RowOfQuery<Query> =
         : Simplify<Output>
       : never;
 
+/** One text of a definition, for the tests that compile every statement. */
+export interface Variant {
+  /** Tells the variants of one definition apart; empty if there is only one. */
+  readonly name: string;
+  compile(dialect: Dialect): ReturnType<typeof compileQuery>;
+}
+
 /** A statement as it is defined: call it with its arguments. */
 export interface Definition<Types extends ParameterTypes, Row> {
   (args: ArgumentsFor<Types>): Statement<Row>;
   readonly types: Types;
+  readonly variants: readonly Variant[];
 }
 
 export interface QueryOptions {
@@ -70,13 +99,20 @@ export function query<Types extends ParameterTypes, Query extends OperationNodeS
   options: QueryOptions = {},
 ): Definition<Types, RowOfQuery<Query>> {
   const compiled = new CompiledTexts(() => build(createParameters(types, null)), options);
-  return Object.assign((args: ArgumentsFor<Types>) => new BoundStatement(compiled, args, []), { types });
+  const variants = [toVariant("", compiled)];
+  return Object.assign((args: ArgumentsFor<Types>) => new BoundStatement(compiled, args, []), { types, variants });
 }
+
+const toVariant = (name: string, compiled: CompiledTexts): Variant => ({
+  name,
+  compile: (dialect) => compiled.for(dialect),
+});
 
 /** A statement for callers with and without a filter on metadata. */
 export interface ScopedDefinition<Types extends ParameterTypes, Row> {
   (args: ArgumentsFor<Types>, filter: Filter | undefined): Statement<Row>;
   readonly types: Types;
+  readonly variants: readonly Variant[];
 }
 
 /**
@@ -101,17 +137,24 @@ export function scopedQuery<Types extends ParameterTypes, Query extends Operatio
       ? unfiltered(args)
       : filtered({ ...args, filter: argument } as ArgumentsFor<Types & { filter: typeof text }>);
   };
-  return Object.assign(bind, { types });
+  const [whole, part] = [unfiltered.variants[0] as Variant, filtered.variants[0] as Variant];
+  return Object.assign(bind, { types, variants: [whole, { ...part, name: "filtered" }] });
 }
 
 /** The most shapes of one statement that stay compiled. */
 const MAX_SHAPES = 256;
 
 /** A statement whose text depends on a shape. */
-export type ShapedDefinition<Shape, Types extends ParameterTypes, Row> = (
-  shape: Shape,
-  args: ArgumentsFor<Types>,
-) => Statement<Row>;
+export interface ShapedDefinition<Shape, Types extends ParameterTypes, Row> {
+  (shape: Shape, args: ArgumentsFor<Types>): Statement<Row>;
+  /** The shapes in `options.shapes`. */
+  readonly variants: readonly Variant[];
+}
+
+interface ShapedOptions<Shape> extends QueryOptions {
+  /** Shapes that stand for all of them in the snapshot of the statements. */
+  readonly shapes: readonly Shape[];
+}
 
 /**
  * Defines a statement whose text depends on a shape of a few flags and counts. Each shape is compiled once; of more than 256 the
@@ -120,24 +163,36 @@ export type ShapedDefinition<Shape, Types extends ParameterTypes, Row> = (
 export function shaped<Shape, Types extends ParameterTypes, Query extends OperationNodeSource>(
   typesFor: (shape: Shape) => Types,
   build: (parameters: ParametersFor<Types>, shape: Shape) => Query,
-  options: QueryOptions = {},
+  options: ShapedOptions<Shape>,
 ): ShapedDefinition<Shape, Types, RowOfQuery<Query>> {
   const compiledShapes = new Map<string, CompiledTexts>();
-  return (shape, args) => {
+  const toTexts = (shape: Shape): CompiledTexts =>
+    new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options);
+  const bind = (shape: Shape, args: ArgumentsFor<Types>): Statement<RowOfQuery<Query>> => {
     const key = JSON.stringify(shape);
     let compiled = compiledShapes.get(key);
     if (!compiled) {
       const [oldest] = compiledShapes.keys();
       if (compiledShapes.size >= MAX_SHAPES && oldest !== undefined) compiledShapes.delete(oldest);
-      compiled = new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options);
+      compiled = toTexts(shape);
       compiledShapes.set(key, compiled);
     }
     return new BoundStatement(compiled, args, []);
   };
+  const variants = options.shapes.map((shape) => toVariant(JSON.stringify(shape), toTexts(shape)));
+  return Object.assign(bind, { variants });
 }
 
 /** The most rows in one statement. */
 const MAX_ROWS = 8;
+
+/** A statement for a list of rows. */
+export interface RowsDefinition<Types extends ParameterTypes, RowTypes extends ParameterTypes, Row> {
+  (args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]): Statement<Row>[];
+  readonly types: Types;
+  readonly rowTypes: RowTypes;
+  readonly variants: readonly Variant[];
+}
 
 /** Defines a statement for a list of rows. `build` runs once per number of rows. A list of more than eight becomes several statements. */
 export function rowsQuery<
@@ -149,23 +204,26 @@ export function rowsQuery<
   rowTypes: RowTypes,
   build: (parameters: ParametersFor<Types>, rows: readonly ParametersFor<RowTypes>[]) => Query,
   options: QueryOptions = {},
-): (args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]) => Statement<RowOfQuery<Query>>[] {
-  const compiledCounts = new Map<number, CompiledTexts>();
-  return (args, rows) => {
+): RowsDefinition<Types, RowTypes, RowOfQuery<Query>> {
+  const compiledCounts = Array.from({ length: MAX_ROWS }, (_, last) => {
+    const indexes = Array.from({ length: last + 1 }, (_, index) => index);
+    const buildRows = (): Query =>
+      build(
+        createParameters(types, null),
+        indexes.map((index) => createParameters(rowTypes, index)),
+      );
+    return new CompiledTexts(buildRows, options);
+  });
+  const bind = (args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]): Statement<RowOfQuery<Query>>[] => {
     const statements: Statement<RowOfQuery<Query>>[] = [];
     for (let start = 0; start < rows.length; start += MAX_ROWS) {
       const chunk = rows.slice(start, start + MAX_ROWS);
-      const buildChunk = (): Query =>
-        build(
-          createParameters(types, null),
-          chunk.map((_, row) => createParameters(rowTypes, row)),
-        );
-      const compiled = compiledCounts.get(chunk.length) ?? new CompiledTexts(buildChunk, options);
-      compiledCounts.set(chunk.length, compiled);
-      statements.push(new BoundStatement(compiled, args, chunk));
+      statements.push(new BoundStatement(compiledCounts[chunk.length - 1] as CompiledTexts, args, chunk));
     }
     return statements;
   };
+  const variants = [1, 2].map((count) => toVariant(`${count} rows`, compiledCounts[count - 1] as CompiledTexts));
+  return Object.assign(bind, { types, rowTypes, variants });
 }
 
 /** Returns a statement that is compiled for this one call, with its values inside. For administration and tests: it is slow. */

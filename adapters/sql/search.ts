@@ -26,8 +26,8 @@ export interface Sought {
 }
 
 /** How to read rows. */
-export interface Reading extends Page, Sorted<string> {
-  readonly columns: RawBuilder<unknown>;
+export interface Reading<Row> extends Page, Sorted<string> {
+  readonly columns: RawBuilder<Row>;
   /** The sort key; the id breaks ties. `created_at`: the column. */
   readonly by: "created_at" | RawBuilder<unknown>;
 }
@@ -40,10 +40,18 @@ const FAR = 200;
 const COUNTED = 1000;
 
 /** One page of rows in order, and the total number. */
-export async function findRows(
+export async function findRows<Row = SqlRow>(
   driver: Database,
   sought: Sought,
-  reading: Reading,
+  reading: Reading<Row>,
+): Promise<{ readonly rows: readonly Row[]; readonly total: number }> {
+  return (await findAnyRows(driver, sought, reading)) as { rows: Row[]; total: number };
+}
+
+async function findAnyRows(
+  driver: Database,
+  sought: Sought,
+  reading: Reading<unknown>,
 ): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
   const { limit, offset } = reading;
   if (limit === 0) return { rows: [], total: await countFound(driver, sought) };
@@ -69,7 +77,12 @@ export async function findRows(
 }
 
 /** A page among `total` rows, in the opposite order: the database steps over each row before a page. */
-async function readFromEnd(driver: Database, plan: Plan, reading: Reading, total: number): Promise<readonly SqlRow[]> {
+async function readFromEnd(
+  driver: Database,
+  plan: Plan,
+  reading: Reading<unknown>,
+  total: number,
+): Promise<readonly SqlRow[]> {
   const size = Math.min(reading.limit, total - reading.offset);
   if (size <= 0) return [];
   const order = orderOf(plan, { ...reading, sort_order: reading.sort_order === "asc" ? "desc" : "asc" });
@@ -198,7 +211,7 @@ async function count(driver: Database, plan: Plan): Promise<number> {
 }
 
 /** The index of labels is already in the order of creation. */
-function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Reading): RawBuilder<unknown> {
+function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Reading<unknown>): RawBuilder<unknown> {
   const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
   const [time, row] =
     labels.length > 0

@@ -174,7 +174,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
       const { sort_by } = query;
       const { rows, total } = await findRows(driver, sought(scope, query), {
         ...query,
-        columns: sql`threads.*, ${running} as running, ${waiting} as waiting`,
+        columns: sql<SqlRow>`threads.*, ${running} as running, ${waiting} as waiting`,
         by: sort_by === "created_at" ? sort_by : sort_by === "status" ? effectiveStatus : sql.ref(`threads.${sort_by}`),
       });
       return { rows: rows.map(toThread), total };

@@ -5,6 +5,7 @@ import { scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { OF_RUN, OF_THREAD, whenClaimed, whenCreated } from "../features.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
+import type { Operands } from "../parameters.ts";
 import { type Args, ofKey, ofThread, prepared, type RowsOf, type Statement } from "../statement.ts";
 import { type RawBuilder, sql } from "../template.ts";
 import { busy } from "../threads.ts";
@@ -39,12 +40,12 @@ type RunArgs = Tick & {
 };
 
 /** The cron is enabled and as it was read. */
-export const isSeen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
+export const isSeen = (p: Operands<Tick>, deployment: unknown): RawBuilder<unknown> =>
   sql`exists (select 1 from crons c where c.deployment = ${deployment} and c.cron_id = ${p.cron_id} and c.enabled = 1
     and c.next_run_date = ${p.seen_next} and c.revision = ${p.seen_revision})`;
 
 /** The cron is as it was read, and this tick was neither fired nor skipped. */
-export const isOpen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
+export const isOpen = (p: Operands<Tick>, deployment: unknown): RawBuilder<unknown> =>
   sql`${isSeen(p, deployment)} and not exists (select 1 from cron_firings f where f.deployment = ${deployment}
     and f.cron_id = ${p.cron_id} and f.scheduled_at = ${p.scheduled_at})`;
 

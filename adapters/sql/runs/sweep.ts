@@ -114,7 +114,7 @@ export async function sweep(driver: Database, deployment: string, terms: SweepTe
     read(hasOldEvents, frames_before),
     firings_before === undefined ? [] : sweepCrons(driver, { deployment, before: firings_before, limit }),
   ]);
-  const statements: Statement[] = [];
+  const statements: Statement<unknown>[] = [];
   if (old.length + stateless.length > 0) {
     const run_ids = list([...new Set([...old, ...stateless].map((row) => row.run_id))]);
     statements.push(deleteFrames({ run_ids, limit: CHUNKS }), unframe({ run_ids }));
