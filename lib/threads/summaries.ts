@@ -53,6 +53,8 @@ export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" |
     /** Null where the state does not name it. */
     readonly node: string | null;
     readonly value: Json;
+    /** JSON Schema of the answer; absent if the interrupt has none. */
+    readonly response_schema?: Json;
   }[];
 }
 
@@ -203,8 +205,9 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
 function inboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
   const { thread_id, graph_id, assistant_id, title } = summaryOf(row, ownTitle(row) ?? state?.title ?? null);
   const interrupts = Object.entries(row.interrupts).flatMap(([task_id, list]) =>
-    (list as unknown as readonly Partial<Interrupt>[]).map(({ id = null, value = null }) => ({
+    (list as unknown as readonly Partial<Interrupt>[]).map(({ id = null, value = null, response_schema }) => ({
       ...{ interrupt_id: id, task_id, node: state?.nodes.get(task_id) ?? null, value },
+      ...(response_schema === undefined ? {} : { response_schema }),
     })),
   );
   const since = row.state_updated_at;

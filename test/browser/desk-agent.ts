@@ -107,6 +107,11 @@ const functions = (gates: Gates) =>
       const seat = await ask("seat", { question: "Which seat?" }, { schema: SEAT });
       yield `Booked ${JSON.stringify(seat)}.`;
     },
+    /** Asks whether to go on. */
+    async *confirms({ ask }) {
+      const isSure = await ask("sure", { question: "Are you sure?" }, { schema: { type: "boolean" } });
+      yield `Sure: ${JSON.stringify(isSure)}.`;
+    },
     /** Works, sleeps for a night, and works again. */
     async *nights({ step, sleep }) {
       await step("evening", () => gates.pass("evening"));

@@ -23,6 +23,9 @@ async function waiting(content: string, assistant_id = "desk"): Promise<string> 
   return thread_id;
 }
 
+/** Where an interrupt is answered. */
+const PLACES = { chat: "threads", inbox: "inbox" } as const;
+
 const LONG = "Dear Ann, we are sorry that the parcel arrived broken. Regards, the desk";
 
 /** Types key by key, and fails if the focus or the element changes. */
@@ -123,6 +126,37 @@ for (const width of [1440, 390]) {
         await visit.status("idle");
         assert.deepEqual(contexts, [{ limit: 80 }, undefined]);
       }));
+
+    for (const [name, path] of Object.entries(PLACES)) {
+      it(`shows the form of an ask in the ${name}, and says why an answer does not fit`, () =>
+        visit(async (visit) => {
+          const { page } = visit;
+          const card = page.locator(".interrupt");
+          const seats = await waiting("book", "seats");
+          await visit.open(`${path}/${seats}`);
+          assert.equal(await card.getByLabel("bags").inputValue(), "0");
+          await card.getByLabel("seat").selectOption("8B");
+          await visit.button("JSON", card).click();
+          await card.getByLabel("Answer", { exact: true }).fill('{"seat": "9C", "bags": 7}');
+          await visit.button("Answer", card).click();
+          await card.getByRole("alert").filter({ hasText: 'answer.seat must be one of "7A", "8B"' }).waitFor();
+          await visit.button("Form", card).click();
+          await card.getByLabel("seat").selectOption("8B");
+          await card.getByLabel("bags").fill("2");
+          await visit.button("Answer", card).click();
+          await card.waitFor({ state: "detached" });
+          await visit.open(`threads/${seats}`);
+          await visit.shows("book", 'Booked {"seat":"8B","bags":2}.');
+
+          const confirms = await waiting("go", "confirms");
+          await visit.open(`${path}/${confirms}`);
+          await card.getByRole("checkbox", { name: "Answer" }).check();
+          await visit.button("Answer", card).click();
+          await card.waitFor({ state: "detached" });
+          await visit.open(`threads/${confirms}`);
+          await visit.shows("go", "Sure: true.");
+        }));
+    }
 
     it("asks before a key deletes a thread", () =>
       visit(async (visit) => {

@@ -6,6 +6,7 @@ export type { Cron } from "../../../../lib/crons/mod.ts";
 export type { StoreItem } from "../../../../lib/executor/store-handle.ts";
 export type { FeedbackRecord } from "../../../../lib/feedback/mod.ts";
 export type { FeedbackLink, ScoreSeries } from "../../../../lib/feedback/overview.ts";
+export type { Json } from "../../../../lib/json.ts";
 export type { RunDetail, RunSummary } from "../../../../lib/runs/search.ts";
 export type { RunStats } from "../../../../lib/runs/stats.ts";
 export type { ServerReport } from "../../../../lib/service/report.ts";

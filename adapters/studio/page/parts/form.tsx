@@ -247,7 +247,10 @@ interface EditorProps {
 
 /** The form where there is a schema with properties, and a switch to raw JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
-  const hasForm = Object.keys(schema?.properties ?? {}).length > 0;
+  const isSingle = schema
+    ? schema.enum !== undefined || /^(?:string|boolean|number|integer)$/.test(typeOf(schema))
+    : false;
+  const hasForm = isSingle || Object.keys(schema?.properties ?? {}).length > 0;
   const unparsed = draft(`${useContext(DraftScope)} ${label}`, null);
   const [isRaw, setRaw] = useState(!hasForm || unparsed !== null);
   return (
@@ -264,6 +267,8 @@ export function Editor({ schema, label, value, change }: EditorProps): VNode {
       ) : null}
       {isRaw || !schema ? (
         <JsonField label={label} value={value} change={change} rows={10} />
+      ) : isSingle ? (
+        <Field name={label} schema={schema} root={schema} required={false} value={value} change={change} />
       ) : (
         <SchemaForm schema={schema} value={value} change={change} />
       )}

@@ -1,8 +1,8 @@
 /** An interrupt that waits for a person, with the answers that fit it. */
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import type { WaitingInterrupt } from "../api/types.ts";
-import { perform } from "../frame/notices.tsx";
+import type { Json as JsonValue, WaitingInterrupt } from "../api/types.ts";
+import { attempt, perform } from "../frame/notices.tsx";
 import { DraftScope, draft, drop, keep } from "../store/drafts.ts";
 import { Approval, humanRequest } from "./approval.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
@@ -30,9 +30,16 @@ interface FreeDraft {
   readonly isJson: boolean;
 }
 
+/** The schema of the answer: beside the value for `ask` of a durable function, otherwise in it. */
+function schemaOf({ value, response_schema }: WaitingInterrupt): Schema | null {
+  const schema = response_schema ?? (isObject(value) ? value["response_schema"] : null);
+  return isObject(schema) ? schema : null;
+}
+
 function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   const { value } = interrupt;
-  const schema = isObject(value) && isObject(value["response_schema"]) ? (value["response_schema"] as Schema) : null;
+  const schema = schemaOf(interrupt);
+  const [problem, setProblem] = useState("");
   const choices = choicesOf(value);
   const place = placeOf(interrupt.interrupt_id);
   const typed = draft<FreeDraft>(place, { text: "", isJson: false });
@@ -42,7 +49,14 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        if (schema || isJson) answer(json ?? null);
+        if (schema) {
+          attempt("Answer", async () => {
+            const { misfit } = await import("../../../../lib/executor/schema-check.ts");
+            const found = misfit(schema as JsonValue, (json ?? null) as JsonValue, "answer");
+            setProblem(found ?? "");
+            if (found === null) answer(json ?? null);
+          });
+        } else if (isJson) answer(json ?? null);
         else if (text.trim()) answer(text);
       }}
     >
@@ -64,6 +78,11 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
       {schema ? (
         <DraftScope.Provider value={place}>
           <Editor schema={schema} label="Answer" value={json} change={(next) => set({ json: next })} />
+          {problem ? (
+            <p class="field-problem" role="alert">
+              The answer does not fit: {problem}
+            </p>
+          ) : null}
         </DraftScope.Provider>
       ) : isJson ? (
         <DraftScope.Provider value={place}>

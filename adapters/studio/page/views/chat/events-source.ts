@@ -16,7 +16,7 @@ interface StateAnswer {
   readonly tasks: readonly {
     readonly id: string;
     readonly name: string;
-    readonly interrupts: readonly { readonly id?: string; readonly value: WaitingInterrupt["value"] }[];
+    readonly interrupts: readonly (Pick<WaitingInterrupt, "value" | "response_schema"> & { readonly id?: string })[];
   }[];
 }
 
@@ -40,7 +40,7 @@ const CHANNELS = ["lifecycle", "values", "messages", "tools"];
 const WATCH_MS = 2000;
 const interruptsOf = ({ tasks }: StateAnswer): WaitingInterrupt[] =>
   tasks.flatMap(({ id, name, interrupts }) =>
-    interrupts.map((one) => ({ interrupt_id: one.id ?? id, task_id: id, node: name, value: one.value })),
+    interrupts.map((one) => ({ ...one, interrupt_id: one.id ?? id, task_id: id, node: name })),
   );
 
 /** Calls `flush` once before the next picture, however often it is asked. */
