@@ -1,4 +1,7 @@
-/** Whether a value fits a JSON Schema: the keywords that describe answers and events. Others are ignored. */
+/**
+ * Whether a value fits a JSON Schema. It knows the keywords that describe answers, events and arguments of tools, and ignores all
+ * others, such as `format`.
+ */
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 
 const TYPES: Readonly<Record<string, (value: Json) => boolean>> = {
@@ -11,81 +14,151 @@ const TYPES: Readonly<Record<string, (value: Json) => boolean>> = {
   object: (value) => isObject(value),
 };
 
-/** Deeper schemas and values are not looked into. */
-const DEEPEST = 32;
+/** Deeper schemas and values are not checked. */
+const MAX_DEPTH = 32;
+/** Comparisons of one check: overlapping forms of a recursive schema would take exponential time. */
+const MAX_COMPARISONS = 200_000;
 
-/** What does not fit, as a text; null if the value fits. */
-export function misfit(schema: Json, value: Json, at = "value", depth = 0): string | null {
-  if (schema === false) return `${at} is not allowed`;
-  if (!isObject(schema) || depth > DEEPEST) return null;
-  const types = ([] as Json[]).concat(schema.type ?? []);
-  if (types.length > 0 && !types.some((type) => TYPES[String(type)]?.(value) ?? true)) {
-    return `${at} must be of type ${types.join(" or ")}`;
-  }
-  if ("const" in schema && !sameJson(schema.const as Json, value))
-    return `${at} must be ${JSON.stringify(schema.const)}`;
-  if (Array.isArray(schema.enum) && !schema.enum.some((one) => sameJson(one, value))) {
-    return `${at} must be one of ${schema.enum.map((one) => JSON.stringify(one)).join(", ")}`;
-  }
-  return (
-    outOfRange(schema, value, at) ??
-    wrongMembers(schema, value, at, depth) ??
-    wrongItems(schema, value, at, depth) ??
-    wrongChoice(schema, value, at, depth)
-  );
+/** The findings about a value, each with its path. `label` names the value. At most `limit` of them. */
+export function findMisfits(schema: Json, value: Json, label: string, limit: number): readonly string[] {
+  const check = new SchemaCheck(schema, limit);
+  check.visit(schema, value, label, 0);
+  return check.findings;
 }
 
-function outOfRange(schema: JsonObject, value: Json, at: string): string | null {
+/** The first finding about a value; null if it fits. */
+export const misfit = (schema: Json, value: Json): string | null => findMisfits(schema, value, "value", 1)[0] ?? null;
+
+class SchemaCheck {
+  readonly #root: Json;
+  readonly #limit: number;
+  #comparisons = 0;
+  findings: string[] = [];
+
+  constructor(root: Json, limit: number) {
+    this.#root = root;
+    this.#limit = limit;
+  }
+
+  #add(...findings: readonly string[]): void {
+    this.findings.push(...findings.slice(0, this.#limit - this.findings.length));
+  }
+
+  visit(schema: Json, value: Json, at: string, depth: number): void {
+    if (schema === false) this.#add(`${at} is not allowed`);
+    if (!isObject(schema) || depth > MAX_DEPTH || this.#comparisons++ > MAX_COMPARISONS) return;
+    const types = ([] as Json[]).concat(schema.type ?? []);
+    if (types.length > 0 && !types.some((type) => TYPES[String(type)]?.(value) ?? true)) {
+      this.#add(`${at} must be of type ${types.join(" or ")}`);
+      return;
+    }
+    this.#add(...wrongChoice(schema, value, at), ...wrongSize(schema, value, at), ...missingMembers(schema, value, at));
+    for (const [part, member, path] of parts(schema, value, at)) {
+      if (this.findings.length >= this.#limit) return;
+      this.visit(part, member, path, depth + 1);
+    }
+    for (const part of this.#composed(schema, value, depth)) this.visit(part, value, at, depth + 1);
+    // A value that fits several forms of `oneOf` passes: keywords that are ignored may tell them apart.
+    for (const forms of [schema.anyOf, schema.oneOf]) {
+      if (!Array.isArray(forms) || forms.some((form) => this.#fits(form, value, depth))) continue;
+      this.#add(`${at} fits none of the allowed forms`);
+    }
+  }
+
+  #fits(schema: Json, value: Json, depth: number): boolean {
+    const { findings } = this;
+    this.findings = [];
+    this.visit(schema, value, "", depth + 1);
+    const { length } = this.findings;
+    this.findings = findings;
+    return length === 0;
+  }
+
+  /** Further schemas that apply to the same value. */
+  *#composed({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
+    if (typeof $ref === "string") yield this.#resolve($ref);
+    if (Array.isArray(allOf)) yield* allOf;
+    if (test !== undefined) yield (this.#fits(test, value, depth) ? schema.then : schema.else) ?? true;
+  }
+
+  /** The part of the schema that a reference names. Without one, all values fit. */
+  #resolve(reference: string): Json {
+    let part: Json | undefined = reference.startsWith("#") ? this.#root : true;
+    for (const name of reference.split("/").slice(1)) {
+      const key = name.replaceAll("~1", "/").replaceAll("~0", "~");
+      part =
+        (isObject(part) || Array.isArray(part)) && Object.hasOwn(part, key) ? (part as JsonObject)[key] : undefined;
+    }
+    return part ?? true;
+  }
+}
+
+function wrongChoice(schema: JsonObject, value: Json, at: string): string[] {
+  if ("const" in schema && !sameJson(schema.const as Json, value)) {
+    return [`${at} must be ${JSON.stringify(schema.const)}`];
+  }
+  if (!Array.isArray(schema.enum) || schema.enum.some((choice) => sameJson(choice, value))) return [];
+  return [`${at} must be one of ${schema.enum.map((choice) => JSON.stringify(choice)).join(", ")}`];
+}
+
+function wrongSize(schema: JsonObject, value: Json, at: string): string[] {
   const limit = (name: string): number | null => (typeof schema[name] === "number" ? schema[name] : null);
-  const [size, least, most] =
-    typeof value === "number"
-      ? ([value, limit("minimum"), limit("maximum")] as const)
-      : typeof value === "string"
-        ? ([[...value].length, limit("minLength"), limit("maxLength")] as const)
-        : Array.isArray(value)
-          ? ([value.length, limit("minItems"), limit("maxItems")] as const)
-          : ([0, null, null] as const);
-  if (least !== null && size < least) return `${at} must be at least ${least}`;
-  if (most !== null && size > most) return `${at} must be at most ${most}`;
+  const check = (bound: number | null, isWrong: (bound: number) => boolean, text: string): string[] =>
+    bound !== null && isWrong(bound) ? [`${at} ${text.replace("#", String(bound))}`] : [];
   if (typeof value === "number") {
-    const [above, below] = [limit("exclusiveMinimum"), limit("exclusiveMaximum")];
-    if (above !== null && value <= above) return `${at} must be above ${above}`;
-    if (below !== null && value >= below) return `${at} must be below ${below}`;
+    return [
+      ...check(limit("minimum"), (least) => value < least, "must be at least #"),
+      ...check(limit("maximum"), (most) => value > most, "must be at most #"),
+      ...check(limit("exclusiveMinimum"), (below) => value <= below, "must be above #"),
+      ...check(limit("exclusiveMaximum"), (above) => value >= above, "must be below #"),
+    ];
   }
-  return null;
+  if (typeof value === "string") {
+    const [least, most] = [limit("minLength"), limit("maxLength")];
+    const length = least === null && most === null ? 0 : [...value].length;
+    return [
+      ...check(least, (bound) => length < bound, "must be at least # characters long"),
+      ...check(most, (bound) => length > bound, "must be at most # characters long"),
+      ...wrongPattern(schema.pattern, value, at),
+    ];
+  }
+  if (!Array.isArray(value)) return [];
+  return [
+    ...check(limit("minItems"), (least) => value.length < least, "must have at least # items"),
+    ...check(limit("maxItems"), (most) => value.length > most, "must have at most # items"),
+  ];
 }
 
-function wrongMembers(schema: JsonObject, value: Json, at: string, depth: number): string | null {
-  if (!isObject(value)) return null;
-  const { properties, required, additionalProperties } = schema;
-  const known = isObject(properties ?? null) ? (properties as JsonObject) : {};
-  const missing = Array.isArray(required) ? required.find((name) => !Object.hasOwn(value, String(name))) : undefined;
-  if (missing !== undefined) return `${at}.${missing} is missing`;
-  for (const [name, member] of Object.entries(value)) {
-    const own = Object.hasOwn(known, name) ? known[name] : additionalProperties;
-    const problem = own === undefined ? null : misfit(own, member, `${at}.${name}`, depth + 1);
-    if (problem !== null) return problem;
+function wrongPattern(pattern: Json | undefined, value: string, at: string): string[] {
+  if (typeof pattern !== "string") return [];
+  try {
+    return new RegExp(pattern, "u").test(value) ? [] : [`${at} must match the pattern ${JSON.stringify(pattern)}`];
+  } catch {
+    // Other languages have patterns that JavaScript does not know.
+    return [];
   }
-  return null;
 }
 
-function wrongItems({ items }: JsonObject, value: Json, at: string, depth: number): string | null {
-  if (!Array.isArray(value) || items === undefined) return null;
-  for (const [i, item] of value.entries()) {
-    const problem = misfit(items, item, `${at}[${i}]`, depth + 1);
-    if (problem !== null) return problem;
-  }
-  return null;
+function missingMembers({ required }: JsonObject, value: Json, at: string): string[] {
+  if (!isObject(value) || !Array.isArray(required)) return [];
+  return required.filter((name) => !Object.hasOwn(value, String(name))).map((name) => `${at}.${name} is missing`);
 }
 
-function wrongChoice({ anyOf, oneOf, allOf }: JsonObject, value: Json, at: string, depth: number): string | null {
-  for (const part of Array.isArray(allOf) ? allOf : []) {
-    const problem = misfit(part, value, at, depth + 1);
-    if (problem !== null) return problem;
+type Part = readonly [schema: Json, value: Json, at: string];
+
+/** The members or items of a value that have a schema. */
+function* parts(schema: JsonObject, value: Json, at: string): Generator<Part> {
+  if (Array.isArray(value)) {
+    const { items, prefixItems } = schema;
+    const first = Array.isArray(prefixItems) ? prefixItems : [];
+    for (const [i, item] of value.entries()) yield [first[i] ?? items ?? true, item, `${at}[${i}]`];
+  } else if (isObject(value)) {
+    const { properties, patternProperties, additionalProperties, propertyNames } = schema;
+    const known = isObject(properties) ? properties : {};
+    const others = patternProperties === undefined ? additionalProperties : true;
+    for (const [name, member] of Object.entries(value)) {
+      yield [propertyNames ?? true, name, `the name ${at}.${name}`];
+      yield [(Object.hasOwn(known, name) ? known[name] : others) ?? true, member, `${at}.${name}`];
+    }
   }
-  for (const choices of [anyOf, oneOf]) {
-    if (!Array.isArray(choices) || choices.some((one) => misfit(one, value, at, depth + 1) === null)) continue;
-    return `${at} fits none of the allowed forms`;
-  }
-  return null;
 }

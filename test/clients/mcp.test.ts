@@ -64,6 +64,8 @@ describe("clients of MCP", () => {
     });
     await result;
     assert.equal(textOf((await again({ message: "Hi" })) as JsonObject), 'Got "yes"');
+    const misfit = await client.callTool({ name: "echo", arguments: { message: 3 } });
+    assert.deepEqual([misfit.isError, /- arguments\.message must be/.test(textOf(misfit as JsonObject))], [true, true]);
     await assert.rejects(client.callTool({ name: "nobody", arguments: {} }), /Unknown tool: nobody/);
     await client.close();
   });
@@ -82,6 +84,8 @@ describe("clients of MCP", () => {
       assert.equal(textOf(asked as JsonObject), 'Got {"name":"Ann"}');
       const failed = await client.callTool({ name: "fails", arguments: { message: "Hi" } });
       assert.deepEqual([failed.isError, textOf(failed as JsonObject)], [true, "It broke"]);
+      const misfit = await client.callTool({ name: "echo", arguments: { message: 3 } });
+      assert.match(textOf(misfit as JsonObject), /- arguments\.message must be of type string/);
       await client.close();
     });
   }

@@ -21,9 +21,10 @@ import {
 } from "../calls.ts";
 import { answerUrl, mayModelAnswer } from "../permissions.ts";
 import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
+import { checkArguments, checkParamHeaders } from "./arguments.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
 import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
-import { canPoll, capabilityMissing, checkHeader, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
+import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
 import { endedResult, failure, waitingResult } from "./results.ts";
 import { readSession, requestKey } from "./session.ts";
 import { shownTask } from "./tasks.ts";
@@ -97,18 +98,6 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   }
 }
 
-/** Arguments that the schema mirrors in headers, for proxies that route by them. Errors: a header that says something else. */
-function checkParamHeaders(headers: Headers, { inputSchema }: ToolArguments, given: JsonObject): void {
-  const properties = isObject(inputSchema.properties) ? inputSchema.properties : {};
-  for (const [name, member] of Object.entries(properties)) {
-    const suffix = isObject(member) ? member["x-mcp-header"] : undefined;
-    const value = Object.hasOwn(given, name) ? given[name] : null;
-    if (typeof suffix === "string" && /^[\w-]+$/.test(suffix) && value !== null && typeof value !== "object") {
-      checkHeader(headers, `Mcp-Param-${suffix}`, String(value));
-    }
-  }
-}
-
 const keyOf = ({ mcp_request }: Called): JsonObject => (mcp_request === null ? {} : { mcp_request });
 
 /** The run's request without what it starts from. */
@@ -145,6 +134,8 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
       return follow(called, first, await context.nouns.runs.join(newest.thread_id, newest.run_id));
     }
   }
+  const misfits = resume === undefined ? checkArguments(tool, args, given) : null;
+  if (misfits) return resultOf(called.request, misfits);
   if (continued && called.mcp_request !== null) await nameRequest(called, continued.thread_id);
   if (resume !== undefined) {
     const command = answered(called, continued, resume);
