@@ -1,14 +1,14 @@
 #!/usr/bin/env node
 /** The command `greenroom`. On Node it takes what an earlier start has compiled from a folder beside this file, where it can write. */
 import { realpathSync } from "node:fs";
-import module from "node:module";
 import { join } from "node:path";
 import process from "node:process";
+import { enableCompileCache } from "./compile-cache.ts";
 
 // `import.meta.main` is missing on Node 22, and npx starts this file through a link.
 const started = process.argv[1];
 if (started && realpathSync(started) === import.meta.filename) {
   // Not Node's default, a folder for temporary files: in one that others can write to, their code would be executed.
-  module.enableCompileCache?.(join(import.meta.dirname, ".compiled"));
+  enableCompileCache(join(import.meta.dirname, ".compiled"));
   await (await import("./main.ts")).main();
 }

@@ -1,43 +1,85 @@
-/** The command on a Node that lacks what newer ones have. */
+/** The command on a Node that lacks what newer ones have, and what it keeps of what Node has compiled. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { copyFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { describe, it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { root, temporaryFolder } from "./programs.ts";
 
-describe("the stand-alone server on an old Node", () => {
-  it("loads TypeScript agents all the same, and says which Node has SQLite", () => {
-    using folder = temporaryFolder();
-    const at = (path: string): string => join(folder.path, path);
+describe("the built command", () => {
+  const folder = temporaryFolder();
+  const at = (path: string): string => join(folder.path, path);
+  const compiled = at("adapters/standalone/.compiled");
+  const { NODE_COMPILE_CACHE: _, ...env } = process.env;
+
+  before(() => {
     const tsc = join(root, "node_modules/typescript/bin/tsc");
-    const built = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json", "--outDir", at(".")], {
-      cwd: root,
-      encoding: "utf8",
-    });
+    const args = [tsc, "-p", "tsconfig.build.json", "--outDir", at(".")];
+    const built = spawnSync(process.execPath, args, { cwd: root, encoding: "utf8" });
     assert.equal(built.status, 0, built.stdout);
     copyFileSync(join(root, "package.json"), at("package.json"));
     symlinkSync(join(root, "node_modules"), at("node_modules"), "junction");
+  });
+  after(() => folder[Symbol.dispose]());
+
+  it("loads TypeScript agents on an old Node all the same, and says which Node has SQLite", () => {
     writeFileSync(at("agent.ts"), 'enum Word { Hello = "Hello" }\nexport const agent = (): Word => Word.Hello;\n');
     writeFileSync(at("greenroom.json"), JSON.stringify({ graphs: { a: "./agent.ts:other" } }));
     // What older ones lack, newer ones can be told to do without.
-    const told = (flag: string): string => {
+    const errorWithout = (flag: string): string => {
       const args = [flag, at("adapters/standalone/bin.js"), "--database", ":memory:"];
-      const { NODE_COMPILE_CACHE: _, ...env } = process.env;
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder.path, encoding: "utf8", env });
       assert.equal(status, 1);
       return stderr;
     };
     assert.equal(
-      told("--no-experimental-strip-types"),
+      errorWithout("--no-experimental-strip-types"),
       "greenroom: greenroom.json: graphs.a: agent.ts has no export other; it exports agent\n",
     );
     assert.equal(
-      told("--no-experimental-sqlite"),
+      errorWithout("--no-experimental-sqlite"),
       "greenroom: --database: this Node has no SQLite. Use Node 22.13 or newer, Bun or Deno\n",
     );
-    // What Node has compiled, for the next start.
-    assert.notDeepEqual(readdirSync(at("adapters/standalone/.compiled")), []);
+  });
+
+  const printVersion = (program: string): void => {
+    const args = [at("adapters/standalone/bin.js"), "--version"];
+    const { status, stdout, stderr } = spawnSync(program, args, { cwd: folder.path, encoding: "utf8", env });
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /^\d+\.\d+\.\d+/);
+  };
+
+  it("keeps what Node has compiled for the next start, and starts anew when that has grown large", () => {
+    printVersion(process.execPath);
+    const [version = ""] = readdirSync(compiled);
+    assert.notDeepEqual(readdirSync(join(compiled, version)), []);
+    const older = join(compiled, "v0.0.0-older", "module");
+    mkdirSync(join(compiled, "v0.0.0-older"));
+    writeFileSync(older, "");
+    truncateSync(older, 1024 * 1024);
+    printVersion(process.execPath);
+    assert.ok(existsSync(older), "what is small stays");
+    truncateSync(older, 64 * 1024 * 1024);
+    printVersion(process.execPath);
+    assert.equal(existsSync(compiled), false);
+    printVersion(process.execPath);
+    assert.deepEqual(readdirSync(compiled), [version]);
+    assert.notDeepEqual(readdirSync(join(compiled, version)), []);
+  });
+
+  it("keeps nothing of what Bun has compiled", () => {
+    rmSync(compiled, { recursive: true, force: true });
+    printVersion("bun");
+    assert.equal(existsSync(compiled), false);
   });
 });
