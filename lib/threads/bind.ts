@@ -3,7 +3,7 @@ import type { Binding, Permit } from "../auth/binding.ts";
 import { refuseForOthers } from "../storage/visibility.ts";
 import type { ThreadDirectory, Threads } from "./mod.ts";
 
-export function bindThreads(threads: ThreadDirectory, { authorize, reader }: Binding): Threads {
+export function bindThreads(threads: ThreadDirectory, { authorize, reader, caller, scope }: Binding): Threads {
   const read = (thread_id: string): Promise<Permit<object>> => authorize("threads:read", { thread_id });
 
   /** A change of a thread, as the handler leaves it. */
@@ -72,6 +72,10 @@ export function bindThreads(threads: ThreadDirectory, { authorize, reader }: Bin
     },
     history: async (thread_id, query) => await threads.history((await read(thread_id)).scope, thread_id, query),
     storage: async (thread_id) => await threads.storage((await read(thread_id)).scope, thread_id),
+    async idOf(chat_id) {
+      const { user, user_id } = await caller();
+      return await threads.idOf(scope, chat_id, user ? user.identity : user_id);
+    },
     async stream(thread_id, query) {
       const permit = await read(thread_id);
       return reader(permit, await threads.stream(permit.scope, thread_id, query));

@@ -1,12 +1,14 @@
 /** The threads of a deployment: conversations with a persistent state. */
+import { nameBasedId } from "../assistants/mod.ts";
 import type { Directory } from "../auth/binding.ts";
 import type { Worker } from "../engine/worker.ts";
-import { lazyCalls, uuidV7 } from "../environment.ts";
+import { lazyCalls, uuidV5, uuidV7 } from "../environment.ts";
 import { notFound, ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
+import { UUID } from "../storage/identity.ts";
 import type { PruneStrategy, RunRow, RunStatus, Scope, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
 import type { Frame, StreamHub } from "../streams/hub.ts";
@@ -92,6 +94,11 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
   /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
   storage(thread_id: string): Promise<ThreadStorage>;
+  /**
+   * The id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of the caller's
+   * user and the text: each user has a chat `main`. The user is the identity of custom authentication, or that of the API key.
+   */
+  idOf(chat_id: string): Promise<string>;
   /** Streams the frames of all runs until the reader closes, the thread is deleted or the service stops. Errors: not_found. */
   stream(thread_id: string, query?: ThreadStreamQuery): Promise<Reader<Frame>>;
 }
@@ -108,8 +115,11 @@ interface ThreadOptions extends ThreadSummaryOptions {
 }
 
 /** Threads, with the methods that other modules of the service use. */
-export interface ThreadDirectory extends Omit<Directory<Threads>, "copy">, Pick<States, "visible" | "current"> {
+export interface ThreadDirectory
+  extends Omit<Directory<Threads>, "copy" | "idOf">,
+    Pick<States, "visible" | "current"> {
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<Thread>;
+  idOf(scope: Scope, chat_id: string, user_id?: string | null): Promise<string>;
   /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
   expire(limit: number): Promise<number>;
 }
@@ -129,6 +139,11 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   return {
     visible,
     current,
+    async idOf(_scope, chat_id, user_id = null) {
+      if (UUID.test(chat_id)) return chat_id.toLowerCase();
+      // Two steps, so that no user and text are taken for those of another one.
+      return user_id === null ? await nameBasedId(chat_id) : await uuidV5(await nameBasedId(user_id), chat_id);
+    },
     ...createSearches(storage, states),
     ...lazyCalls<Directory<ThreadSummaries>>({ list: true, inbox: true }, async () =>
       (await import("./summaries.ts")).createThreadSummaries(options),

@@ -4,7 +4,6 @@ import { describe, it } from "node:test";
 import { END, MessagesZodState, START, StateGraph } from "@langchain/langgraph";
 import { z } from "zod/v3";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions, type Run } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
@@ -123,7 +122,7 @@ for (const kind of KINDS) {
         ["Question 2?", "more"],
       ]);
       assert.equal(said(client), 'Answers ["a","b"]');
-      const runs = await test.service.runs.list(await threadIdOf(client.agent.threadId));
+      const runs = await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId));
       assert.equal(runs.length, 3);
       const { resume: answered } = (runs[0] as Run).kwargs.command as JsonObject;
       const ids = Object.keys(answered as JsonObject);
@@ -132,7 +131,7 @@ for (const kind of KINDS) {
       const url = "http://localhost/ag-ui/twofold";
       const again = await test.fetch(url, { method: "POST", body: JSON.stringify({ ...body, resume }) });
       assert.match(await again.text(), /RUN_FINISHED/);
-      assert.equal((await test.service.runs.list(await threadIdOf(client.agent.threadId))).length, 3);
+      assert.equal((await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId))).length, 3);
     });
 
     it("answers as clients did before interrupts had ids", async () => {
@@ -161,7 +160,7 @@ for (const kind of KINDS) {
         const client = clientOf(test, "clerk", kind);
         await client.say("refund");
         ran.length = 0;
-        const thread_id = await threadIdOf(client.agent.threadId);
+        const thread_id = await test.service.threads.idOf(client.agent.threadId);
         assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
         await client.run({ resume: [{ interruptId: interrupts(client)[0]?.id, ...answer }] });
         if (done) assert.deepEqual([ran, await shownThread(test.fetch, thread_id)], [done, CLOSED]);

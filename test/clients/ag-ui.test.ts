@@ -1,7 +1,6 @@
 /** The AG-UI endpoint with `HttpAgent`, of version 1.0.0 and of the one that CopilotKit pins. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
@@ -98,7 +97,7 @@ for (const kind of KINDS) {
       assert.ok(
         client.events.some(({ type, name, value }) => type === "CUSTOM" && name === "progress" && value === 0.5),
       );
-      const [run] = await test.service.runs.list(await threadIdOf(client.agent.threadId));
+      const [run] = await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId));
       const { ag_ui, created_by } = run?.metadata ?? {};
       assert.deepEqual([(ag_ui as JsonObject).style, created_by], ["x", "ag-ui"]);
     });
@@ -206,7 +205,7 @@ for (const kind of KINDS) {
       await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
       client.agent.abortRun();
       await done;
-      const thread_id = await threadIdOf(client.agent.threadId);
+      const thread_id = await test.service.threads.idOf(client.agent.threadId);
       await until(async () => (await test.service.runs.list(thread_id))[0]?.status === "interrupted");
     });
 
@@ -226,7 +225,7 @@ for (const kind of KINDS) {
       const client = clientOf(test, "waits", kind);
       const done = client.say("Hi");
       await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
-      const thread_id = await threadIdOf(client.agent.threadId);
+      const thread_id = await test.service.threads.idOf(client.agent.threadId);
       const [run] = await test.service.runs.list(thread_id);
       await test.service.runs.cancel(thread_id, run?.run_id as string);
       await done;
@@ -253,7 +252,7 @@ describe("the AG-UI endpoint", () => {
       await ask(test, "echo", input({ runId: "r2", messages: [{ id: "u2", role: "user", content: "Hi" }] }))
     ).text();
     assert.equal(await (await ask(test, "echo", input())).text(), one);
-    assert.equal((await test.service.runs.list(await threadIdOf("t"))).length, 2);
+    assert.equal((await test.service.runs.list(await test.service.threads.idOf("t"))).length, 2);
   });
 
   it("ignores forged messages and a state with messages", async () => {
@@ -310,7 +309,7 @@ describe("the AG-UI endpoint", () => {
     await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
     client.agent.abortRun();
     await done;
-    const thread_id = await threadIdOf(client.agent.threadId);
+    const thread_id = await test.service.threads.idOf(client.agent.threadId);
     assert.equal((await test.service.runs.list(thread_id))[0]?.status, "running");
   });
 });

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { lastAssistantMessageIsCompleteWithToolCalls } from "ai";
-import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
@@ -50,7 +49,7 @@ describe("a chat's turn", () => {
     const whole = await chunksOf(await post(test, body));
     assert.deepEqual(whole.at(0), chunks.at(0));
     assert.match(JSON.stringify(whole), /First 1\. Second\./);
-    assert.equal((await test.service.runs.list(await threadIdOf("c"))).length, 2);
+    assert.equal((await test.service.runs.list(await test.service.threads.idOf("c"))).length, 2);
   });
 
   it("waits for the turn before it", async () => {
@@ -66,7 +65,7 @@ describe("a chat's turn", () => {
     assert.equal(chunks[0]?.messageId, "reply-u2");
     assert.match(JSON.stringify(chunks), /First 3/);
     assert.deepEqual(await chunksOf(third), chunks);
-    assert.equal((await test.service.runs.list(await threadIdOf("c"))).length, 2);
+    assert.equal((await test.service.runs.list(await test.service.threads.idOf("c"))).length, 2);
   });
 
   it("is followed from the middle, and after the last event that was seen", async () => {
@@ -142,11 +141,11 @@ describe("a chat's turn", () => {
     const stop = async (id: string, agent: string) => {
       const stopped = await test.fetch(`http://localhost/ai/${agent}/chat/${id}/stop`, { method: "POST" });
       assert.equal(stopped.status, 204);
-      assert.deepEqual(await shownThread(test.fetch, await threadIdOf(id)), CLOSED);
+      assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf(id)), CLOSED);
     };
     const approval = openChat({ id: "approval", agent: "clerk", fetch: test.fetch });
     await approval.sendMessage({ text: "refund" });
-    assert.deepEqual(await shownThread(test.fetch, await threadIdOf("approval")), ASKING);
+    assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf("approval")), ASKING);
     ran.length = 0;
     await stop("approval", "clerk");
     // The chat goes on: what was not approved is never called.
@@ -155,7 +154,7 @@ describe("a chat's turn", () => {
 
     const question = openChat({ id: "question", agent: "weather", fetch: test.fetch });
     await question.sendMessage({ text: "Weather?" });
-    assert.deepEqual(await shownThread(test.fetch, await threadIdOf("question")), ASKING);
+    assert.deepEqual(await shownThread(test.fetch, await test.service.threads.idOf("question")), ASKING);
     const answering = question.sendMessage({ text: "Rome" });
     await until(() => JSON.stringify(question.messages).includes("First"));
     await stop("question", "weather");
@@ -200,7 +199,7 @@ describe("a chat's turn", () => {
     const options = { id: "c", fetch: test.fetch };
     const chat = openChat(options);
     const sent = chat.sendMessage({ text: "Hi" });
-    const thread_id = await threadIdOf("c");
+    const thread_id = await test.service.threads.idOf("c");
     await until(async () => (await test.service.runs.list(thread_id).catch(() => []))[0]?.waiting_for?.length === 1);
     await test.service.threads.send(thread_id, "go", {});
     await sent;

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
-import { threadIdOf } from "../../lib/http/endpoints/calls.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { combine, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
@@ -128,7 +127,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     assert.equal(chat.error, undefined);
     assert.deepEqual(tools(chat), { refund: "refunded 30", lookup: { found: "1182" }, mail: "wrote to ann" });
     await assertSame(test, chat, "c", "clerk");
-    assert.equal((await test.service.runs.list(await threadIdOf("c"))).length, 2);
+    assert.equal((await test.service.runs.list(await test.service.threads.idOf("c"))).length, 2);
   });
 
   it("says what a rejection skips, also after the middleware has removed it", async () => {

@@ -96,6 +96,7 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "threads.updateState": ({ threads }, its) => done(threads.updateState(its.thread_id, { values: { said: 2 } })),
   "threads.patchState": ({ threads }, its) => threads.patchState(its.thread_id, { a: 1 }),
   "threads.history": ({ threads }, its) => threads.history(its.thread_id),
+  "threads.idOf": ({ threads }, its) => threads.idOf(its.thread_id),
   "threads.storage": ({ threads }, its) => threads.storage(its.thread_id),
   "threads.stream": ({ threads }, its) => left(threads.stream(its.thread_id)),
   // Events wait for their thread.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { approvalOf, decisionsAnswer, questionText } from "../../lib/executor/questions.ts";
-import { readCall, threadIdOf } from "../../lib/http/endpoints/calls.ts";
+import { readCall } from "../../lib/http/endpoints/calls.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../lib/json.ts";
 import { serviceInternals } from "../../lib/service.ts";
@@ -189,14 +189,6 @@ describe("approvals", () => {
 });
 
 describe("calls", () => {
-  it("keep a UUID as the id of the thread, and make one of any other text", async () => {
-    const id = "0f6c2a3e-1b1c-4b6e-9d55-0a1b2c3d4e5f";
-    assert.equal(await threadIdOf(id.toUpperCase()), id);
-    const made = await threadIdOf("chat-1");
-    assert.match(made, /^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab]/);
-    assert.equal(await threadIdOf("chat-1"), made);
-  });
-
   it("are followed by the runs that answer their questions, whoever sent them", async () => {
     await using test = await testService({
       agents: {

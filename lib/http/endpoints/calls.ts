@@ -1,19 +1,13 @@
-/** What the endpoints of agents' protocols share: ids of threads, and the runs of one call. */
-import { nameBasedId } from "../../assistants/mod.ts";
+/** What the endpoints of agents' protocols share: the runs of one call. */
 import { ServiceError } from "../../errors.ts";
 import { type Interrupt, ResumeRefused } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Run, RunOrigin } from "../../runs/mod.ts";
 import type { CallerNouns, RequestNouns } from "../../service/nouns.ts";
-import { UUID } from "../../storage/identity.ts";
 import type { Thread } from "../../threads/mod.ts";
 
 /** The protocol by which a run came: its `metadata.created_by`. */
 export type CallProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
-
-/** The thread of a client's own id: a UUID as it is, else the UUID version 5 of the text. The same on every server. */
-export const threadIdOf = async (id: string): Promise<string> =>
-  UUID.test(id) ? id.toLowerCase() : await nameBasedId(id);
 
 /** The metadata of a run that came by a protocol. `task_id`: the first run of its call, for a later one. */
 export const callMetadata = (created_by: CallProtocol, task_id?: string): JsonObject => ({

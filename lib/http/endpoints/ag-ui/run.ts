@@ -7,7 +7,7 @@ import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { callMetadata, conflict, isAnswer, refuseLate, requireAssistant, threadIdOf } from "../calls.ts";
+import { callMetadata, conflict, isAnswer, refuseLate, requireAssistant } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -59,7 +59,7 @@ const NEWEST_RUNS = 20;
 
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
 export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
-  const thread_id = await threadIdOf(sent.threadId);
+  const thread_id = await nouns.threads.idOf(sent.threadId);
   const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
   const open = state?.interrupts ?? [];
   const answers = sent.resume ?? (sent.resume_all === undefined ? [] : resumeAll(open, sent.resume_all));

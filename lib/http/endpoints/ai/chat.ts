@@ -4,15 +4,7 @@ import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import {
-  callMetadata,
-  closeQuestions,
-  conflict,
-  isActive,
-  refuseLate,
-  requireAssistant,
-  threadIdOf,
-} from "../calls.ts";
+import { callMetadata, closeQuestions, conflict, isActive, refuseLate, requireAssistant } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -79,7 +71,7 @@ interface Head {
 
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
 export async function startTurn(nouns: ChatNouns, chat: ChatRequest, origin: ChatOrigin): Promise<ChatStream> {
-  const thread_id = await threadIdOf(chat.id);
+  const thread_id = await nouns.threads.idOf(chat.id);
   const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
   const head: Head = { state, messages: state ? stateMessages(state) : [], open: state?.interrupts ?? [] };
   const turn = new TurnStart(nouns, chat, origin, thread_id, head);
@@ -278,7 +270,7 @@ export async function resumeTurn(
   chat_id: string,
   options: ResumeOptions,
 ): Promise<ChatStream | null> {
-  const thread_id = await threadIdOf(chat_id);
+  const thread_id = await nouns.threads.idOf(chat_id);
   const newest = await nouns.runs.list(thread_id, { limit: 20 }).catch(nullIfNotFound);
   const { last_event_id } = options;
   // A client that has seen a run goes on with it, whatever came after.
@@ -295,7 +287,7 @@ export async function resumeTurn(
 /** Cancels the run that writes, and closes open questions. Errors: not_found, forbidden (the caller may not change the chat). */
 export async function stopTurn(nouns: ChatNouns, chat_id: string): Promise<void> {
   const { runs } = nouns;
-  const thread_id = await threadIdOf(chat_id);
+  const thread_id = await nouns.threads.idOf(chat_id);
   const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
   const active = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
   // Cancelling a run that has ended changes nothing, but tells whether the caller may stop the chat.

@@ -13,7 +13,6 @@ import {
 } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
-import { threadIdOf } from "../calls.ts";
 import { type ChatStream, resumeTurn, startTurn, stopTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
 import { membersOf, readChat, readVersion } from "./request.ts";
@@ -80,7 +79,7 @@ export const AI_ROUTES: readonly Route[] = [
     async handle(context) {
       const { nouns } = context;
       const id = segment(context, "chat_id");
-      const thread_id = await threadIdOf(id);
+      const thread_id = await nouns.threads.idOf(id);
       const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
       if (!state) return empty();
       const { list, answers } = await answersOf(nouns, thread_id);
