@@ -2,7 +2,6 @@
  * The HTTP entry: `createHandler` serves a service by the route table.
  * @module
  */
-import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import type { Principal } from "../auth/principal.ts";
 import { createBudget, type Environment, loopTick, tickLimit } from "../environment.ts";
@@ -14,18 +13,12 @@ import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
-import { nothing, readObject, readQuery, type SentQuery } from "./parse.ts";
+import { nothing, readObject, readQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
-import {
-  type HandlerHost,
-  type HandlerState,
-  type Method,
-  type RequestContext,
-  type Route,
-  yieldAfter,
-} from "./route.ts";
-import { LAZY_ROUTES, ROUTES } from "./routes/mod.ts";
+import { type HandlerHost, type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
+import { createRouteTable, type MatchedRoute } from "./route-table.ts";
+import { ROUTES } from "./routes/mod.ts";
 
 export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
@@ -64,7 +57,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const disabled = disabledGroups(http);
   const isHidden = (route: Route): boolean =>
     (route.group !== undefined && disabled.has(route.group)) || route.isLeftOut?.(http) === true;
-  const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
+  const table = createRouteTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
   const { read, messages } = createBodyReader(environment, http);
   const createContext = contextFactory(service, read, {
     base,
@@ -100,7 +93,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     url: URL,
     { request_id, host, user, checked }: RequestOrigin,
   ): Promise<Response> {
-    const found = table.match(request.method, url);
+    const found = await table.match(request.method, url);
     const route = found?.route;
     // Middleware may send a request to another route than the one that was checked.
     const auth = checked && checked.route === route ? checked : callerOf(request, url.pathname, route, user);
@@ -150,7 +143,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     if (!middleware || !inside) return await serve(request, url, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
-      checked = callerOf(request, pathname, table.match(request.method, url)?.route, user);
+      checked = callerOf(request, pathname, (await table.match(request.method, url))?.route, user);
       await (checked.access === "account" ? checked.caller() : checked.principal());
     }
     const next = async (inner: Request): Promise<Response> => {
@@ -253,107 +246,10 @@ function notBuilt({ environment }: ServiceInternals): (route: Route) => Response
   };
 }
 
-interface Match {
-  readonly route: Route;
-  readonly params: RequestContext["params"];
-  readonly parameters: SentQuery;
-}
-
-interface RouteTable {
-  /** Adds the rows that are loaded with the first request to this path; undefined when there are none to add. */
-  load(pathname: string): Promise<void> | undefined;
-  /** The route that serves a request, and what its path and query hold. */
-  match(method: string, url: URL): Match | undefined;
-  /** The routes of a path, of any method. */
-  at(pathname: string): readonly Route[];
-}
-
-/** The pattern of `:name+`. That of itty-router needs a character, and a link without its token would reach the list of tokens. */
-const REMAINING_PATH = "(?<$1>[^]{0,})";
-
-type Itty = Record<Method, (path: string) => void> & {
-  readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
-};
-
-/** A row with the pattern of its path. */
-interface RoutePattern {
-  readonly route: Route;
-  /** In capitals; `ALL`: every method. */
-  readonly method: string;
-  readonly pattern: RegExp;
-}
-
-/** The table below the mount, without the hidden rows. */
-function createTable(first: readonly Route[], base: string, isHidden: (route: Route) => boolean): RouteTable {
-  // It makes the patterns.
-  const itty = IttyRouter({ base }) as unknown as Itty;
-  // The rows by the first word of their path, in their order.
-  const places = new Map<string, RoutePattern[]>();
-  const lazy = new Set(LAZY_ROUTES);
-
-  function add(rows: readonly Route[]): void {
-    for (const route of rows) {
-      itty[route.method](route.path.replace(/:(\w+)\+$/, REMAINING_PATH));
-      // A hidden row still takes its path: rows of other groups that match it must not answer.
-      const method = isHidden(route) ? "ALL" : route.method.toUpperCase();
-      const row = { route, method, pattern: itty.routes.at(-1)?.[1] as RegExp };
-      const word = firstWord(route.path);
-      const known = places.get(word);
-      if (known) known.push(row);
-      else places.set(word, [row]);
-    }
-  }
-
-  const rowsFor = (pathname: string): readonly RoutePattern[] =>
-    places.get(firstWord(pathname.slice(pathname.startsWith(base) ? base.length : 0))) ?? [];
-
-  add(first);
-  return {
-    load(pathname) {
-      for (const part of lazy) {
-        if (!pathname.startsWith(base + part.path)) continue;
-        return part.load().then((rows) => {
-          // Another request may have added them by now.
-          if (lazy.delete(part)) add(rows);
-        });
-      }
-      return undefined;
-    },
-    match(sent, { pathname, searchParams }) {
-      const wanted = sent === "HEAD" ? "GET" : sent;
-      for (const { route, method, pattern } of rowsFor(pathname)) {
-        const found = method === wanted || method === "ALL" ? pattern.exec(pathname) : null;
-        if (!found) continue;
-        return isHidden(route) ? undefined : { route, params: found.groups ?? {}, parameters: valuesIn(searchParams) };
-      }
-      return undefined;
-    },
-    at(pathname) {
-      const found = rowsFor(pathname).filter(({ pattern }) => pattern.test(pathname));
-      return found[0] && isHidden(found[0].route)
-        ? []
-        : found.map(({ route }) => route).filter((route) => !isHidden(route));
-    },
-  };
-}
-
-/** Of a path; every row begins with a word. */
-const firstWord = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
-
-/** A name that is sent twice has a list of values. */
-function valuesIn(parameters: URLSearchParams): SentQuery {
-  const values: Record<string, string | string[]> = Object.create(null);
-  for (const [name, value] of parameters) {
-    const known = values[name];
-    values[name] = known === undefined ? value : [known, value].flat();
-  }
-  return values;
-}
-
 type CreateContext = (
   request: Request,
   call: Pick<RequestOrigin, "request_id" | "host">,
-  match: Match,
+  match: MatchedRoute,
   principal: RequestContext["principal"],
   auth: Authentication,
 ) => RequestContext;

@@ -127,7 +127,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+))\.ts$/,
     may: /^valibot$/,
   },
-  { files: /^lib\/http\/handler\.ts$/, may: /^itty-router$/ },
+  { files: /^lib\/http\/route-table\.ts$/, may: /^itty-router$/ },
   { files: /^lib\//, may: /^(?!)/ },
   {
     files: /^adapters\/sql\//,

@@ -1,0 +1,99 @@
+/** Finds the route of a request. itty-router matches paths and reads their parameters. */
+import { IttyRouter, type IttyRouterType } from "itty-router";
+import type { SentQuery } from "./parse.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { LAZY_ROUTES } from "./routes/mod.ts";
+
+/** The route of a request, with the values in its path and query. */
+export interface MatchedRoute {
+  readonly route: Route;
+  readonly params: RequestContext["params"];
+  /** A name that is sent twice has a list of values. */
+  readonly parameters: SentQuery;
+}
+
+export interface RouteTable {
+  /** Adds the routes that are loaded with the first request to this path. Undefined if there are none to add. */
+  load(pathname: string): Promise<void> | undefined;
+  /** Returns the route of a request; undefined if there is none. HEAD is routed as GET. */
+  match(method: string, url: URL): Promise<MatchedRoute | undefined>;
+  /** Returns the routes of a path, of any method; none if the path belongs to a hidden route. */
+  at(pathname: string): readonly Route[];
+}
+
+/** What a router is asked, and where it leaves the values of the path. */
+interface RoutedRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly params?: RequestContext["params"];
+}
+
+type Router = IttyRouterType<RoutedRequest, unknown[], MatchedRoute | "hidden">;
+
+/** `:name+` matches the rest of a path, also an empty one: a link without its token must not reach the list of tokens. */
+const REST_PATTERN = "(?<$1>[^]{0,})";
+
+/** Creates the table of the routes below `base`. Hidden routes answer nothing. */
+export function createRouteTable(
+  routes: readonly Route[],
+  base: string,
+  isHidden: (route: Route) => boolean,
+): RouteTable {
+  // One router for each first segment of a path: one for all routes takes three times as long to find a thread.
+  const routers = new Map<string, { readonly router: Router; readonly routes: Route[] }>();
+  const unloaded = new Set(LAZY_ROUTES);
+
+  function add(added: readonly Route[]): void {
+    for (const route of added) {
+      const segment = firstSegment(route.path);
+      const entry = routers.get(segment) ?? { router: IttyRouter({ base }) as Router, routes: [] };
+      routers.set(segment, entry);
+      entry.routes.push(route);
+      const path = route.path.replace(/:(\w+)\+$/, REST_PATTERN);
+      // A hidden route still takes its path for all methods: other routes that match it must not answer.
+      if (isHidden(route)) entry.router.all(path, () => "hidden");
+      else entry.router[route.method](path, ({ params = {}, url }) => ({ route, params, parameters: toQuery(url) }));
+    }
+  }
+
+  const find = (pathname: string) =>
+    routers.get(firstSegment(pathname.slice(pathname.startsWith(base) ? base.length : 0)));
+
+  add(routes);
+  return {
+    load(pathname) {
+      for (const part of unloaded) {
+        if (!pathname.startsWith(base + part.path)) continue;
+        return part.load().then((loaded) => {
+          // Another request may have added them by now.
+          if (unloaded.delete(part)) add(loaded);
+        });
+      }
+      return undefined;
+    },
+    async match(method, { href }) {
+      const routed = { method: method === "HEAD" ? "GET" : method, url: href };
+      const match = await find(new URL(href).pathname)?.router.fetch(routed);
+      return match === "hidden" ? undefined : match;
+    },
+    at(pathname) {
+      const { router, routes: candidates = [] } = find(pathname) ?? {};
+      // itty-router keeps its routes in the order in which they were added, each with the pattern of its path.
+      const matching = candidates.filter((_, index) => router?.routes[index]?.[1].test(pathname));
+      return matching[0] && isHidden(matching[0]) ? [] : matching.filter((route) => !isHidden(route));
+    },
+  };
+}
+
+/** Returns the first segment of a path. The path of every route begins with one. */
+const firstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
+
+/** Reads the query. itty-router's own would lose the first value of `?a=&a=1`. */
+function toQuery(url: string): SentQuery {
+  const values: Record<string, string | string[]> = Object.create(null);
+  for (const [name, value] of new URL(url).searchParams) {
+    const previous = values[name];
+    values[name] = previous === undefined ? value : [previous, value].flat();
+  }
+  return values;
+}
