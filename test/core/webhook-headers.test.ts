@@ -96,10 +96,20 @@ describe("resolveHeaders", () => {
     );
     assert.deepEqual(resolved({ "X-T": "${{ env.__proto__ }}" }, "_", {}).problems[0]?.type, "missing_env");
     assert.deepEqual(resolved({ "X-T": "${{ env.A }}" }, "A", { A: "x" }).headers, [["X-T", "x"]]);
+    const several = resolved({ "X-T": "${{ env.A }}${{ env.B }}", "X-U": "${{ env.C }}" }, ["A", "B"], {
+      A: "x",
+      B: "y",
+      C: "z",
+    });
+    assert.deepEqual(several.headers, [["X-T", "xy"]]);
+    assert.deepEqual(
+      several.problems.map(({ type }) => type),
+      ["env_not_allowed"],
+    );
   });
 
   it("refuses prefixes that start no name, and reads nothing then", () => {
-    for (const prefix of ["", "1A", "A-", "A B", "Ä", "A.", " A", "A\n", null, 5, ["A"]]) {
+    for (const prefix of ["", "1A", "A-", "A B", "Ä", "A.", " A", "A\n", null, 5, [], ["A", ""], [5]]) {
       const { headers, problems } = resolved({ "X-T": "${{ env.SERVICE_WEBHOOK_A }}", "X-U": "u" }, prefix, env);
       assert.deepEqual(
         problems.map(({ loc, type }) => [loc.join("."), type]),
