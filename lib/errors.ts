@@ -81,8 +81,8 @@ export class ServiceError extends Error {
 }
 
 /** The error of an id that names nothing, or nothing that the caller may see. */
-export const notFound = (what: "assistant" | "graph" | "run" | "thread", id: string): ServiceError =>
-  new ServiceError(`${what}_not_found`, `${what.charAt(0).toUpperCase()}${what.slice(1)} ${id} not found`);
+export const notFound = (what: "assistant" | "graph" | "run" | "thread", id: string, hint = ""): ServiceError =>
+  new ServiceError(`${what}_not_found`, `${what.charAt(0).toUpperCase()}${what.slice(1)} ${id} not found${hint}`);
 
 /** For `catch`: null for an error of code `not_found`; throws any other again. */
 export function nullIfNotFound(error: unknown): null {

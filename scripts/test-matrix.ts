@@ -45,7 +45,7 @@ export const RULES: readonly Rule[] = [
     files: /^test\/runtime\/(?:listen|webhooks|local|app|damaged-files|hosts|hosts-node|hosts-in-process)\./,
     on: RUNTIMES,
   },
-  { files: /^test\/runtime\/(?:projects|dev|awaiting)\./, on: RUNTIMES },
+  { files: /^test\/runtime\/(?:projects|dev|dev-hints|awaiting)\./, on: RUNTIMES },
 
   // Bun takes the least time for the same.
   { files: /^test\//, on: ["bun"] },

@@ -1,14 +1,7 @@
 /** Why a file of a project cannot be loaded, with the place in its source. */
-import { readFileSync } from "node:fs";
 import { relative } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
-
-interface SourcePlace {
-  readonly file: string;
-  readonly line: number;
-  readonly column: number;
-}
+import { projectFrames, readLines, type SourcePlace } from "./thrown-error.ts";
 
 /** The message of an error, and where the file and line are known, these and the line itself. */
 export function loadError(error: unknown): string {
@@ -19,7 +12,7 @@ export function loadError(error: unknown): string {
   if (!found) return message;
   const { file, line, column } = found;
   const [text = ""] = message.split(` \n ${file}`);
-  const code = lineOf(found);
+  const code = readLines(file)?.[line - 1];
   const at = `${text.trimEnd()}\n    at ${relative(process.cwd(), file)}:${line}`;
   if (code === undefined) return `${at}:${column}`;
   const margin = " ".repeat(String(line).length);
@@ -34,21 +27,5 @@ function placeOf(error: unknown, message: string): SourcePlace | undefined {
   // jiti's: a message, and below it the place.
   const [, file, line, column] = /\n (\S.*):(\d+):(\d+)$/.exec(message) ?? [];
   if (file) return { file, line: Number(line), column: Number(column) };
-  const lines = stack.matchAll(/^ +at (?:.*\()?((?:file:\/\/)?(?:\/|[A-Za-z]:[\\/]).*?):(\d+):(\d+)\)?$/gm);
-  for (const [, where = "", line, column] of lines) {
-    const file = where.startsWith("file:") ? fileURLToPath(where) : where;
-    if (isOfProject(file)) return { file, line: Number(line), column: Number(column) };
-  }
-  return undefined;
-}
-
-const isOfProject = (file: string): boolean =>
-  !/[\\/]node_modules[\\/]/.test(file) && !file.startsWith(fileURLToPath(new URL(".", import.meta.url).href));
-
-function lineOf({ file, line }: SourcePlace): string | undefined {
-  try {
-    return readFileSync(file, "utf8").split(/\r?\n/)[line - 1];
-  } catch {
-    return undefined;
-  }
+  return projectFrames(stack)[0];
 }

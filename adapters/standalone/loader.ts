@@ -63,7 +63,8 @@ const urls = (): typeof import("node:url") => process.getBuiltinModule("node:url
 const require: NodeJS.Require = createRequire(import.meta.url);
 /** Bun lists this program's own files too. */
 const OWN = join(import.meta.dirname, "../../");
-const isProjectFile = (file: string): boolean =>
+/** False for packages, and for the files of this program. */
+export const isProjectFile = (file: string): boolean =>
   !/[\\/]node_modules[\\/]/.test(file) && !["lib", "adapters"].some((folder) => file.startsWith(`${OWN}${folder}`));
 
 /** The cache of transformed files would be one of the whole machine. */

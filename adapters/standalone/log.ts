@@ -2,6 +2,7 @@
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { FinishedRun, LogRecord } from "../../lib/mod.ts";
+import { formatThrownError } from "./thrown-error.ts";
 
 export type LogLevel = LogRecord["level"];
 export type LogFormat = "text" | "json";
@@ -17,7 +18,7 @@ export interface Output {
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: LogFormat;
-  /** Requests that succeed are logged at `debug`, and records of runs are short. */
+  /** Requests that succeed are logged at `debug`, records of runs are short, and errors show the project's code. */
   readonly brief?: boolean;
   /** Of the records up to `info`, and of the others; those of format `json` go to the console. */
   readonly out: Output;
@@ -39,11 +40,12 @@ export function createLog({ level, format, brief = false, out, err }: LogOptions
   const least = LOG_LEVELS.indexOf(level);
   const isLogged = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
   const { log: writeJson } = systemEnvironment();
+  const formatError = brief ? formatThrownError : formatStack;
   function write(record: LogRecord): void {
     if (!isLogged(record.level)) return;
     const output = record.level === "warn" || record.level === "error" ? err : out;
     if (format === "json") writeJson(record);
-    else output.write(textLine(record, Date.now(), output.color));
+    else output.write(textLine(record, Date.now(), output.color, formatError));
   }
   return {
     write,
@@ -80,8 +82,15 @@ function shownPath(url: string): string {
   return path.replace(/(feedback(?:\/|%2f)+tokens(?:\/|%2f)+).+$/is, "$1***");
 }
 
+const formatStack = (error: Error): string => error.stack ?? String(error);
+
 /** One record as text: time, level, message, fields, and below them the stack of an Error. Control characters are written as escapes. */
-export function textLine(record: LogRecord, now: number, color = false): string {
+export function textLine(
+  record: LogRecord,
+  now: number,
+  color = false,
+  formatError: (error: Error) => string = formatStack,
+): string {
   const { level, message, ...rest } = record;
   const { error, ...others } = rest;
   const fields = error instanceof Error ? others : rest;
@@ -107,8 +116,7 @@ export function textLine(record: LogRecord, now: number, color = false): string 
   }
   const head = [time, paint(LEVEL_COLORS[level], level), plain(message), ...shown()].join(" ");
   if (!(error instanceof Error)) return head;
-  const cause = error.stack ?? String(error);
-  return `${head}\n${cause
+  return `${head}\n${formatError(error)
     .split("\n")
     .map((line) => `  ${plain(line)}`)
     .join("\n")}`;

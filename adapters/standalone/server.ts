@@ -151,6 +151,7 @@ async function deploy(
     studio: studio(),
     open_metrics: options.loopback,
     langsmith_studio: options.studio,
+    development: options.dev,
     docs: docsPage,
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(mode === "none" ? { hosts } : {}),

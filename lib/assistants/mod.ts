@@ -10,6 +10,7 @@ import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
 import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
+import { didYouMean, isStorable } from "../validation.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant extends AssistantContent {
@@ -147,6 +148,10 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
 
 type Lookup = ReturnType<typeof createLookup>;
 
+const NEWEST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
+/** How many graphs an error lists. */
+const MAX_SUGGESTED = 10;
+
 /** Finds assistants by UUID or graph id, and caches the rows that runs use. */
 function createLookup({ storage, scope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
@@ -182,13 +187,26 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
   const scopeToRun = async (seen: Scope, assistant_id: string): Promise<Scope> =>
     seen.filter && (await isDefault(assistant_id)) ? scope : seen;
 
+  /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID, which nobody misspells. */
+  async function suggestion(seen: Scope, id: string): Promise<string> {
+    if (UUID.test(id) || !isStorable(id)) return "";
+    const { rows } = await storage.searchAssistants(seen, { name: id, ...NEWEST });
+    const named = rows.find(({ name }) => name === id);
+    if (named) return `; the assistant named ${id} has the id ${named.assistant_id}`;
+    const names = [...graphs.keys()];
+    const listed = names.slice(0, MAX_SUGGESTED).join(", ") + (names.length > MAX_SUGGESTED ? " and more" : "");
+    return didYouMean(id, names, `; graphs: ${listed}`);
+  }
+
   /** Reads the row from the storage into the cache. Errors: not_found. */
   async function read(seen: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const row = await storage.getAssistant(seen, assistant_id);
     if (!row) {
-      if (!seen.filter) cache.delete(assistant_id);
-      throw notFound("assistant", id);
+      if (seen.filter) throw notFound("assistant", id);
+      cache.delete(assistant_id);
+      const hint = await suggestion(seen, id);
+      throw notFound("assistant", id, hint);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
     cache.set(assistant_id, row);

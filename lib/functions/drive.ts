@@ -51,8 +51,6 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   (typeof value === "object" || typeof value === "function") &&
   typeof (value as { readonly then?: unknown }).then === "function";
 
-const interrupt = (value: unknown): object => new RaisedInterrupt(copyJson(value, "interrupt value"));
-
 /** A call of a function, which gets the given job with more members. */
 export class Driver {
   readonly #agent: AgentFunction;
@@ -61,6 +59,8 @@ export class Driver {
   readonly #tick: (then: () => void) => void;
   readonly #emitted: Emitted;
   #iterator: AsyncIterator<unknown> | undefined;
+  /** The function has called `interrupt`. */
+  interrupts = false;
 
   /** `tick`: calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
   constructor(
@@ -95,7 +95,10 @@ export class Driver {
             emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
           },
           spend: emitted.spend,
-          interrupt,
+          interrupt: (value: unknown): object => {
+            this.interrupts = true;
+            return new RaisedInterrupt(copyJson(value, "interrupt value"));
+          },
         }),
       ),
     );

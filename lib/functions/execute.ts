@@ -13,6 +13,9 @@ import { copyJson } from "./plain.ts";
 import type { Steps } from "./steps.ts";
 import type { Verbs } from "./verbs.ts";
 
+const LOST_INTERRUPT =
+  "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
+
 /** One attempt of a run on a function. */
 export function* execute(
   { agent, strict = false }: AgentEntry,
@@ -21,6 +24,7 @@ export function* execute(
   environment: Environment,
 ): Coroutine {
   const { uuid, defer } = environment;
+  const { run_id, thread_id, graph_id } = job;
   const head = yield* readHead(job);
   signal.throwIfAborted();
   const initial = initialState(job, head, uuid);
@@ -74,6 +78,8 @@ export function* execute(
           return yield* call.pause(item.value);
         } else if (item.kind !== "returned") yield* eventsOf(call, item, steps);
         else {
+          if (driver.interrupts)
+            environment.log({ level: "warn", message: LOST_INTERRUPT, run_id, thread_id, graph_id });
           if (loading) yield loading.catch(() => {});
           if (steps) yield* steps.finish();
           call.durable = null;

@@ -19,6 +19,7 @@ import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts"
 import { type HandlerHost, type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
 import { createRouteTable, type MatchedRoute } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
+import { unknownKeyLog } from "./unknown-keys.ts";
 
 export type { App, AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
@@ -65,6 +66,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     sockets: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
+    logUnknownKeys: options.development ? unknownKeyLog(environment) : undefined,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
     checkUpgrade: cors.checkUpgrade,
@@ -260,14 +262,17 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const ofAccount = async (): Promise<Principal> => ({ ...principal, user: (await auth.caller()).user ?? null });
     const tick = (): Promise<void> => loopTick(environment);
+    const { logUnknownKeys } = handler;
+    const onUnknownKeys: RequestContext["onUnknownKeys"] =
+      logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
     const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
     return {
-      ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick },
+      ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick, onUnknownKeys },
       ...bound,
       caller: auth.caller,
       async body() {
         const sent = await bytes();
-        const value = readObject(sent, route.body ?? nothing);
+        const value = readObject(sent, route.body ?? nothing, { onUnknownKeys });
         await yieldAfter({ tick }, sent);
         return value;
       },

@@ -34,6 +34,8 @@ export interface HandlerOptions {
    * others. Default: false.
    */
   readonly langsmith_studio?: boolean;
+  /** For servers of developers: logs the unknown keys of request bodies, which are ignored. Default: false. */
+  readonly development?: boolean;
   /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
   readonly docs?: (document: OpenApi) => Response;
   /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
@@ -57,6 +59,7 @@ export const handlerSchema: Section = section({
   hosts: texts(() => true, "host names"),
   open_metrics: flag,
   langsmith_studio: flag,
+  development: flag,
   docs: callable,
   studio: callable,
   app: rule(

@@ -17,21 +17,39 @@ export const nothing: Fields<unknown> = v.object({});
 /** The deepest nesting of arrays and objects in a body. */
 export const MAX_DEPTH = 64;
 
+/** Gets the keys of a body that its schema does not have. `allowed`: those that it has. */
+export type OnUnknownKeys = (keys: readonly string[], allowed: readonly string[]) => void;
+
+function reportUnknownKeys(body: JsonObject, { entries }: Fields<unknown>, onUnknownKeys?: OnUnknownKeys): void {
+  const unknown = onUnknownKeys ? Object.keys(body).filter((key) => !Object.hasOwn(entries, key)) : [];
+  if (unknown.length > 0) onUnknownKeys?.(unknown, Object.keys(entries));
+}
+
 /** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
-export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
+export function readObject<Output>(
+  bytes: Uint8Array,
+  schema: Fields<Output>,
+  { onUnknownKeys }: { readonly onUnknownKeys?: OnUnknownKeys | undefined } = {},
+): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
   if (!isObject(body)) throw invalidField("body", "must be an object");
+  reportUnknownKeys(body, schema, onUnknownKeys);
   return check(schema, body);
 }
 
 /** A body that is a list with at least one item. */
-export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Output[] {
+export function readList<Output>(
+  bytes: Uint8Array,
+  schema: Fields<Output>,
+  { onUnknownKeys }: { readonly onUnknownKeys?: OnUnknownKeys | undefined } = {},
+): Output[] {
   const body = bytes.length === 0 ? [] : readJson(bytes);
   if (!Array.isArray(body) || body.length === 0) {
     throw invalidField("body", "must be a list with at least one item");
   }
   return body.map((item, i) => {
     if (!isObject(item)) throw invalidField(`${i}`, "must be an object");
+    reportUnknownKeys(item, schema, onUnknownKeys);
     return check(schema, item, [i]);
   });
 }

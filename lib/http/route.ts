@@ -13,7 +13,7 @@ import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { SharedTexts } from "../streams/shared-texts.ts";
 import type { OpenApi } from "./options.ts";
-import { type Fields, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
+import { type Fields, type OnUnknownKeys, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
 import type { ErrorForm, HeaderValues } from "./respond.ts";
 
@@ -129,6 +129,10 @@ export interface HandlerState {
   checkUpgrade(request: Request): void;
   /** Serves a page below `/studio`. */
   readonly hasStudio: boolean;
+  /** Logs the unknown keys of a body; undefined where nobody wants to know them. */
+  readonly logUnknownKeys:
+    | ((route: Pick<Route, "method" | "path">, ...keys: Parameters<OnUnknownKeys>) => void)
+    | undefined;
   /** The page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */
@@ -162,6 +166,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   bytes(): Promise<Uint8Array>;
   /** The body, checked by the route's schema. Errors: as above, bad_request, invalid. */
   body(): Promise<Body>;
+  /** Undefined except where the handler logs the unknown keys of bodies. */
+  readonly onUnknownKeys: OnUnknownKeys | undefined;
   /** The query, checked by the route's schema. Errors: invalid. */
   query(): Query;
   /** Resolves in the next tick of the event loop. */

@@ -63,10 +63,7 @@ describe("an unknown key", () => {
   it("of a handler is named", async () => {
     await using test = await testService({ agents: { echo } });
     const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);
-    assert.throws(make({ basePath: "/x" }), {
-      message:
-        "createHandler: basePath: unknown option; known: prefix, hosts, open_metrics, langsmith_studio, docs, studio, app, acts_for",
-    });
+    assert.throws(make({ basePath: "/x" }), { message: "createHandler: basePath: unknown option" });
     assert.throws(make({ openMetrics: true }), /openMetrics: unknown option; did you mean open_metrics\?$/);
     assert.throws(make({ hosts: "localhost" }), /createHandler: hosts: must be a list of host names$/);
   });

@@ -124,7 +124,7 @@ async function readNewRun(context: RequestContext, verb: string): Promise<[strin
   const thread_id = optionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-  const sent = parse.readObject(bytes, runCreate);
+  const sent = parse.readObject(bytes, runCreate, context);
   await yieldAfter(context, bytes);
   return [thread_id, sent, await originOf(context, bytes, route)];
 }
@@ -157,7 +157,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
 
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
-  const sent = parse.readList(bytes, runCreate);
+  const sent = parse.readList(bytes, runCreate, context);
   if (sent.length > MAX_BATCH) {
     throw invalidField("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }

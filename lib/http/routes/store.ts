@@ -13,7 +13,7 @@ import {
 } from "../../store/bounds.ts";
 import * as parse from "../parse.ts";
 import { empty, json } from "../respond.ts";
-import { type Route, routesOf } from "../route.ts";
+import { type RequestContext, type Route, routesOf } from "../route.ts";
 
 const labels = parse.listOf(v.string("must be a string"));
 const key = v.string("must be a string");
@@ -91,10 +91,12 @@ export const namespaceSearch: parse.Fields<NamespaceSearch> = v.object({
 
 const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
 
+type BodyContext = Pick<RequestContext, "onUnknownKeys" | "parameters">;
+
 const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
-function readItemPut(bytes: Uint8Array): ItemPut {
-  const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut);
+function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
+  const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
   if (namespace === undefined) throw noNamespace();
   checkTtl(ttl);
   const fields = checkIndex(index);
@@ -130,24 +132,25 @@ function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_t
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
-function readItemPlace(bytes: Uint8Array, query: parse.SentQuery): ItemPlace {
+function readItemPlace(bytes: Uint8Array, context: BodyContext): ItemPlace {
+  const query = context.parameters;
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };
   }
-  const { namespace, key } = parse.readObject(bytes, itemPlace);
+  const { namespace, key } = parse.readObject(bytes, itemPlace, context);
   return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
 }
 
-function readItemSearch(bytes: Uint8Array): ItemSearch {
-  const search = parse.readObject(bytes, itemSearch);
+function readItemSearch(bytes: Uint8Array, context: BodyContext): ItemSearch {
+  const search = parse.readObject(bytes, itemSearch, context);
   checkLabels("namespace_prefix", search.namespace_prefix, 0);
   conditionsOf(search.filter);
   return search;
 }
 
-function readNamespaceSearch(bytes: Uint8Array): NamespaceSearch {
-  const search = parse.readObject(bytes, namespaceSearch);
+function readNamespaceSearch(bytes: Uint8Array, context: BodyContext): NamespaceSearch {
+  const search = parse.readObject(bytes, namespaceSearch, context);
   checkLabels("prefix", search.prefix ?? [], 0);
   checkLabels("suffix", search.suffix ?? [], 0);
   return search;
@@ -162,7 +165,7 @@ export const STORE_ROUTES: readonly Route[] = [
     body: itemPut,
     errors: [507],
     async handle(context) {
-      const { namespace, key, value, ...options } = readItemPut(await context.bytes());
+      const { namespace, key, value, ...options } = readItemPut(await context.bytes(), context);
       await context.nouns.store.put(namespace, key, value, options);
       return empty();
     },
@@ -182,7 +185,7 @@ export const STORE_ROUTES: readonly Route[] = [
     events: ["store:delete"],
     body: itemPlace,
     async handle(context) {
-      const { namespace, key } = readItemPlace(await context.bytes(), context.parameters);
+      const { namespace, key } = readItemPlace(await context.bytes(), context);
       await context.nouns.store.delete(namespace, key);
       return empty();
     },
@@ -194,7 +197,7 @@ export const STORE_ROUTES: readonly Route[] = [
     body: itemSearch,
     answer: "StoreItems",
     async handle(context) {
-      const { namespace_prefix, ...search } = readItemSearch(await context.bytes());
+      const { namespace_prefix, ...search } = readItemSearch(await context.bytes(), context);
       return json({ items: await context.nouns.store.search(namespace_prefix, search) });
     },
   }),
@@ -205,7 +208,7 @@ export const STORE_ROUTES: readonly Route[] = [
     body: namespaceSearch,
     answer: "StoreNamespaces",
     async handle(context) {
-      const search = readNamespaceSearch(await context.bytes());
+      const search = readNamespaceSearch(await context.bytes(), context);
       return json({ namespaces: await context.nouns.store.namespaces(search) });
     },
   }),

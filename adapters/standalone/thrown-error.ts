@@ -1,0 +1,67 @@
+/** A thrown error for its developer: the code that threw, and the frames of the project's own files. */
+import { readFileSync } from "node:fs";
+import { relative } from "node:path";
+import process from "node:process";
+import { isProjectFile } from "./loader.ts";
+
+export interface SourcePlace {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** A frame of a stack, with the name of its function. */
+interface StackFrame extends SourcePlace {
+  readonly name: string | undefined;
+}
+
+const FRAME = /^ +at (?:(.*) \()?((?:file:\/\/)?(?:\/|[A-Za-z]:[\\/]).*?):(\d+):(\d+)\)?$/gm;
+const LINES_AROUND = 1;
+/** Deeper causes are left out. */
+const MAX_CAUSES = 5;
+
+/** The frames of a stack that are in files of the project, innermost first. */
+export function projectFrames(stack: string): StackFrame[] {
+  return [...stack.matchAll(FRAME)].flatMap(([, name, where = "", line, column]) => {
+    const file = where.startsWith("file:") ? process.getBuiltinModule("node:url").fileURLToPath(where) : where;
+    return isProjectFile(file) ? [{ name, file, line: Number(line), column: Number(column) }] : [];
+  });
+}
+
+/** The lines of a source file; undefined if it cannot be read. */
+export function readLines(file: string): string[] | undefined {
+  try {
+    return readFileSync(file, "utf8").split(/\r?\n/);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The name, the message, the code of the innermost frame, and all frames. An error without a frame of the project has its whole stack. */
+export function formatThrownError(error: Error, depth = 0): string {
+  const { stack = "", cause } = error;
+  const frames = projectFrames(stack);
+  const because =
+    cause instanceof Error && depth < MAX_CAUSES ? `\nCaused by ${formatThrownError(cause, depth + 1)}` : "";
+  if (frames.length === 0) return `${depth > 0 ? `${error.name}: ${error.message}` : stack || String(error)}${because}`;
+  const [first] = frames as [StackFrame];
+  const code = codeFrame(first);
+  const lines = frames.map(({ name, file, line }) => {
+    const place = `${relative(process.cwd(), file)}:${line}`;
+    return `    at ${name ? `${name} (${place})` : place}`;
+  });
+  return [`${error.name}: ${error.message}`, lines[0], ...code, ...lines.slice(1)].join("\n") + because;
+}
+
+/** The line and those around it. Columns are left out: those of a transformed file are not the file's. */
+function codeFrame({ file, line }: SourcePlace): string[] {
+  const lines = readLines(file);
+  if (lines?.[line - 1] === undefined) return [];
+  const from = Math.max(1, line - LINES_AROUND);
+  const to = Math.min(lines.length, line + LINES_AROUND);
+  const width = String(to).length;
+  return lines.slice(from - 1, to).map((text, index) => {
+    const number = from + index;
+    return `    ${number === line ? ">" : " "} ${String(number).padStart(width)} | ${text}`;
+  });
+}

@@ -1,0 +1,24 @@
+/** Logs the unknown keys of request bodies, for developers: requests ignore them. */
+import type { Environment } from "../environment.ts";
+import { didYouMean } from "../validation.ts";
+import type { HandlerState } from "./route.ts";
+
+/** What clients of LangGraph send and only LangGraph's servers use. */
+const KEYS_OF_CLIENTS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
+/** How many different warnings are remembered, so that each is logged once. */
+const MAX_WARNINGS = 1_000;
+
+/** Warns once about the same keys at the same route: a client sends them with each request. */
+export function unknownKeyLog(environment: Pick<Environment, "log">): NonNullable<HandlerState["logUnknownKeys"]> {
+  const logged = new Set<string>();
+  return ({ method, path }, keys, allowed) => {
+    const hints = keys
+      .filter((key) => !KEYS_OF_CLIENTS.has(key))
+      .map((key) => `${key}${didYouMean(key, allowed).replace(/^; (.*)$/, " ($1)")}`);
+    const warning = `${method} ${path} ${hints}`;
+    if (hints.length === 0 || logged.has(warning) || logged.size >= MAX_WARNINGS) return;
+    logged.add(warning);
+    const message = "a request body has unknown keys, which are ignored";
+    environment.log({ level: "warn", message, method: method.toUpperCase(), path, keys: hints.join(", ") });
+  };
+}
