@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   rmSync,
   symlinkSync,
   truncateSync,
@@ -14,7 +15,11 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
+import { findRuntimeProblem, LOWEST_VERSIONS } from "../../adapters/standalone/runtime-version.ts";
 import { root, temporaryFolder } from "./programs.ts";
+
+const tooOld = (runtime: string): string =>
+  `${runtime} is too old for Greenroom. Use Node 22.13 or newer, Bun 1.4 or newer, or Deno 2.9 or newer`;
 
 describe("the built command", () => {
   const folder = temporaryFolder();
@@ -50,6 +55,31 @@ describe("the built command", () => {
       errorWithout("--no-experimental-sqlite"),
       "greenroom: --database: this Node has no SQLite. Use Node 22.13 or newer, Bun or Deno\n",
     );
+  });
+
+  it("says on an older runtime which ones it needs, before it loads anything else", () => {
+    writeFileSync(
+      at("older.cjs"),
+      'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.19.2" } });\n',
+    );
+    const args = ["--require", at("older.cjs"), at("adapters/standalone/bin.js"), "--version"];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: folder.path, encoding: "utf8", env });
+    assert.deepEqual([status, stdout, stderr], [1, "", `greenroom: ${tooOld("Node 20.19.2")}\n`]);
+    const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { engines: object };
+    assert.deepEqual(
+      engines,
+      Object.fromEntries(Object.entries(LOWEST_VERSIONS).map(([name, version]) => [name, `>=${version}`])),
+    );
+    assert.equal(findRuntimeProblem({ node: "24.3.0", bun: "1.3.9" }), tooOld("Bun 1.3.9"));
+    assert.equal(findRuntimeProblem({ node: "24.3.0", deno: "2.8.1" }), tooOld("Deno 2.8.1"));
+    assert.equal(findRuntimeProblem({ node: "22.12.0" }), tooOld("Node 22.12.0"));
+    for (const versions of [
+      { node: "22.13.0" },
+      { node: "23.0.0" },
+      { node: "20.0.0", bun: "1.4.0" },
+      { deno: "3.0.0" },
+    ])
+      assert.equal(findRuntimeProblem(versions), undefined);
   });
 
   const printVersion = (program: string): void => {

@@ -1,0 +1,22 @@
+/** The lowest versions of the runtimes. It imports nothing, because other modules do not load on older ones. */
+export const LOWEST_VERSIONS = { node: "22.13", bun: "1.4", deno: "2.9" } as const;
+
+const NAMES = { node: "Node", bun: "Bun", deno: "Deno" } as const;
+
+type Runtime = keyof typeof LOWEST_VERSIONS;
+
+/** What is wrong with the runtime, for its user; undefined if it is new enough. `versions`: those of `process`. */
+export function findRuntimeProblem(versions: Readonly<Record<string, string | undefined>>): string | undefined {
+  // Bun and Deno name a version of Node, too.
+  const runtime: Runtime = versions.bun ? "bun" : versions.deno ? "deno" : "node";
+  const version = versions[runtime] || "0.0";
+  if (!isOlder(version, LOWEST_VERSIONS[runtime])) return undefined;
+  const { node, bun, deno } = LOWEST_VERSIONS;
+  return `${NAMES[runtime]} ${version} is too old for Greenroom. Use Node ${node} or newer, Bun ${bun} or newer, or Deno ${deno} or newer`;
+}
+
+function isOlder(version: string, lowest: string): boolean {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const [lowestMajor = 0, lowestMinor = 0] = lowest.split(".").map(Number);
+  return major === lowestMajor ? minor < lowestMinor : major < lowestMajor;
+}
