@@ -303,7 +303,7 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
       const found: SqlRow[] = [];
       while (found.length < limit) {
         const step = await read(below, FILTER_STEP);
-        found.push(...step.filter((row) => matches(row, metadata)));
+        found.push(...step.filter((row) => matches(row as { metadata: string }, metadata)));
         if (step.length < FILTER_STEP) break;
         below = step.at(-1)?.seq as number;
       }

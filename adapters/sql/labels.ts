@@ -7,7 +7,6 @@
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import { rowsOf, scalar } from "./dialect.ts";
-import type { SqlRow } from "./driver.ts";
 import { prepared, type Statement } from "./statement.ts";
 import { type RawBuilder, sql } from "./template.ts";
 
@@ -242,6 +241,6 @@ export function isEmpty(filter: JsonObject | undefined): boolean {
 }
 
 /** True if the row's `metadata` column contains the filter. */
-export function matches(row: SqlRow, filter: JsonObject | undefined): boolean {
-  return filter === undefined || contains(JSON.parse(row.metadata as string) as Json, filter);
+export function matches(row: { readonly metadata: string }, filter: JsonObject | undefined): boolean {
+  return filter === undefined || contains(JSON.parse(row.metadata) as Json, filter);
 }
