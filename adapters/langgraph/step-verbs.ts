@@ -1,4 +1,5 @@
 /** `sleep` and `wait` for nodes, tools and tasks of LangGraph. */
+import { parseSchema } from "../../lib/executor/schema-problems.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../../lib/executor/step-names.ts";
 import type { Described, WaitOptions } from "../../lib/functions/verbs.ts";
 import type { JsonObject } from "../../lib/json.ts";
@@ -47,7 +48,7 @@ export async function wait<
   const stored = nameOf(name);
   const label = labelOf(stored);
   const ms = timeout === undefined ? {} : { ms: durationOf(timeout, `${label}: timeout`) };
-  const kept = schema === undefined ? {} : { schema: JSON.parse(JSON.stringify(schema)) as JsonObject };
+  const kept = schema === undefined ? {} : { schema: parseSchema(schema, label) };
   const step: AskedStep = { kind: "wait", name: stored, ...ms, ...kept };
   if (!begin) return (await ask(step)).payload as Described<Schema> | null;
   const { getConfig, task } = await import("@langchain/langgraph");

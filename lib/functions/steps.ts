@@ -6,6 +6,7 @@ import type { Environment } from "../environment.ts";
 import type { Interrupt, Job } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { OutsideEvent, StepKind } from "../executor/journal.ts";
+import { parseSchema } from "../executor/schema-problems.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { endAttempt } from "./ends.ts";
@@ -201,7 +202,7 @@ export class Steps {
     if (outcome) return await this.#entries.stored(outcome, verb);
     const label = labelOf(verb.name);
     const until = dueAt(timeout, label, this.#options.environment);
-    const kept = schema === undefined ? {} : { schema: copyJson(schema, `${label}: schema`) as JsonObject };
+    const kept = schema === undefined || begun ? {} : { schema: parseSchema(schema, label) };
     const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, ...kept }));
     const came = this.#entries.guarded<OutsideEvent | null>((resolve) => {
       const due = (): void => resolve(null);
@@ -238,7 +239,8 @@ export class Steps {
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
     const until = dueAt(timeout, label, this.#options.environment);
     const shown = copyJson(value ?? null, `value of ${label}`);
-    const response = schema === undefined ? undefined : (copyJson(schema, `${label}: schema`) as JsonObject);
+    // A call that has begun keeps its schema: an earlier version of the function may have had one that is refused now.
+    const response = begun ? begun.schema : schema === undefined ? undefined : parseSchema(schema, label);
     const fresh = async (): Promise<string> =>
       (await this.#waits.during(journal.id("ask", verb.name, verb.occurrence))).replaceAll("-", "");
     const id = (begun?.value as string | undefined) ?? (await fresh());

@@ -175,7 +175,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoints|kwargs|content-blocks|journal|schema-check|step-names)\.ts$|^lib\/functions\/verbs\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoints|kwargs|content-blocks|journal|schema-check|schema-problems|step-names)\.ts$|^lib\/functions\/verbs\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
   },
   {
     files: /^adapters\/studio\/page\//,
