@@ -69,10 +69,19 @@ interface NodeConfig {
   readonly configurable?: { readonly [TRACKER]?: NodeTracker };
   readonly callbacks?: unknown;
   readonly signal?: AbortSignal;
+  readonly runName?: unknown;
 }
 
 const trackerOf = (config: unknown): NodeTracker | undefined =>
   (config as NodeConfig | undefined)?.configurable?.[TRACKER];
+
+/**
+ * The config for what runs in a node. `runName` is the name of the node: LangChain removes it where it hands on callbacks, and otherwise
+ * the tools and models of the node would have it.
+ */
+function withoutName({ runName: _, ...config }: NodeConfig): NodeConfig {
+  return config;
+}
 
 /** Calls the parts of a sequence without the configs and callbacks that LangChain makes for each, in runs without callbacks. */
 function directSequence(node: Runnable | undefined): Runnable | undefined {
@@ -80,10 +89,11 @@ function directSequence(node: Runnable | undefined): Runnable | undefined {
   if (!node || !steps) return node;
   const invoke = async (input: unknown, options: NodeConfig = {}): Promise<unknown> => {
     if (options.callbacks !== undefined) return await node.invoke(input, options);
+    const config = withoutName(options);
     let value = input;
     for (const step of steps) {
-      options.signal?.throwIfAborted();
-      value = await step.invoke(value, options);
+      config.signal?.throwIfAborted();
+      value = await step.invoke(value, config);
     }
     return value;
   };
@@ -226,9 +236,10 @@ export class NodeTracker {
   }
 
   #guarded(options: unknown): unknown {
-    const config: { configurable?: Readonly<Record<string, unknown>>; callbacks?: unknown } = {
-      ...(options as object),
-    };
+    const given = (options ?? {}) as NodeConfig;
+    // A node without writers is called by LangGraph itself. With callbacks, its own run has the name.
+    const config: { configurable?: Readonly<Record<string, unknown>>; callbacks?: unknown } =
+      given.callbacks === undefined ? withoutName(given) : { ...given };
     this.addCallbacks(config);
     const call = config.configurable?.[CALL];
     if (typeof call !== "function") return config;
