@@ -2,6 +2,7 @@
 import type { Directory } from "../auth/binding.ts";
 import { loopTick } from "../environment.ts";
 import { invalidField, notFound } from "../errors.ts";
+import type { WaitingFor } from "../executor/journal.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -32,6 +33,8 @@ export interface RunSummary {
   readonly assistant_id: Uuid;
   readonly graph_id: string;
   readonly status: RunStatus;
+  /** What a suspended run waits for; absent while it works. */
+  readonly waiting_for?: readonly WaitingFor[];
   readonly attempt: number;
   readonly claims: number;
   readonly multitask_strategy: MultitaskStrategy;
@@ -233,6 +236,7 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
     assistant_id: run.assistant_id,
     graph_id: run.graph_id,
     status: run.status,
+    ...(run.status === "pending" && run.waiting_for ? { waiting_for: run.waiting_for as unknown as WaitingFor[] } : {}),
     attempt: run.attempt,
     claims: run.claims,
     multitask_strategy: run.multitask_strategy,

@@ -12,6 +12,7 @@ import type { Gates } from "../clients/graphs.ts";
 const CALLS: Readonly<Record<string, object>> = {
   pay: { euros: 30, to: "ann", reason: "A parcel that arrived broken" },
   mail: { to: "ann", body: "We have paid." },
+  letter: { body: Array.from({ length: 80 }, (_, at) => `This is line ${at} of a long letter.`).join("\n") },
   lookup: { order: "1182" },
   research: { topic: "Rome" },
 };
@@ -51,6 +52,7 @@ function desk(gates: Gates) {
       name: "pay",
       schema: z.object({ euros: z.number(), to: z.string(), reason: z.string() }),
     }),
+    tool(() => "sent", { name: "letter", schema: z.object({ body: z.string() }) }),
     tool(({ body }) => `wrote: ${body}`, { name: "mail", schema: z.object({ to: z.string(), body: z.string() }) }),
     tool(
       async ({ order }, { signal }) => {
@@ -72,6 +74,7 @@ function desk(gates: Gates) {
   const middleware = humanInTheLoopMiddleware({
     interruptOn: {
       pay: true,
+      letter: true,
       mail: {
         allowedDecisions: ["approve", "edit", "reject"],
         argsSchema: { type: "object", required: ["to", "body"], properties: { to: text, body: text } },

@@ -37,6 +37,7 @@ const RUN_FIELDS = [
   "multitask_strategy",
   "langsmith_session_name",
   "cancel_reason",
+  "waiting_for",
 ] as const;
 
 const stopAction = v.optional(parse.oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;

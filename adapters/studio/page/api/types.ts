@@ -3,6 +3,7 @@ import type { InboxThread } from "../../../../lib/threads/summaries.ts";
 
 export type { CronDetail } from "../../../../lib/crons/firings.ts";
 export type { Cron } from "../../../../lib/crons/mod.ts";
+export type { WaitingFor } from "../../../../lib/executor/journal.ts";
 export type { StoreItem } from "../../../../lib/executor/store-handle.ts";
 export type { FeedbackRecord } from "../../../../lib/feedback/mod.ts";
 export type { FeedbackLink, ScoreSeries } from "../../../../lib/feedback/overview.ts";

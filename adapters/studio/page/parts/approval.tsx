@@ -30,6 +30,9 @@ const SPELLINGS = [
   ["action_requests", "review_configs", "action_name", "allowed_decisions", "args_schema", "edited_action"],
 ] as const;
 
+/** The middleware's own description repeats the arguments, which stand below it. */
+const ARGUMENTS = /\n\nTool: .*\nArgs: [\s\S]*$/;
+
 /** Null for a value that is not such a request, or has an action that no decision of this page fits. */
 export function humanRequest(value: unknown): HumanRequest | null {
   if (!isObject(value)) return null;
@@ -48,7 +51,7 @@ export function humanRequest(value: unknown): HumanRequest | null {
     if (allowed.length === 0) return null;
     return {
       ...{ name, args, allowed },
-      description: typeof description === "string" ? description : null,
+      description: typeof description === "string" ? description.replace(ARGUMENTS, "") : null,
       schema: isObject(config[schemaName]) ? (config[schemaName] as Schema) : undefined,
     };
   });

@@ -17,15 +17,18 @@ export async function copy(text: string, what = "Copied"): Promise<void> {
 /** As a ref: takes the focus when it appears, and not again. */
 export const focused = (field: HTMLElement | null): void => field?.focus();
 
+/** The end of an id: ids that were made together begin alike. */
+export const shortId = (id: string): string => id.slice(-8);
+
 /** A shortened id: a click copies it, the tooltip shows all of it. */
 export function Id({ value, label = "id" }: { readonly value: string; readonly label?: string }): VNode {
-  const short = value.length > 10 ? `${value.slice(0, 8)}…` : value;
+  const short = value.length > 10 ? `…${shortId(value)}` : value;
   return (
     <button
       type="button"
       class="id"
       title={`${value} (click to copy)`}
-      aria-label={`Copy ${label} ${value}`}
+      aria-label={`Copy ${label} ${short}`}
       onClick={(event) => {
         event.preventDefault();
         event.stopPropagation();
@@ -107,6 +110,7 @@ const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> 
   timeout: ["✕", "timeout"],
   pending: ["◌", "pending"],
   paused: ["‖", "paused"],
+  suspended: ["◌", "suspended"],
   active: ["✓", "active"],
   ok: ["✓", "ok"],
 };

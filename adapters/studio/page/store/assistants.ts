@@ -1,6 +1,7 @@
 /** Assistants and their schemas, which many views need. */
 import type { Assistant, GraphSchema } from "@langchain/langgraph-sdk";
 import { client } from "../api/client.ts";
+import { shortId } from "../parts/basics.tsx";
 import { type Resource, useResource } from "./resource.ts";
 
 /** In the order of their names: those of a server's agents are created together, in no order. */
@@ -18,5 +19,5 @@ export const useSchemas = (assistant_id: string | null): Resource<GraphSchema> =
 /** The name of an assistant: its own, or that of its graph. */
 export function nameOf(assistants: readonly Assistant[] | undefined, assistant_id: string | null): string {
   const found = assistants?.find((one) => one.assistant_id === assistant_id);
-  return found ? found.name || found.graph_id : (assistant_id?.slice(0, 8) ?? "–");
+  return found ? found.name || found.graph_id : assistant_id ? shortId(assistant_id) : "–";
 }

@@ -5,7 +5,7 @@ import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place } from "../../frame/router.ts";
 import { humanRequest } from "../../parts/approval.tsx";
-import { count, Empty, Skeleton } from "../../parts/basics.tsx";
+import { count, Empty, restOf, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -258,7 +258,7 @@ export function Chat(props: ChatProps): VNode {
           </Empty>
         ) : null}
         {[...nested].map(([scope, one]) => (one.call ? null : <Subagent key={scope} nested={one} />))}
-        {running ? <p class="working">Working…</p> : null}
+        {running ? <p class="working">{state.waiting_for?.map(restOf).join(" · ") ?? "Working…"}</p> : null}
         {error ? (
           <div class="problem" role="alert">
             <p class="error-message">{error}</p>

@@ -4,7 +4,7 @@ import { call, client, isAway, onReturn } from "../../api/client.ts";
 import { type Begun, command, respond, TURN, threadEvents } from "../../api/events.ts";
 import { Failure, isMissing, textOf } from "../../api/failure.ts";
 import { declined } from "../../api/key.ts";
-import type { RunDetail, WaitingInterrupt } from "../../api/types.ts";
+import type { RunDetail, WaitingFor, WaitingInterrupt } from "../../api/types.ts";
 import { refresh } from "../../store/resource.ts";
 import { Conversation, isEnd } from "./conversation.ts";
 import { messagesOf } from "./messages.ts";
@@ -20,6 +20,12 @@ interface StateAnswer {
   }[];
 }
 
+interface ListedRun {
+  readonly run_id: string;
+  readonly status: string;
+  readonly waiting_for?: readonly WaitingFor[];
+}
+
 const START: ChatState = {
   isNew: false,
   phase: "loading",
@@ -29,6 +35,7 @@ const START: ChatState = {
   nested: new Map(),
   times: new Map(),
   run_id: null,
+  waiting_for: undefined,
   error: null,
   metadata: {},
   checkpoint_id: null,
@@ -202,7 +209,7 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** Looks for runs that began elsewhere, and for answers that were given there. */
+  /** Looks for runs that began elsewhere, for answers that were given there, and for a run that sleeps or wakes. */
   #watch(): void {
     clearTimeout(this.#watching);
     if (this.#isClosed) return;
@@ -213,10 +220,11 @@ class EventsSource implements ChatSource {
 
   async #look(): Promise<void> {
     const { phase, checkpoint_id } = this.state.value;
-    if (document.hidden || isAway.value || declined.value || this.#stream) return;
-    if (phase !== "idle" || checkpoint_id !== null) return;
+    if (document.hidden || isAway.value || declined.value) return;
+    if (checkpoint_id !== null || (phase !== "idle" && !this.#stream)) return;
     const reading = this.#reading;
     try {
+      if (this.#stream) return void (await this.#newestRun());
       const newest = await this.#newestRun();
       if (reading === this.#reading && newest !== this.#newest) await this.#changed();
     } catch (error) {
@@ -225,7 +233,12 @@ class EventsSource implements ChatSource {
   }
 
   async #newestRun(): Promise<string> {
-    const [run] = await client.runs.list(this.#thread_id, { limit: 1, select: ["run_id", "status"] as never });
+    const select = ["run_id", "status", "waiting_for"] as never;
+    // Others may wait behind the one that sleeps.
+    const runs = (await client.runs.list(this.#thread_id, { limit: 5, select })) as unknown as readonly ListedRun[];
+    const { waiting_for } = runs.find((run) => run.waiting_for) ?? {};
+    if (JSON.stringify(waiting_for) !== JSON.stringify(this.state.value.waiting_for)) this.#set({ waiting_for });
+    const [run] = runs;
     return run ? `${run.run_id} ${run.status}` : "";
   }
 

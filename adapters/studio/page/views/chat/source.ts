@@ -1,6 +1,6 @@
 /** Where a chat gets its conversation from. The views know this interface alone, whatever the protocol below it. */
 import type { ReadonlySignal } from "@preact/signals";
-import type { WaitingInterrupt } from "../../api/types.ts";
+import type { WaitingFor, WaitingInterrupt } from "../../api/types.ts";
 import type { Message } from "./messages.ts";
 
 /** What a subagent says while it runs. */
@@ -24,6 +24,8 @@ export interface ChatState {
   /** Milliseconds that calls of tools took, by their ids. */
   readonly times: ReadonlyMap<string, number>;
   readonly run_id: string | null;
+  /** What the run under way sleeps for; absent while it works. */
+  readonly waiting_for: readonly WaitingFor[] | undefined;
   /** Of the last run, or of reading. */
   readonly error: string | null;
   readonly metadata: Readonly<Record<string, unknown>>;

@@ -5,7 +5,19 @@ import type { Cron, CronDetail } from "../../api/types.ts";
 import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
+import {
+  Empty,
+  exact,
+  Facts,
+  Id,
+  Problem,
+  Ready,
+  Skeleton,
+  Status,
+  shortId,
+  TableBox,
+  Time,
+} from "../../parts/basics.tsx";
 import { Discard, Editor, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
@@ -187,11 +199,7 @@ function Firings({ cron, timezone }: FiringsProps): VNode {
                 )}
               </td>
               <td>
-                {one.run_id && one.run_status ? (
-                  <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
-                ) : (
-                  "–"
-                )}
+                {one.run_id && one.run_status ? <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a> : "–"}
               </td>
             </tr>
           ))}
@@ -269,7 +277,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
                   [
                     "thread",
                     row?.thread_id ? (
-                      <a href={hrefOf(["threads", row.thread_id])}>{row.thread_id.slice(0, 8)}</a>
+                      <a href={hrefOf(["threads", row.thread_id])}>{shortId(row.thread_id)}</a>
                     ) : (
                       "a new one each time"
                     ),

@@ -5,7 +5,7 @@ import { call } from "../../api/client.ts";
 import type { FeedbackLink } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf } from "../../frame/router.ts";
-import { copy, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
+import { copy, Empty, Ready, shortId, TableBox, Time } from "../../parts/basics.tsx";
 import { usePages } from "../../store/pages.ts";
 import { refresh } from "../../store/resource.ts";
 
@@ -84,7 +84,7 @@ export function Links(): VNode {
                     <tr key={one.id}>
                       <td>{one.feedback_key}</td>
                       <td>
-                        <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
+                        <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a>
                       </td>
                       <td class="number">{one.submissions}</td>
                       <td class="minor">

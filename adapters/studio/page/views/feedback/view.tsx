@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { FeedbackRecord, ScoreSeries } from "../../api/types.ts";
 import { hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
-import { count, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
+import { count, Empty, Ready, shortId, TableBox, Time } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
 import { Head, Tabs } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
@@ -129,7 +129,7 @@ function Records(): VNode {
                       {one.value === null ? "" : typeof one.value === "string" ? one.value : JSON.stringify(one.value)}
                     </td>
                     <td class="comment">{one.comment}</td>
-                    <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a> : "–"}</td>
+                    <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a> : "–"}</td>
                     <td>
                       <Time at={one.created_at} />
                     </td>

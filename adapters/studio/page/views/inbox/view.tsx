@@ -7,7 +7,7 @@ import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, exact, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
+import { Empty, exact, Id, Ready, Skeleton, shortId, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
@@ -26,6 +26,7 @@ function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
   if (shown.length === 0) return null;
   return (
     <div class="before">
+      <h3>Before the question</h3>
       {shown.map((message, index) => (
         <Bubble key={message.id ?? index} message={message} results={results} />
       ))}
@@ -57,12 +58,12 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
         Waiting since {exact(item.since)} (<Time at={item.since} />) ·{" "}
         <a href={hrefOf(["threads", thread_id])}>open the thread</a> · <Id value={thread_id} label="thread id" />
       </p>
-      <Before thread_id={thread_id} />
       <Interrupts
         interrupts={interrupts.map((one) => ({ ...one, interrupt_id: one.interrupt_id ?? one.task_id }))}
         busy={false}
         answer={answer}
       />
+      <Before thread_id={thread_id} />
     </div>
   );
 }
@@ -114,7 +115,7 @@ export default function Inbox(): VNode {
                         </span>
                       </span>
                       <span class="text">
-                        <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
+                        <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? shortId(one.thread_id)}</span>
                         <span class="faint">
                           {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
                           {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
@@ -133,7 +134,7 @@ export default function Inbox(): VNode {
       detail={
         thread_id === undefined ? null : (
           <>
-            <DetailHead title={item?.title ?? thread_id.slice(0, 8)} />
+            <DetailHead title={item?.title ?? shortId(thread_id)} />
             {item ? (
               <Waiting
                 key={keyOf(item)}

@@ -5,7 +5,7 @@ import { credential } from "../../api/key.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
-import { copy, count, duration, Facts, Id, money, Ready, Status, Time } from "../../parts/basics.tsx";
+import { copy, count, duration, Facts, Id, money, Ready, restOf, Status, Time } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { DetailHead } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
@@ -100,6 +100,7 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
         ["created", <Time at={run.created_at} />],
         ["wait", duration(run.wait_ms)],
         ["duration", duration(run.duration_ms)],
+        ...(run.waiting_for ? ([["waits", run.waiting_for.map(restOf).join(" · ")]] as const) : []),
         ["attempt", String(run.attempt)],
         ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
         ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],

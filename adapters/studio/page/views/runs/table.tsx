@@ -2,7 +2,18 @@
 import type { VNode } from "preact";
 import type { RunSummary } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
-import { count, duration, Empty, money, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import {
+  count,
+  duration,
+  Empty,
+  money,
+  Problem,
+  restOf,
+  Skeleton,
+  Status,
+  shortId,
+  Time,
+} from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
@@ -17,7 +28,7 @@ export const protocolOf = ({ metadata }: Pick<RunSummary, "metadata">): string |
 
 function startedBy(run: RunSummary): string {
   const { user_id, api_key, cron_id } = run.started_by;
-  const who = cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key);
+  const who = cron_id ? `cron ${shortId(cron_id)}` : (user_id ?? api_key);
   return [who, protocolOf(run)].filter(Boolean).join(", ") || "–";
 }
 
@@ -58,8 +69,10 @@ export function RunTable({ filter, current, hrefOf: address, empty }: RunTablePr
         row={(run) => (
           <>
             <Status value={run.status} />
-            <span>{nameOf(assistants.data, run.assistant_id)}</span>
-            <span class="thread faint mono">{run.temporary ? "stateless" : run.thread_id.slice(0, 8)}</span>
+            <span title={run.waiting_for?.map(restOf).join(" · ")}>
+              {[nameOf(assistants.data, run.assistant_id), ...(run.waiting_for ?? []).map(restOf)].join(" · ")}
+            </span>
+            <span class="thread faint mono">{run.temporary ? "stateless" : shortId(run.thread_id)}</span>
             <span class="number" title="wait">
               {duration(run.wait_ms)}
             </span>

@@ -5,7 +5,7 @@ import { call, serverNow } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
 import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { count, Status } from "../../parts/basics.tsx";
+import { count, Status, shortId } from "../../parts/basics.tsx";
 import { Head, Panes } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 import { RunDetailPane } from "../run/run.tsx";
@@ -81,12 +81,12 @@ export default function Runs(): VNode {
             </select>
             {filter.thread_id ? (
               <button type="button" onClick={() => setQuery({ thread: null })}>
-                thread {filter.thread_id.slice(0, 8)} ✕
+                thread {shortId(filter.thread_id)} ✕
               </button>
             ) : null}
             {filter.cron_id ? (
               <button type="button" onClick={() => setQuery({ cron: null })}>
-                cron {filter.cron_id.slice(0, 8)} ✕
+                cron {shortId(filter.cron_id)} ✕
               </button>
             ) : null}
           </div>

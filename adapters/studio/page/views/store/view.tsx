@@ -194,6 +194,7 @@ export default function Store(): VNode {
   const of = labelsOf(query.get("of") ?? chosen);
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";
+  const second = filterOf(filter);
   const namespaces = useResource("store/namespaces", (signal) =>
     call<{ readonly namespaces: string[][] }>("POST", "/store/namespaces", {
       body: { limit: 1000 },
@@ -206,7 +207,7 @@ export default function Store(): VNode {
         namespace_prefix: namespace,
         limit: 1000,
         query: text || undefined,
-        filter: filterOf(filter),
+        filter: second.fields,
       },
       signal,
     }),
@@ -224,7 +225,7 @@ export default function Store(): VNode {
           <div class="filters">
             <SearchBox label="Search items" value={text} change={(next) => setQuery({ text: next })} />
             <SearchBox
-              label="key = value"
+              label="key = value, or text"
               isMain={false}
               value={filter}
               change={(next) => setQuery({ filter: next })}
@@ -238,7 +239,9 @@ export default function Store(): VNode {
           </nav>
           <Ready of={items}>
             {({ items: all }) => {
-              const shown = all.filter((one) => !gone.value.has(keyOf(one)));
+              const isFound = ({ key, value }: StoreItem): boolean =>
+                `${key} ${JSON.stringify(value)}`.toLowerCase().includes(second.text.toLowerCase());
+              const shown = all.filter((one) => !gone.value.has(keyOf(one)) && isFound(one));
               return shown.length === 0 ? (
                 <Empty title={text || filter ? "No item matches" : "No items here"}>
                   <p class="faint">Agents keep what they remember in the store.</p>

@@ -6,20 +6,26 @@ import { useKey } from "../../frame/keyboard.ts";
 import { gone } from "../../frame/notices.tsx";
 import { listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Ready, restOf, Status, Time } from "../../parts/basics.tsx";
+import { Empty, Ready, restOf, Status, shortId, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 
-/** `key = value` as a filter of the API; values may be JSON. */
-export function filterOf(text: string): Readonly<Record<string, unknown>> | undefined {
-  const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
-  if (!key) return undefined;
+interface Filter {
+  readonly fields?: Readonly<Record<string, unknown>>;
+  /** What is searched for instead. */
+  readonly text: string;
+}
+
+/** `key = value` as a filter of the API; values may be JSON. Without `=`, it is a text to search for. */
+export function filterOf(typed: string): Filter {
+  const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(typed) ?? [];
+  if (!key) return { text: typed.trim() };
   try {
-    return { [key]: JSON.parse(value) };
+    return { fields: { [key]: JSON.parse(value) }, text: "" };
   } catch {
-    return { [key]: value };
+    return { fields: { [key]: value }, text: "" };
   }
 }
 
@@ -60,18 +66,22 @@ export function SearchBox(props: {
 
 export function ThreadList({ current }: { readonly current: string | undefined }): VNode {
   const { query } = place.value;
+  const second = filterOf(query.get("metadata") ?? "");
+  const title = query.get("text") ?? "";
   const filter = {
-    text: query.get("text") ?? "",
+    text: title || second.text,
     status: query.get("status") ?? "",
     assistant_id: query.get("assistant") ?? "",
-    metadata: JSON.stringify(filterOf(query.get("metadata") ?? "")),
+    metadata: JSON.stringify(second.fields),
   };
   const assistants = useAssistants();
   const threads = usePages<ThreadSummary>({
     ...{ path: "threads", query: filter, every: 4000 },
     idOf: ({ thread_id }) => thread_id,
   });
-  const items = threads.items.filter(({ thread_id }) => !gone.value.has(thread_id));
+  // The server searches for one text.
+  const isFound = (one: ThreadSummary): boolean => !!one.title?.toLowerCase().includes(second.text.toLowerCase());
+  const items = threads.items.filter((one) => !gone.value.has(one.thread_id) && (!second.text || isFound(one)));
   const isFiltered = Object.values(filter).some(Boolean);
   return (
     <>
@@ -81,7 +91,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
         </a>
       </Head>
       <div class="filters">
-        <SearchBox label="Search titles" value={filter.text} change={(text) => setQuery({ text })} />
+        <SearchBox label="Search titles" value={title} change={(text) => setQuery({ text })} />
         <select
           aria-label="Status"
           value={filter.status}
@@ -95,7 +105,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
         </select>
         <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
         <SearchBox
-          label="key = value"
+          label="key = value, or text"
           isMain={false}
           value={query.get("metadata") ?? ""}
           change={(metadata) => setQuery({ metadata })}
@@ -131,9 +141,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
                 <>
                   <Status value={thread.waiting ? "waiting" : thread.status} short />
                   <span class="text">
-                    <span class="title">
-                      {thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}
-                    </span>
+                    <span class="title">{thread.title ?? <span class="faint">{shortId(thread.thread_id)}</span>}</span>
                     <span class="faint">
                       {nameOf(assistants.data, thread.assistant_id)}
                       {thread.waiting_for?.map((one) => ` · ${restOf(one)}`)}

@@ -5,7 +5,7 @@ import { useDismiss, useKey } from "../../frame/keyboard.ts";
 import { perform } from "../../frame/notices.tsx";
 import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { copy, Empty, focused, Id, Status } from "../../parts/basics.tsx";
+import { copy, Empty, focused, Id, Status, shortId } from "../../parts/basics.tsx";
 import { Editor, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
@@ -131,15 +131,23 @@ const TABS = [
   ["runs", "Runs"],
 ] as const;
 
-const statusOf = ({ phase, interrupts, error }: ChatState): string =>
-  phase === "running" ? "running" : interrupts.length > 0 ? "waiting" : error ? "error" : "idle";
+const statusOf = ({ phase, interrupts, error, waiting_for }: ChatState): string =>
+  phase === "running"
+    ? waiting_for
+      ? "suspended"
+      : "running"
+    : interrupts.length > 0
+      ? "waiting"
+      : error
+        ? "error"
+        : "idle";
 
 /** The first text of a conversation, as the list shows it. */
 function titleOf({ metadata, messages }: ChatState, thread_id: string): string {
   if (typeof metadata["title"] === "string") return metadata["title"];
   const content = messages?.[0]?.content;
   const text = typeof content === "string" ? content : "";
-  return text.slice(0, 120) || thread_id.slice(0, 8);
+  return text.slice(0, 120) || shortId(thread_id);
 }
 
 type AssistantChoice = ReturnType<typeof useAssistantChoice>;
@@ -266,7 +274,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   if (state.phase === "missing") {
     return (
       <>
-        <DetailHead title={thread_id.slice(0, 8)} />
+        <DetailHead title={shortId(thread_id)} />
         <Empty title="This thread does not exist">
           <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
           <a class="button" href={listHref(["threads"])}>
