@@ -122,17 +122,25 @@ describe("examples", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
-  it("refund.ts goes on after a kill, and pays once", async () => {
+  it("refund.ts continues after a kill with the same key, and shows its result at each later start", async () => {
     using folder = temporaryFolder();
     let paid = "";
     {
       await using first = example("refund.ts", folder.path);
       [paid] = await first.printed(/Paid 40 with the key \S+/);
     }
-    await using program = example("refund.ts", folder.path);
-    const [, values = ""] = await program.printed(/Result: (.*)/);
-    assert.equal(last(JSON.parse(values)), "Shipped as RX-7.");
     assert.notEqual(paid, "");
+    for (const start of ["after the kill", "after the end"]) {
+      await using program = example("refund.ts", folder.path);
+      const url = await urlOf(program);
+      const [, values = ""] = await program.printed(/Result: (.*)/);
+      assert.equal(last(JSON.parse(values)), "Shipped as RX-7.", start);
+      // A kill between the work and its commit repeats the work, with its key.
+      const again = program.output().match(/Paid .*/g) ?? [];
+      assert.deepEqual(again, start === "after the end" ? [] : again.map(() => paid), start);
+      const threads = await new Client({ apiUrl: url }).threads.search();
+      assert.deepEqual([threads.length, threads[0]?.status], [1, "idle"], start);
+    }
   });
 
   if (runtime === "bun") {
