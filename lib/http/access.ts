@@ -194,7 +194,9 @@ const ACCOUNT_PATHS = "/api/v1/";
 /** With one of these headers a proxy passed the request on: the client may be on another machine. */
 const FORWARDED = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
 
-const isLocal = ({ headers }: Request): boolean => !FORWARDED.some((name) => headers.has(name));
+/** True for a request from this machine: nginx adds no header by default, but passes the name of its host on. */
+const isLocal = (request: Request): boolean =>
+  LOOPBACK.has(hostOf(request).replace(/:\d+$/, "")) && !FORWARDED.some((name) => request.headers.has(name));
 
 /** What a request is for, where no route says it. */
 export const defaultUse = (method: string): Use => (method === "GET" || method === "HEAD" ? "read" : "change");

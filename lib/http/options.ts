@@ -25,8 +25,8 @@ export interface HandlerOptions {
    */
   readonly hosts?: readonly string[];
   /**
-   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
-   * false.
+   * `/metrics` needs no key for requests to a loopback name (`localhost`, `127.0.0.1`, `[::1]`) that no proxy forwarded. For servers
+   * that listen on a loopback address. Default: false.
    */
   readonly open_metrics?: boolean;
   /**

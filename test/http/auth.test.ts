@@ -179,6 +179,19 @@ describe("mode api_key", () => {
     }
   });
 
+  it("closes open metrics to other host names, which a proxy passes on without a header of its own", async () => {
+    await using closed = await guarded({ mode: "api_key" });
+    const fetch = createHandler(closed.service, { open_metrics: true });
+    const status = async (host: string, headers: Record<string, string> = {}): Promise<number> =>
+      (await fetch(new Request(`http://${host}/metrics`, { headers }))).status;
+    for (const host of ["localhost", "LOCALHOST:2024", "127.0.0.1:2024", "[::1]", "[::1]:2024"])
+      assert.equal(await status(host), 200, host);
+    for (const host of ["app.example", "app.example:2024", "localhost.example", "10.0.0.1:2024"]) {
+      assert.equal(await status(host), 401, host);
+      assert.equal(await status(host, { "x-api-key": key("reading") }), 200, host);
+    }
+  });
+
   it("serves a key of the deployment's workspace as far as its permissions go", async () => {
     await using service = await guarded({ mode: "api_key" });
     const made = await ask(service, "POST", "/threads", { as: "all", body: {} });
