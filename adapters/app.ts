@@ -15,7 +15,7 @@ import {
   type Service,
   type ServiceOptions,
 } from "../lib/mod.ts";
-import { anything, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
+import { anything, flag, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
 import { type Agent, agentExecutor, entryOf, problemsOfService, SETTINGS } from "./agents.ts";
 import { type DatabaseOptions, openDatabase, problemOfUrl } from "./database.ts";
 
@@ -104,7 +104,8 @@ const DATABASE = section({
   direct_url: string,
   writer: oneOf(WRITERS),
 } satisfies Record<keyof typeof NAMES, Schema>);
-const ENTRY = section({ ...SETTINGS, agent: anything, graph: anything });
+const FUNCTION_ENTRY = section({ ...SETTINGS, agent: anything, strict: flag });
+const GRAPH_ENTRY = section({ ...SETTINGS, graph: anything });
 
 function problemsOfDatabase(database: unknown): string[] {
   const given: unknown = typeof database === "string" ? { url: database } : database;
@@ -136,7 +137,8 @@ async function executorOf(agents: unknown, problems: string[]): Promise<Executor
     const key = `agents.${name}`;
     try {
       const entry = entryOf(agent);
-      if (entry === agent) problems.push(...problemsIn(ENTRY, entry, "agents", name));
+      const schema = "agent" in entry ? FUNCTION_ENTRY : GRAPH_ENTRY;
+      if (entry === agent) problems.push(...problemsIn(schema, entry, "agents", name));
       executors.push(await agentExecutor(name, agent));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];

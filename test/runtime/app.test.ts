@@ -7,7 +7,7 @@ import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langcha
 import { createReactAgent } from "@langchain/langgraph/prebuilt";
 import { type App, type AppOptions, createApp } from "../../adapters/app.ts";
 import { serve } from "../../adapters/node/mod.ts";
-import { ConfigError } from "../../lib/mod.ts";
+import { ConfigError, type FunctionJob } from "../../lib/mod.ts";
 import { runtime, temporaryFolder } from "./programs.ts";
 
 const quiet = { environment: { log() {} } };
@@ -58,6 +58,24 @@ describe(`createApp on ${runtime}`, () => {
     for (const name of ["compiled", "builder", "factory", "prebuilt"]) assert.equal((await run(app, name)).count, 1);
     const { items } = await app.service.assistants.search({});
     assert.deepEqual(items.flatMap(({ description }) => description ?? []).sort(), ["Counts", "Repeats"]);
+  });
+
+  it("fails a strict function whose code took another way", async () => {
+    let order = ["find", "pay"];
+    const agent = async function* ({ step, ask }: FunctionJob) {
+      for (const name of order) await step(name, () => name);
+      await ask("approve", "Pay?");
+      yield "Paid.";
+    };
+    const app = await createApp({ database: ":memory:", agents: { agent: { agent, strict: true } }, ...quiet });
+    await using _ = disposed(app);
+    const { threads, runs } = app.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })).result;
+    order = ["pay", "find"];
+    const command = { resume: true };
+    const { result } = await runs.wait(thread_id, { assistant_id: "agent", command });
+    assert.equal(((await result) as { __error__: { error: string } }).__error__.error, "ReplayMismatch");
   });
 
   it("refuses a factory that was given as an agent at start if its code shows it, and says what to write", async () => {
@@ -173,7 +191,16 @@ describe(`createApp on ${runtime}`, () => {
           text: "echo",
           "a/b": echo,
           both: { agent: echo, graph: builder },
-          slow: { agent: echo, timeout_ms: 0, retries: 2, description: 5, mcp: true, a2a: { caller_may_approve: 1 } },
+          drawn: { graph: builder, strict: true },
+          slow: {
+            agent: echo,
+            timeout_ms: 0,
+            retries: 2,
+            description: 5,
+            strict: "yes",
+            mcp: true,
+            a2a: { caller_may_approve: 1 },
+          },
         },
         http: { prefix: "agents", app: 5, open_metrics: "yes", cors: { allow_origins: "*" }, nope: 1 },
         worker: { concurrency: -1 },
@@ -192,9 +219,11 @@ describe(`createApp on ${runtime}`, () => {
         "agents.list: Graph list is neither a LangGraph.js graph nor a function that returns one",
         "agents.text: is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }",
         "agents.both: give agent or graph, not both",
+        "agents.drawn.strict: unknown option; known: description, max_attempts, timeout_ms, abandon_ms, mcp, a2a, graph",
         "agents.slow.timeout_ms: must be a whole number from 1 to 2147483647",
-        "agents.slow.retries: unknown option; known: description, max_attempts, timeout_ms, abandon_ms, mcp, a2a, agent, graph",
+        "agents.slow.retries: unknown option; known: description, max_attempts, timeout_ms, abandon_ms, mcp, a2a, agent, strict",
         "agents.slow.description: must be a text",
+        "agents.slow.strict: must be true or false",
         "agents.slow.mcp: must be an object",
         "agents.slow.a2a.caller_may_approve: must be true or false",
         "storage: unknown option. Use database",
