@@ -21,15 +21,15 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
   event_answered: {
     meaning: "Another event has come to this address. The same event again gets 200.",
-    remedy: "None: the wait has its answer.",
+    remedy: "There is nothing to do: the function continues with the first event.",
   },
   event_misfit: {
     meaning: "The event does not fit the `schema` of the `wait`, which goes on.",
     remedy: "Send an event that fits.",
   },
   call_ended: {
-    meaning: "The call of the durable function has ended, or its `wait` has: it takes no event any more.",
-    remedy: "None.",
+    meaning: "The call of the durable function has ended, or its `wait` has, and takes no more events.",
+    remedy: "Start a new run if the event is for one; otherwise there is nothing to do.",
   },
   bad_request: {
     meaning:
@@ -146,7 +146,7 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
   too_large: {
     meaning:
-      "The body exceeds `http.max_body_bytes` or `http.max_body_values`. Submissions to feedback links are limited to 256 KiB.",
+      "The body exceeds `http.max_body_bytes` or `http.max_body_values`. Submissions to feedback links and events of durable functions are limited to 256 KiB, which no option raises.",
     remedy: "Send less at once, or raise the limit.",
   },
   unsupported_type: {

@@ -139,10 +139,13 @@ function responses(route: Route): JsonObject {
   if (upgrades) success["101"] = { description: upgrades };
   if (accepted) success["202"] = { description: accepted };
   if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
+  const limit = route.max_body_bytes;
+  const tooLarge = `The body is larger than ${(limit ?? 0) / 1024} KiB or holds more values than \`http.max_body_values\``;
   const failures = errorsOf(route).map((status) => {
     const schema = ref(route.issues && status === 422 ? "InputError" : "Error");
     const content = route.error_text ? { "text/plain": { schema: string } } : { "application/json": { schema } };
-    return [String(status), { description: ERRORS[status] as string, content }];
+    const description = status === 413 && limit !== undefined ? tooLarge : (ERRORS[status] as string);
+    return [String(status), { description, content }];
   });
   return { ...success, ...Object.fromEntries(failures) };
 }

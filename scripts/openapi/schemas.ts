@@ -237,7 +237,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
   408: "The body did not arrive in time (`http.body_timeout_ms`)",
   409: "Conflict: the id exists, the thread is busy, too many runs are pending, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",
-  413: "The body is larger than `http.max_body_bytes` or holds more values than `http.max_body_values`; without a key the limit is 256 KiB",
+  413: "The body is larger than `http.max_body_bytes` or holds more values than `http.max_body_values`",
   422: "A field is invalid; `detail` names it",
   426: "The request is no WebSocket handshake",
   429: "Too many submissions to one link",

@@ -5,6 +5,8 @@ import { isStepCount, simulateReadableStream, streamText, tool } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 import { stepCountIs, streamText as streamText5 } from "ai-5";
 import { MockLanguageModelV2 } from "ai-5/test";
+import { stepCountIs as stepCountIs6, streamText as streamText6 } from "ai-6";
+import { MockLanguageModelV3 } from "ai-6/test";
 import { z } from "zod";
 import { toModelMessages } from "../../lib/http/endpoints/ai/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
@@ -82,6 +84,29 @@ const agents = {
       stopWhen: stepCountIs(2),
       messages: toModelMessages(messages),
     }),
+  old6: ({ messages }: FunctionJob) =>
+    streamText6({
+      model: new MockLanguageModelV3({
+        doStream: async () => ({
+          stream: simulateReadableStream({
+            chunks: [
+              { type: "text-start" as const, id: "1" },
+              { type: "text-delta" as const, id: "1", delta: "Old." },
+              { type: "text-end" as const, id: "1" },
+              {
+                ...{ type: "finish" as const, finishReason: { unified: "stop" as const, raw: undefined } },
+                usage: {
+                  inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+                  outputTokens: { total: 1, text: 1, reasoning: 0 },
+                },
+              },
+            ],
+          }),
+        }),
+      }),
+      stopWhen: stepCountIs6(2),
+      messages: toModelMessages(messages),
+    }),
   fails: ({ messages }: FunctionJob) =>
     streamText({
       ...{ messages: toModelMessages(messages), maxRetries: 0, onError() {} },
@@ -131,12 +156,20 @@ describe("an agent of the AI SDK", () => {
     assert.match(JSON.stringify(messages), /"output":{"found":"a"}/);
   });
 
-  it("of version 5 streams, too", async () => {
-    await using test = await testService({ agents });
-    const chat = openChat({ id: "c", agent: "old", fetch: test.fetch });
-    await chat.sendMessage({ text: "Hi" });
-    assert.match(JSON.stringify(chat.messages), /Old\./);
-  });
+  for (const [version, agent] of [
+    [5, "old"],
+    [6, "old6"],
+  ] as const) {
+    it(`of version ${version} streams, too, and reports its tokens`, async () => {
+      await using test = await testService({ agents });
+      const chat = openChat({ id: "c", agent, fetch: test.fetch });
+      await chat.sendMessage({ text: "Hi" });
+      assert.match(JSON.stringify(chat.messages), /Old\./);
+      const { result } = await test.service.runs.wait(null, { assistant_id: agent, input: { messages: "Hi" } });
+      const { messages } = (await result) as { readonly messages: JsonObject[] };
+      assert.deepEqual(messages.at(-1)?.usage_metadata, { input_tokens: 1, output_tokens: 1, total_tokens: 2 });
+    });
+  }
 
   it("fails the run with the error of its model", async () => {
     await using test = await testService({ agents });

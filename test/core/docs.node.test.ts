@@ -7,7 +7,9 @@ import { COMMANDS, usage } from "../../adapters/standalone/command-options.ts";
 import { usageOf } from "../../adapters/standalone/commands.ts";
 import { type ErrorCode, REASONS, ServiceError, STATUS } from "../../lib/errors.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
-import { errorsPage } from "../../scripts/errors.ts";
+import { allRoutes } from "../../lib/http/routes/mod.ts";
+import { errorsPage, HELP } from "../../scripts/errors.ts";
+import { testService } from "../suite/kit.ts";
 import { FLOORS } from "./source-rules.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -30,6 +32,14 @@ describe("docs/reference/errors.md", () => {
     assert.deepEqual(matches(list, /^- \*\*`(\w+)`\*\*/gm).sort(), Object.keys(REASONS).sort());
     const expected = codes.map((code) => `${code}: ${errorResponse(new ServiceError(code, "")).status}`);
     assert.deepEqual(matches(page, /^### (\w+: \d+)$/gm).sort(), expected.sort());
+  });
+
+  it("says for each error what to do, in a sentence", () => {
+    for (const [reason, { meaning, remedy }] of Object.entries(HELP)) {
+      assert.match(meaning, /^[A-Z`].*\.$/, reason);
+      assert.match(remedy, /^[A-Z].* .*\.$/, reason);
+      assert.doesNotMatch(remedy, /^None/, reason);
+    }
   });
 
   it("has no reason that nothing throws", () => {
@@ -143,6 +153,15 @@ describe("limits in docs", () => {
     assert.deepEqual(matches(page, /^\| (\d{4}) \|/gm).sort(), codes.sort());
   });
 
+  it("have the size of events and of submissions to feedback links", () => {
+    const bytes = ["lib/steps/calls.ts", "lib/http/routes/feedback-links.ts"].map(
+      (file) => numberOf(file, /: number = (\d+) \* 1024;/) * 1024,
+    );
+    assert.deepEqual(bytes, [256 * 1024, 256 * 1024]);
+    for (const page of ["guides/durable-functions", "guides/feedback", "operations/guarantees", "reference/errors"])
+      assert.ok(read(`docs/${page}.md`).includes("256 KiB"), page);
+  });
+
   it("have the length of a chain of webhooks", () => {
     const deepest = numberOf("lib/webhooks/feature.ts", /const DEEPEST = (\d+);/);
     assert.match(read("docs/guides/webhooks.md").replace(/\s+/g, " "), new RegExp(`depth of ${deepest} or more`));
@@ -155,8 +174,58 @@ describe("limits in docs", () => {
   });
 });
 
+describe("docs/guides", () => {
+  it("agents.md names every member of the object that a function gets, and every reason of its signal", async () => {
+    const page = read("docs/guides/agents.md");
+    const [, section = ""] = /The object has these members:(.*?)\n## /s.exec(page) ?? [];
+    let members: string[] = [];
+    const agent = (job: object): void => {
+      members = Object.keys(job);
+    };
+    await using test = await testService({ agents: { agent } });
+    await (await test.service.runs.wait(null, { assistant_id: "agent", input: {} })).result;
+    assert.ok(members.length > 20);
+    const named = new Set(matches(section, /`(\w+)(?:\([^`]*\))?`/g));
+    assert.deepEqual(
+      members.filter((name) => !named.has(name)),
+      [],
+      "name them in docs/guides/agents.md",
+    );
+    const [, reasons = ""] = /type StopReason = ([^;]*);/.exec(read("lib/engine/attempt-context.ts")) ?? [];
+    for (const reason of [...matches(reasons, /"(\w+)"/g), "suspended"]) assert.ok(named.has(reason), reason);
+  });
+
+  it("accounts.md names every path that needs no key", async () => {
+    const [, section = ""] = /These paths need no key:\n(.*?)\n## /s.exec(read("docs/guides/accounts.md")) ?? [];
+    const named = matches(section, /`(\/[^`]*)`/g);
+    const open = (await allRoutes()).filter(({ access, open_locally }) => access === "open" || open_locally);
+    assert.ok(open.length > 10);
+    for (const { path } of open) {
+      const isNamed = named.some((name) => path === name || (/\/$|-resource$/.test(name) && path.startsWith(name)));
+      assert.ok(isNamed, path);
+    }
+  });
+});
+
 describe("docs/operations/running.md", () => {
   const page = read("docs/operations/running.md").replace(/\s+/g, " ");
+  it("names the headers that show a proxy, as deployment.md does", () => {
+    const [, list = ""] = /const FORWARDED = \[([^\]]*)\]/.exec(read("lib/http/access.ts")) ?? [];
+    const headers = matches(list, /"([\w-]+)"/g);
+    assert.equal(headers.length, 5);
+    const [, section = ""] = /## Health(.*?) ## /.exec(page) ?? [];
+    for (const header of headers) assert.ok(section.toLowerCase().includes(`\`${header}\``), header);
+    const [, nginx = ""] = /```nginx\n(.*?)```/s.exec(read("docs/operations/deployment.md")) ?? [];
+    assert.match(nginx, /proxy_set_header X-Forwarded-For /);
+    assert.match(nginx, /proxy_set_header Host \$host;/);
+  });
+
+  it("repeats no figure of performance.md", () => {
+    const [, section = ""] = /## Sizing(.*?)$/.exec(page) ?? [];
+    assert.match(section, /\(performance\.md#figures\)/);
+    assert.doesNotMatch(section, /\| CPU of /);
+  });
+
   it("selects columns of the table runs", () => {
     const [, list = ""] = /select ([\w, ]+) from runs where/.exec(page) ?? [];
     const known = Object.keys(tables.runs.columns);

@@ -5,6 +5,7 @@ import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { openapi } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
 import { routesPage } from "../../scripts/openapi/routes-page.ts";
+import { testService } from "../suite/kit.ts";
 import { fake } from "./fake.ts";
 
 const ROUTES = await allRoutes();
@@ -16,6 +17,8 @@ interface Description {
   readonly security: unknown;
   readonly components: { readonly schemas: Record<string, unknown>; readonly securitySchemes: unknown };
 }
+
+type Responses = Readonly<Record<string, { readonly description: string }>>;
 
 describe("openapi.json", () => {
   it("is what scripts/openapi/mod.ts makes of the schemas", () => {
@@ -49,6 +52,25 @@ describe("openapi.json", () => {
     const routed = built.map(({ method, path }) => `${method} ${path.replace(/:(\w+)\+?/g, "{$1}")}`);
     assert.ok(routed.length > 70);
     assert.deepEqual(described.sort(), routed.sort());
+  });
+
+  it("names the limit that each body has", async () => {
+    const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
+    await using service = await testService({ agents: { echo: () => "Hi" } });
+    const body = JSON.stringify("x".repeat(300 * 1024));
+    const headers = { "content-length": String(body.length) };
+    let limited = 0;
+    for (const { method, path } of ROUTES.filter((route) => route.handle && route.method !== "get")) {
+      const responses = paths[path.replace(/:(\w+)\+?/g, "{$1}")]?.[method]?.responses as Responses;
+      const text = responses["413"]?.description;
+      if (text === undefined) continue;
+      const url = `http://localhost${path.replace(/:\w+\+?/g, crypto.randomUUID())}`;
+      const { status } = await service.fetch(new Request(url, { method, body, headers }));
+      const kibibytes = /larger than (\d+) KiB/.exec(text)?.[1];
+      assert.equal(status === 413, kibibytes !== undefined, `${method} ${path}: ${status}, ${text}`);
+      if (kibibytes) limited += 1;
+    }
+    assert.equal(limited, 3);
   });
 
   it("adds requests that are read by hand to routes alone, where they have no schema", () => {
