@@ -4,7 +4,7 @@ import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import { callMetadata, closeQuestions, conflict, isActive, refuseLate, requireAssistant } from "../calls.ts";
+import { callMetadata, conflict, isActive, refuseLate, requireAssistant } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -282,22 +282,4 @@ export async function resumeTurn(
   if (!prelude) return null;
   const { frames } = await nouns.runs.joinStream(thread_id, run.run_id);
   return { run, frames: chunkFrames(run, prelude, frames, { seen }) };
-}
-
-/** Cancels the run that writes, and closes open questions. Errors: not_found, forbidden (the caller may not change the chat). */
-export async function stopTurn(nouns: ChatNouns, chat_id: string): Promise<void> {
-  const { runs } = nouns;
-  const thread_id = await nouns.threads.idOf(chat_id);
-  const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
-  const active = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
-  // Cancelling a run that has ended changes nothing, but tells whether the caller may stop the chat.
-  const stopped = active.length > 0 ? active : await runs.list(thread_id, { limit: 1 });
-  for (const { run_id } of stopped) {
-    await runs.cancel(thread_id, run_id, { wait: true }).catch(async (error: unknown) => {
-      nullIfNotFound(error);
-      // A run that still exists is hidden from changes by this caller. Another one was deleted meanwhile.
-      if (await runs.get(thread_id, run_id).catch(nullIfNotFound)) throw error;
-    });
-  }
-  await closeQuestions(nouns, thread_id);
 }

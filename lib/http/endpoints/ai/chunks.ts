@@ -39,7 +39,8 @@ interface ToolCall {
 }
 
 /** Namespaces of subagents: a tool's own model and graph. */
-const isSubagent = (namespace: readonly string[]): boolean => namespace.some((part) => /^(?:tools|task):/.test(part));
+export const isSubagent = (namespace: readonly string[]): boolean =>
+  namespace.some((part) => /^(?:tools|task):/.test(part));
 
 const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
 

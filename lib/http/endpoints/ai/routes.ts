@@ -13,9 +13,10 @@ import {
 } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
-import { type ChatStream, resumeTurn, startTurn, stopTurn } from "./chat.ts";
+import { type ChatStream, resumeTurn, startTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
 import { membersOf, readChat, readVersion } from "./request.ts";
+import { stopTurn } from "./stop.ts";
 import { answersOf, messageIdOf } from "./turn.ts";
 
 const route = routesOf({ tag: "AI SDK", group: "ai", error_text: true });
