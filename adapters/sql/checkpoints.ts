@@ -13,6 +13,7 @@ import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, scoped, toFilterArgument } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
+import type { Operands } from "./parameters.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
 import { type Database, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 import { type RawBuilder, sql } from "./template.ts";
@@ -30,12 +31,12 @@ export type { ThreadKey } from "./channel-values.ts";
 export type LeaseFence = ThreadKey & { run_id: string; token: string };
 
 /** True for the run while the lease is held. */
-export const holdsLease = (p: LeaseFence): RawBuilder<boolean> =>
+export const holdsLease = (p: Operands<LeaseFence>): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
     and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;
 
 /** A fence: without the lease the statement selects no row, so it writes nothing. */
-export const whileLeased = (p: LeaseFence): RawBuilder<boolean> =>
+export const whileLeased = (p: Operands<LeaseFence>): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from runs where ${holdsLease(p)})`;
 
 /** Who stores progress, and the condition: where it does not hold, nothing is stored. */

@@ -43,7 +43,7 @@ export const compile = (
  * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a
  * plain parameter, SQLite 3.54 would compile such a statement again at each call, which costs more than running it.
  */
-export function scalar<Value>(value: Value): RawBuilder<Value> {
+export function scalar<Value>(value: Operand<Value>): RawBuilder<Value> {
   return byDialect(sql<Value>`(select ${value})`, sql`${value}`);
 }
 

@@ -17,11 +17,12 @@ import type { pushTables } from "./pushes.ts";
 import type { feedbackTables } from "./schema/feedback.ts";
 import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";
+import type { usageTables } from "./schema/usage.ts";
 import type { Args, Database, Statement } from "./statement.ts";
 import { steps } from "./steps.ts";
 import { type RawBuilder, sql } from "./template.ts";
 import { threadTtl } from "./thread-ttl.ts";
-import { usage, type usageTables } from "./usage.ts";
+import { usage } from "./usage.ts";
 
 export type FeatureTables = typeof feedbackTables &
   typeof deliveryTables &

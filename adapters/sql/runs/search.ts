@@ -7,9 +7,9 @@ import { each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { andOfPermitted, andPermitted, below, toFilterArgument } from "../filter.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
+import type { usageTables } from "../schema/usage.ts";
 import { type Database, readAll, type Statement, statement } from "../statement.ts";
 import { type RawBuilder, sql } from "../template.ts";
-import type { usageTables } from "../usage.ts";
 import { claimLog, HEAD_COLUMNS, toRunHead } from "./row.ts";
 
 const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
