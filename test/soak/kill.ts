@@ -1,5 +1,4 @@
 /** Kills, stops and pauses the server under load, and checks afterwards that nothing was lost, doubled or stuck. */
-import { join } from "node:path";
 import { connect } from "./client.ts";
 import { inspect } from "./database.ts";
 import { disturbedBetween } from "./disturbances.ts";
@@ -7,6 +6,7 @@ import { followExecutions, type Line } from "./executions.ts";
 import { watchEvents } from "./kill/event-streams.ts";
 import { Facts } from "./kill/facts.ts";
 import { Faults, type Restart } from "./kill/faults.ts";
+import { filesOf, logProgress } from "./kill/files.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { watchLiveness } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
@@ -65,6 +65,14 @@ export const LONG: KillOptions = {
   hurried: false,
 };
 
+/** The options for so many kills and acknowledged runs, within a time that grows with them. */
+export function withCounts(options: KillOptions, { kills, runs }: { kills?: number; runs?: number }): KillOptions {
+  if (kills === undefined && runs === undefined) return options;
+  const wanted = { kills: kills ?? options.kills, runs: runs ?? options.runs };
+  const factor = Math.max(1, wanted.kills / options.kills, wanted.runs / options.runs);
+  return { ...options, ...wanted, most_ms: factor * options.most_ms, least_share: 1 };
+}
+
 /** How long clients go on after the last fault, and how long the last runs may then take. */
 const CALM_MS = 5_000;
 const QUIET_MS = 60_000;
@@ -72,19 +80,34 @@ const QUIET_MS = 60_000;
 const SETTLE_MS = 3_000;
 
 export async function kill(report: Report, options: KillOptions): Promise<void> {
-  const receivers = await startReceivers();
-  const site = createSite({}, { webhooks: receivers.settings });
+  const site = createSite();
+  const files = filesOf(site);
+  const receivers = await startReceivers(files.posts);
+  site.settings = { webhooks: receivers.settings };
   const port = await freePort();
-  const facts = new Facts(join(site.path, "facts.log"));
+  const facts = new Facts(files.facts);
+  await facts.setPort(port);
   const executions = followExecutions(site.executions);
   const between = (): void => {
     if (options.hurried) forgetClaims(site.database);
   };
-  const faults = await Faults.start({ site, port, executions, between, most_between_ms: options.most_between_ms });
+  const onDeath = (at: number): Promise<void> => facts.addDeath(at);
+  const { most_between_ms } = options;
+  const faults = await Faults.start({ site, port, executions, between, onDeath, most_between_ms });
   const client = connect(faults.url);
   const load = await startLoad({ client, facts, webhook: receivers.url, ...options });
   const events = watchEvents(client, () => [...facts.threads.keys()], options.followers);
   const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
+  const progress = logProgress(files.progress, () => ({
+    kills: faults.kills.length,
+    "stops by SIGTERM": faults.terms,
+    pauses: faults.pauses.length,
+    "creates sent": facts.creates.length,
+    "runs acknowledged": acknowledged(),
+    "cancels sent": facts.stops.length,
+    problems: load.problems.length + faults.wrong.length,
+  }));
+  console.error(`kill: files and progress.log in ${site.path}. If it is cut off: npm run soak -- judge ${site.path}`);
   const from = Date.now();
   const enough = (share: number): boolean =>
     faults.kills.length >= share * options.kills &&
@@ -94,7 +117,6 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
     const took = Date.now() - from;
     if (took > 3 * options.most_ms || (took > options.most_ms && enough(options.least_share))) break;
     await faults.next();
-    if (process.stderr.isTTY) process.stderr.write(`\r${faults.kills.length} kills, ${acknowledged()} runs `);
   }
 
   using database = inspect(site.database);
@@ -107,6 +129,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
     Number(database.rows("select count(*) as n from runs where status in ('pending', 'running')")[0]?.n);
   while (active() > 0 && Date.now() < quiet_from + QUIET_MS) await sleep(50);
   const longest = liveness.stop();
+  progress.stop();
   await faults.calm(0);
   const quiet_ms = Date.now() - quiet_from;
   const told_ms = await awaitDeliveries(() => Number(database.rows(UNSENT)[0]?.n));
@@ -119,7 +142,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
   report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
-  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: faults.deaths, events });
+  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: facts.deaths, events });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
   const starts = restartTimes(lines, faults);
   report.note("runs executed again after a kill", starts.length);

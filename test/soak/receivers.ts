@@ -1,5 +1,6 @@
 /** Receivers of webhooks in the soak's own process: they fail and hang, and remember everything that they were sent. */
 import { createHash } from "node:crypto";
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -40,10 +41,28 @@ const TIMEOUT_MS = 2_000;
 /** A failure after all of these is one in many thousands, and allowed. */
 const SCHEDULE_MS: readonly number[] = [50, 100, 200, 400, 800, 1_600, 1_600, 1_600];
 
-export async function startReceivers(): Promise<Receivers> {
+/** A line of the file. */
+type Noted = { readonly ports: readonly number[] } | { readonly post: Post } | { readonly problem: string };
+
+/** `file`: what they receive is noted there before it is answered. If it exists already, they continue it, on the same ports. */
+export async function startReceivers(file?: string): Promise<Receivers> {
   const posts = new Map<string, Post[]>();
   const problems: string[] = [];
   const servers: Server[] = [];
+  let known_ports: readonly number[] = [];
+
+  function add(noted: Noted): void {
+    if ("ports" in noted) known_ports = noted.ports;
+    else if ("problem" in noted) problems.push(noted.problem);
+    else posts.set(noted.post.run_id, [...(posts.get(noted.post.run_id) ?? []), noted.post]);
+  }
+  function note(noted: Noted): void {
+    add(noted);
+    if (file) appendFileSync(file, `${JSON.stringify(noted)}\n`);
+  }
+  if (file && existsSync(file)) {
+    for (const line of readFileSync(file, "utf8").split("\n").slice(0, -1)) add(JSON.parse(line) as Noted);
+  }
 
   function take(request: IncomingMessage, text: string, response: ServerResponse): void {
     const at = Date.now();
@@ -52,7 +71,7 @@ export async function startReceivers(): Promise<Receivers> {
     try {
       told = JSON.parse(text);
     } catch {
-      problems.push(`${method} ${path} with ${text.slice(0, 200)}`);
+      note({ problem: `${method} ${path} with ${text.slice(0, 200)}` });
       response.writeHead(400).end();
       return;
     }
@@ -60,9 +79,7 @@ export async function startReceivers(): Promise<Receivers> {
     const roll = Math.random();
     const answer =
       roll < HANGS ? null : roll < HANGS + FAILS ? [500, 503, 429, 404, 302][Math.floor(Math.random() * 5)] : 200;
-    const known = posts.get(run_id) ?? [];
-    posts.set(run_id, known);
-    known.push({
+    const post: Post = {
       at,
       ids: [String(headers["webhook-id"]), String(headers["idempotency-key"])],
       path,
@@ -70,8 +87,9 @@ export async function startReceivers(): Promise<Receivers> {
       run_id,
       status,
       answer: answer ?? null,
-    });
-    if (method !== "POST") problems.push(`${method} ${path}`);
+    };
+    note({ post });
+    if (method !== "POST") note({ problem: `${method} ${path}` });
     if (answer) response.writeHead(answer).end("thank you");
   }
 
@@ -83,10 +101,14 @@ export async function startReceivers(): Promise<Receivers> {
       request.on("error", () => {});
       request.on("end", () => take(request, Buffer.concat(parts).toString(), response));
     });
-    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+    await new Promise<void>((done, failed) => {
+      server.on("error", failed);
+      server.listen(known_ports[i] ?? 0, "127.0.0.1", done);
+    });
     servers.push(server);
   }
   const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  if (known_ports.length === 0) note({ ports });
   return {
     posts,
     problems,

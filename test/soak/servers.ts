@@ -1,6 +1,6 @@
 /** The stand-alone server as a process of its own, on each runtime, and a folder that it may fill. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, cpSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -48,25 +48,34 @@ export interface Site {
   /** What the agents append to. */
   readonly executions: string;
   /** Sections of the configuration beside `graphs` and `worker`. */
-  readonly settings: object;
+  settings: object;
 }
 
 type Worker = Readonly<Record<string, number>>;
+
+const siteAt = (path: string, settings: object): Site => ({
+  path,
+  config: join(path, "greenroom.json"),
+  database: join(path, "greenroom.db"),
+  executions: join(path, "executions.log"),
+  settings,
+});
 
 /** A folder with a configuration that hosts the soak's agents. */
 export function createSite(worker: Worker = {}, settings: object = {}): Site {
   const path = mkdtempSync(join(tmpdir(), "greenroom-soak-"));
   folders.add(path);
-  const config = join(path, "greenroom.json");
-  const site = {
-    path,
-    config,
-    database: join(path, "greenroom.db"),
-    executions: join(path, "executions.log"),
-    settings,
-  };
+  const site = siteAt(path, settings);
   configure(site, worker);
   return site;
+}
+
+/** A copy of the folder of an earlier soak, with its configuration. */
+export function copySite(from: string): Site {
+  const path = mkdtempSync(join(tmpdir(), "greenroom-soak-"));
+  folders.add(path);
+  cpSync(from, path, { recursive: true });
+  return siteAt(path, {});
 }
 
 /** Writes the configuration that the next server of the site starts with. */

@@ -1,5 +1,8 @@
-/** What clients know: everything that was sent, and everything that was acknowledged, on the disk before it is used. */
-import { closeSync, fsync, openSync, write } from "node:fs";
+/**
+ * What clients know: everything before it is sent, and everything that was acknowledged before it is used, on the disk. So a soak that
+ * was cut off can be judged from the file.
+ */
+import { closeSync, existsSync, fsync, openSync, readFileSync, write } from "node:fs";
 import { promisify } from "node:util";
 import type { Plan } from "../agents.ts";
 import type { Frame } from "../client.ts";
@@ -35,6 +38,7 @@ export interface Create {
 
 /** A cancel that was sent. */
 export interface Stop {
+  readonly stop_id: string;
   readonly run_id: string;
   readonly thread_id: string;
   readonly action: "interrupt" | "rollback";
@@ -54,6 +58,16 @@ export interface History {
   outcome?: "end" | "gone";
 }
 
+/** A line of the file. A later line about the same create, stop or thread replaces the earlier one. */
+type Fact =
+  | { readonly port: number }
+  | { readonly thread: string; readonly graph: "agent" | "graph" }
+  | { readonly create: Create }
+  | { readonly stop: Stop }
+  | { readonly history: History }
+  | { readonly submitted: Submitted }
+  | { readonly death: number };
+
 export class Facts {
   readonly threads: Map<string, "agent" | "graph"> = new Map();
   readonly creates: Create[] = [];
@@ -61,6 +75,10 @@ export class Facts {
   readonly histories: History[] = [];
   /** Feedback that was acknowledged. */
   readonly submitted: Submitted[] = [];
+  /** When a server process died for whatever reason but SIGTERM. */
+  readonly deaths: number[] = [];
+  /** The port of the servers, which links of runs name. */
+  port: number | undefined;
   /** The assistant's versions: sent, and acknowledged. */
   version_sent = 0;
   version_acknowledged = 0;
@@ -68,12 +86,78 @@ export class Facts {
   #queue: { readonly text: string; readonly done: () => void }[] = [];
   #writing = false;
 
+  /** Continues the file. Reads what is in it. */
   constructor(file: string) {
+    if (existsSync(file)) this.#read(readFileSync(file, "utf8"));
     this.#fd = openSync(file, "a");
   }
 
+  #read(text: string): void {
+    const creates = new Map<string, Create>();
+    const stops = new Map<string, Stop>();
+    // What follows the last line break was cut off: nothing was sent because of it.
+    for (const line of text.split("\n").slice(0, -1)) {
+      const fact = JSON.parse(line) as Fact;
+      if ("port" in fact) this.port = fact.port;
+      else if ("thread" in fact) this.threads.set(fact.thread, fact.graph);
+      else if ("create" in fact) creates.set(fact.create.key, fact.create);
+      else if ("stop" in fact) stops.set(fact.stop.stop_id, fact.stop);
+      else if ("history" in fact) this.histories.push(fact.history);
+      else if ("submitted" in fact) this.submitted.push(fact.submitted);
+      else this.deaths.push(fact.death);
+    }
+    this.creates.push(...creates.values());
+    this.stops.push(...stops.values());
+  }
+
+  async setPort(port: number): Promise<void> {
+    this.port = port;
+    await this.#keep({ port });
+  }
+
+  async addThread(thread: string, graph: "agent" | "graph"): Promise<void> {
+    this.threads.set(thread, graph);
+    await this.#keep({ thread, graph });
+  }
+
+  /** A create that is about to be sent. Resolves once it is on the disk. */
+  async addCreate(create: Create): Promise<void> {
+    this.creates.push(create);
+    await this.#keep({ create });
+  }
+
+  /** A create was answered, or is sent again. Resolves once that is on the disk. */
+  async updateCreate(create: Create): Promise<void> {
+    await this.#keep({ create });
+  }
+
+  /** A cancel that is about to be sent. Resolves once it is on the disk. */
+  async addStop(stop: Stop): Promise<void> {
+    this.stops.push(stop);
+    await this.#keep({ stop });
+  }
+
+  async updateStop(stop: Stop): Promise<void> {
+    await this.#keep({ stop });
+  }
+
+  /** A reader has followed its run to the end. */
+  async finishHistory(history: History): Promise<void> {
+    await this.#keep({ history });
+  }
+
+  async addSubmitted(submitted: Submitted): Promise<void> {
+    this.submitted.push(submitted);
+    await this.#keep({ submitted });
+  }
+
+  async addDeath(death: number): Promise<void> {
+    this.deaths.push(death);
+    await this.#keep({ death });
+  }
+
   /** Resolves once the fact is on the disk. */
-  async keep(fact: object): Promise<void> {
+  async #keep(fact: Fact): Promise<void> {
     await new Promise<void>((done) => {
       this.#queue.push({ text: `${JSON.stringify(fact)}\n`, done });
       void this.#flush();

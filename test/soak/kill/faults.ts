@@ -12,6 +12,8 @@ export interface FaultOptions {
   readonly most_between_ms: number;
   /** The old process is dead, and the new one has not started. */
   between?(): void;
+  /** A process dies for whatever reason but SIGTERM. Called before a kill. */
+  onDeath(at: number): Promise<void>;
 }
 
 /** A process was replaced by the next. */
@@ -30,9 +32,8 @@ const LONG_LEASE_MS = 10_000;
 const GRACE_MS = 10_000;
 
 export class Faults {
-  /** When a process was killed, and when one died for whatever reason but SIGTERM. */
+  /** When a process was killed. */
   readonly kills: number[] = [];
-  readonly deaths: number[] = [];
   readonly restarts: Restart[] = [];
   /** From when to when a process stood still. */
   readonly pauses: Disturbance[] = [];
@@ -72,7 +73,7 @@ export class Faults {
     } else if (Math.random() < 0.25) await this.#terminate();
     else {
       this.kills.push(Date.now());
-      this.deaths.push(Date.now());
+      await this.#options.onDeath(Date.now());
       await this.#server.end("SIGKILL");
       await this.#replace(true);
     }
@@ -104,7 +105,7 @@ export class Faults {
 
   async #crashed(): Promise<boolean> {
     if (!this.#server.gone()) return false;
-    this.deaths.push(Date.now());
+    await this.#options.onDeath(Date.now());
     const { runtime, ended } = this.#server;
     const output = stripVTControlCharacters(this.#server.output());
     this.wrong.push(`${runtime}: ended by itself with ${await ended}: ${output.slice(-800)}`);

@@ -67,8 +67,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     const graph = random(4) === 0 ? "graph" : "agent";
     const thread_id = crypto.randomUUID();
     await insist(() => client.get("POST", "/threads", { thread_id, if_exists: "do_nothing" }));
-    facts.threads.set(thread_id, graph);
-    await facts.keep({ thread_id, graph });
+    await facts.addThread(thread_id, graph);
     const fresh = { thread_id, graph, left: RUNS_PER_THREAD } as const;
     pool[at] = { ...fresh };
     return fresh;
@@ -85,7 +84,11 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     };
   }
 
-  function prepare({ thread_id, graph }: Pooled, framed: boolean): { create: Create; body: object; headers: object } {
+  /** Resolves once the create is on the disk, so that it may be sent. */
+  async function prepare(
+    { thread_id, graph }: Pooled,
+    framed: boolean,
+  ): Promise<{ create: Create; body: object; headers: object }> {
     const plan = newPlan();
     const strategy = pick(["enqueue", "enqueue", "enqueue", "enqueue", "reject", "interrupt", "rollback"] as const);
     const versioned = graph === "agent" && random(2) === 0;
@@ -115,7 +118,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
       ...(create.webhook === undefined ? {} : { webhook: create.webhook }),
       ...(create.keyed ? { feedback_keys: ["score"] } : {}),
     };
-    facts.creates.push(create);
+    await facts.addCreate(create);
     return { create, body, headers: { "idempotency-key": plan.key } };
   }
 
@@ -123,18 +126,19 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     create.version_to = facts.version_sent;
     create.acknowledged_at = Date.now();
     create.run_id = run_id;
-    await facts.keep(create);
+    await facts.updateCreate(create);
   }
 
   function refuse(create: Create, status: number, body: unknown): void {
     create.refused = status;
+    void facts.updateCreate(create);
     // A busy thread under `reject`; a repeated create whose run was rolled back; too many pending runs.
     if (status !== 409) problems.push(`a create was answered ${status} ${JSON.stringify(body)}`);
   }
 
   async function createOne(): Promise<void> {
     const thread = await threadFor();
-    const { create, body, headers } = prepare(thread, random(3) === 0);
+    const { create, body, headers } = await prepare(thread, random(3) === 0);
     const path = `/threads/${create.thread_id}/runs`;
     const waits = random(5) === 0;
     // Half of the clients ask again when they got no answer, as the HTTP libraries of many do.
@@ -160,6 +164,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
         if (!(error instanceof Broken)) throw error;
         if (!repeats || create.run_id) break;
         create.repeated = true;
+        await facts.updateCreate(create);
         await sleep(RETRY_MS);
       }
     }
@@ -170,15 +175,15 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
   async function stopOne(run_id: string, thread_id: string): Promise<void> {
     await sleep(random(60));
     const action = pick(["interrupt", "rollback"] as const);
-    const stop: Stop = { run_id, thread_id, action, sent_at: Date.now() };
-    facts.stops.push(stop);
+    const stop: Stop = { stop_id: crypto.randomUUID(), run_id, thread_id, action, sent_at: Date.now() };
+    await facts.addStop(stop);
     try {
       const wait = random(2);
       const path = `/threads/${thread_id}/runs/${run_id}/cancel?wait=${wait}&action=${action}`;
       const { status, body } = await client.call("POST", path);
       stop.status = status;
       stop.acknowledged_at = Date.now();
-      await facts.keep(stop);
+      await facts.updateStop(stop);
       // 404: another client has rolled it back.
       if (status >= 300 && status !== 404) problems.push(`a cancel was answered ${status} ${JSON.stringify(body)}`);
     } catch (error) {
@@ -188,7 +193,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
 
   async function followOne(): Promise<void> {
     const thread = await threadFor();
-    const { create, body, headers } = prepare(thread, true);
+    const { create, body, headers } = await prepare(thread, true);
     const history: History = { run_id: "", key: create.key, frames: [], connections: 1 };
     const take = (frame: Frame): void => void history.frames.push(frame);
     let location = "";
@@ -215,6 +220,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     const twice = random(3) === 0;
     if (twice) facts.histories.push(second);
     await Promise.all([follow(first, location), twice ? follow(second, location) : null]);
+    for (const followed of twice ? [first, second] : [first]) await facts.finishHistory(followed);
     await submitFeedback(first);
   }
 
@@ -228,7 +234,7 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     // Again with the same key: what was not answered may count, once.
     const { status, body } = await insist(ask);
     if (status !== 200) problems.push(`feedback on run ${run_id} was answered ${status} ${JSON.stringify(body)}`);
-    else facts.submitted.push({ run_id, feedback_id: body.feedback_id, comment: key });
+    else await facts.addSubmitted({ run_id, feedback_id: body.feedback_id, comment: key });
   }
 
   async function follow(history: History, location: string): Promise<void> {
