@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";
 import { createGates } from "../clients/graphs.ts";
+import { until } from "../support/until.ts";
 import { deskExecutor } from "./desk-agent.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
 import { said } from "./studio-seed.ts";
@@ -22,6 +23,9 @@ async function waiting(content: string, assistant_id = "desk"): Promise<string> 
   await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
   return thread_id;
 }
+
+const isIdle = (thread_id: string): Promise<void> =>
+  until(async () => (await host.service.threads.get(thread_id)).status === "idle");
 
 /** Where an interrupt is answered. */
 const PLACES = { chat: "threads", inbox: "inbox" } as const;
@@ -87,7 +91,7 @@ for (const width of [1440, 390]) {
 
         // Every kind of field.
         await visit.open("assistants?text=desk");
-        await page.locator(".rows a", { hasText: "desk" }).click();
+        await page.locator(".rows a", { hasText: /^desk/ }).click();
         await page.getByLabel("urgent").focus();
         for (const key of ["g", "r", "?"]) await page.keyboard.press(key);
         assert.match(page.url(), /assistants\//);
@@ -139,12 +143,15 @@ for (const width of [1440, 390]) {
           await visit.button("JSON", card).click();
           await card.getByLabel("Answer", { exact: true }).fill('{"seat": "9C", "bags": 7}');
           await visit.button("Answer", card).click();
-          await card.getByRole("alert").filter({ hasText: 'answer.seat must be one of "7A", "8B"' }).waitFor();
+          await card
+            .getByRole("alert")
+            .filter({ hasText: 'answer.seat must be one of "7A", "8B"; answer.bags' })
+            .waitFor();
           await visit.button("Form", card).click();
           await card.getByLabel("seat").selectOption("8B");
           await card.getByLabel("bags").fill("2");
           await visit.button("Answer", card).click();
-          await card.waitFor({ state: "detached" });
+          await isIdle(seats);
           await visit.open(`threads/${seats}`);
           await visit.shows("book", 'Booked {"seat":"8B","bags":2}.');
 
@@ -152,9 +159,31 @@ for (const width of [1440, 390]) {
           await visit.open(`${path}/${confirms}`);
           await card.getByRole("checkbox", { name: "Answer" }).check();
           await visit.button("Answer", card).click();
-          await card.waitFor({ state: "detached" });
+          await isIdle(confirms);
           await visit.open(`threads/${confirms}`);
           await visit.shows("go", "Sure: true.");
+        }));
+    }
+
+    for (const [name, path] of Object.entries(PLACES)) {
+      it(`says in the ${name} that another answer came first`, () =>
+        visit(async (visit) => {
+          const { page } = visit;
+          const thread_id = await waiting("pay");
+          await visit.open(`${path}/${thread_id}`);
+          // The other answer is taken while this one is on its way.
+          await page.route("**/commands", async (route) => {
+            const resume = { decisions: [{ type: "reject", message: "No" }] };
+            await (await host.service.runs.wait(thread_id, { assistant_id: "desk", command: { resume } })).result;
+            await route.continue();
+          });
+          await visit.button("Approve").click();
+          await page.locator(".notice.failed", { hasText: "Answer: another answer came first" }).waitFor();
+          if (name === "inbox") await page.getByText("It is not waiting any more").waitFor();
+          else await page.locator(".interrupt").waitFor({ state: "detached" });
+          await visit.open(`threads/${thread_id}`);
+          await visit.shows("pay", "Done: No");
+          await visit.status("idle");
         }));
     }
 

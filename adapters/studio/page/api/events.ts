@@ -1,5 +1,5 @@
 /** The thread event protocol: commands to a thread, and its events as they come. */
-import { answer, call } from "./client.ts";
+import { answer, call, client } from "./client.ts";
 import { Failure } from "./failure.ts";
 
 export interface ThreadEvent {
@@ -45,11 +45,20 @@ export async function command(thread_id: string, method: string, params: unknown
   return { run_id: result.run_id, since: meta?.applied_through_seq ?? 0 };
 }
 
-/** Answers interrupts, all of them in one run. */
-export const respond = (thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<Begun> =>
-  command(thread_id, "input.respond", {
-    responses: Object.entries(answers).map(([interrupt_id, response]) => ({ interrupt_id, response })),
-  });
+/** Answers interrupts, all of them in one run. Throws `Failure` with status 409 if another answer came first. */
+export async function respond(thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<Begun> {
+  const responses = Object.entries(answers).map(([interrupt_id, response]) => ({ interrupt_id, response }));
+  try {
+    return await command(thread_id, "input.respond", { responses });
+  } catch (error) {
+    // A thread that waits no more has another error than one with another question.
+    const isLate =
+      error instanceof Failure &&
+      (error.status === 409 ||
+        (error.status === 422 && (await client.threads.get(thread_id)).status !== "interrupted"));
+    throw isLate ? new Failure(409, "another answer came first, so this one was not used") : error;
+  }
+}
 
 /** Lines of a body. A line that grows is searched once: a value may be large. */
 export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {

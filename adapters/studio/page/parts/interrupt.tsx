@@ -51,10 +51,10 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
         event.preventDefault();
         if (schema) {
           attempt("Answer", async () => {
-            const { misfit } = await import("../../../../lib/executor/schema-check.ts");
-            const found = misfit(schema as JsonValue, (json ?? null) as JsonValue, "answer");
-            setProblem(found ?? "");
-            if (found === null) answer(json ?? null);
+            const { findMisfits } = await import("../../../../lib/executor/schema-check.ts");
+            const findings = findMisfits(schema as JsonValue, (json ?? null) as JsonValue, "answer", 5);
+            setProblem(findings.join("; "));
+            if (findings.length === 0) answer(json ?? null);
           });
         } else if (isJson) answer(json ?? null);
         else if (text.trim()) answer(text);
