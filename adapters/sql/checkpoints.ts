@@ -11,7 +11,8 @@ import type {
 import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
 import { rowsOf, scalar } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { andOfPermitted, type Bound, scoped, toFilterArgument } from "./filter.ts";
+import { andOfPermitted, type Bound, scoped } from "./filter.ts";
+import { toFilterArgument } from "./filter-argument.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { Operands } from "./parameters.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";

@@ -7,7 +7,7 @@ import {
   type RootOperationNode,
   SqliteQueryCompiler,
 } from "kysely";
-import type { Dialect } from "./dialect.ts";
+import type { Dialect } from "./driver.ts";
 import { Parameter } from "./parameters.ts";
 import type { DialectNode } from "./template.ts";
 

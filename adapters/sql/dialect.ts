@@ -2,12 +2,10 @@
 
 import type { Expression } from "kysely";
 import { compileQuery } from "./compiler.ts";
-import type { SqlDriver } from "./driver.ts";
+import type { Dialect } from "./driver.ts";
 import type { Operand } from "./parameters.ts";
 import { addArgumentTypes, coreTables } from "./schema/tables.ts";
 import { byDialect, type RawBuilder, sql } from "./template.ts";
-
-export type Dialect = SqlDriver["dialect"];
 
 /** A value and the name of its argument. */
 export interface Named {

@@ -54,6 +54,9 @@ export interface SqlDriver {
   close(): Promise<void>;
 }
 
+/** The languages of databases in which statements are compiled. */
+export type Dialect = SqlDriver["dialect"];
+
 /** The database cannot be reached. The message contains no secrets. */
 export class DatabaseUnavailable extends Error {
   /** True when it is unknown whether the batch took effect: the connection was lost during the commit and could not be restored. */

@@ -3,22 +3,13 @@ import type { Expression } from "kysely";
 import type { ListPosition } from "../../lib/storage/cursor.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, rowByRow } from "./dialect.ts";
+import { toFilterArgument } from "./filter-argument.ts";
 import type { Operand } from "./parameters.ts";
 import { type Args, prepared, type Statement } from "./statement.ts";
 import { type RawBuilder, sql } from "./template.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = Operand<string> | null;
-
-/** The parameter of a scope's filter. */
-export function toFilterArgument(filter: Filter | undefined): string | null {
-  if (!filter || filter.length === 0) return null;
-  const tests = filter.flatMap((condition): unknown[] => {
-    if ("equals" in condition) return [[condition.key, "is", condition.equals]];
-    return [[condition.key, "list"], ...condition.contains.map((item) => [condition.key, "has", item])];
-  });
-  return JSON.stringify(tests);
-}
 
 /**
  * A further condition on rows with this metadata (a column, or an expression of JSON text): the filter permits them. Empty without

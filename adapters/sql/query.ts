@@ -19,9 +19,8 @@ import {
 } from "kysely";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { compileQuery } from "./compiler.ts";
-import type { Dialect } from "./dialect.ts";
-import type { SqlRow, SqlStatement, SqlValue } from "./driver.ts";
-import { toFilterArgument } from "./filter.ts";
+import type { Dialect, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import { toFilterArgument } from "./filter-argument.ts";
 import {
   type ArgumentsFor,
   createParameters,

@@ -1,6 +1,6 @@
 /** Prepared statements: compiled once per dialect, then filled with arguments. */
-import { compile, type Dialect } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import { compile } from "./dialect.ts";
+import type { Dialect, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 import type { Statement } from "./query.ts";
 import type { RawBuilder } from "./template.ts";
 

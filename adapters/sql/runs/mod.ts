@@ -2,7 +2,8 @@
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { scalar } from "../dialect.ts";
 import { whenDeleted } from "../features.ts";
-import { andOfPermitted, type Bound, filterable, scoped, toFilterArgument } from "../filter.ts";
+import { andOfPermitted, type Bound, filterable, scoped } from "../filter.ts";
+import { toFilterArgument } from "../filter-argument.ts";
 import {
   type Database,
   ofThread,
