@@ -6,18 +6,17 @@
 
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
 import { handlerSchema } from "../lib/http/options.ts";
+import { ConfigError, createService, type HttpOptions, type Service, type ServiceOptions } from "../lib/mod.ts";
+import { problemsIn } from "../lib/validation.ts";
+import type { Agent } from "./agents.ts";
 import {
-  ConfigError,
-  combine,
-  createService,
-  type Executor,
-  type HttpOptions,
-  type Service,
-  type ServiceOptions,
-} from "../lib/mod.ts";
-import { anything, flag, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
-import { type Agent, agentExecutor, entryOf, problemsOfService, SETTINGS } from "./agents.ts";
-import { type DatabaseOptions, openDatabase, problemOfUrl } from "./database.ts";
+  DATABASE_NAMES,
+  findDatabaseProblems,
+  findServiceProblems,
+  hostAgents,
+  splitHttpOptions,
+} from "./app-options.ts";
+import { type DatabaseOptions, openDatabase } from "./database.ts";
 
 export type { Handler, HandlerOptions } from "../lib/http/handler.ts";
 export type { Service, ServiceOptions } from "../lib/mod.ts";
@@ -66,18 +65,17 @@ export interface App {
  */
 export async function createApp(options: AppOptions): Promise<App> {
   const { database, agents, http, ...rest } = options;
-  const [handler, service_http] = split(http);
+  const [handler, service_http] = splitHttpOptions(http);
   const settings = { ...rest, ...(http === undefined ? {} : { http: service_http }) };
-  const problems = [...problemsOfDatabase(database), ...problemsIn(handlerSchema, handler, "http")];
-  const executor = await executorOf(agents, problems);
+  const problems = [...findDatabaseProblems(database), ...problemsIn(handlerSchema, handler, "http")];
+  const executor = await hostAgents(agents, problems);
   const replaced = Object.entries({ storage: "database", executor: "agents" }).filter(([name]) => name in settings);
   problems.push(...replaced.map(([name, other]) => `${name}: unknown option. Use ${other}`));
-  const rename = (problem: string): string => problem.replace(/^executor:/, "agents:");
-  problems.push(...problemsOfService({ ...settings, executor }, Object.keys(agents ?? {}), problems, rename));
+  problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
   if (problems.length > 0) throw new ConfigError(problems);
 
   const place = typeof database === "string" ? { url: database } : database;
-  const storage = await openDatabase(place, NAMES);
+  const storage = await openDatabase(place, DATABASE_NAMES);
   let started: Service | undefined;
   try {
     const service = await createService({ ...settings, storage, executor });
@@ -87,63 +85,4 @@ export async function createApp(options: AppOptions): Promise<App> {
     await (started ? started.stop(0) : storage.close()).catch(() => {});
     throw error;
   }
-}
-
-const NAMES = {
-  url: "database",
-  auth_token: "database.auth_token",
-  direct_url: "database.direct_url",
-  writer: "database.writer",
-};
-
-const WRITERS = ["auto", "inline", "thread"] as const satisfies readonly DatabaseOptions["writer"][];
-const string = text(() => true, "must be a text");
-const DATABASE = section({
-  url: string,
-  auth_token: string,
-  direct_url: string,
-  writer: oneOf(WRITERS),
-} satisfies Record<keyof typeof NAMES, Schema>);
-const FUNCTION_ENTRY = section({ ...SETTINGS, agent: anything, strict: flag });
-const GRAPH_ENTRY = section({ ...SETTINGS, graph: anything });
-
-function problemsOfDatabase(database: unknown): string[] {
-  const given: unknown = typeof database === "string" ? { url: database } : database;
-  if (typeof given !== "object" || given === null) {
-    return ['database: missing. Give a file path such as "agents.db", ":memory:", or a libSQL or postgres: URL'];
-  }
-  const { url = "" } = given as { readonly url?: unknown };
-  const problem = url === "" ? "has no URL. Give a file path, :memory: or a URL" : problemOfUrl(String(url));
-  return [...problemsIn(DATABASE, given, "database"), ...(problem === undefined ? [] : [`database: ${problem}`])];
-}
-
-function split(http: AppOptions["http"] = {}): readonly [HandlerOptions, HttpOptions] {
-  if (typeof http !== "object" || http === null) return [{}, http];
-  const entries = Object.entries(http).filter(([, value]) => value !== undefined);
-  const isHandler = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(handlerSchema.members, key);
-  return [
-    Object.fromEntries(entries.filter(isHandler)),
-    Object.fromEntries(entries.filter((entry) => !isHandler(entry))),
-  ];
-}
-
-/** An executor of all agents that can be hosted; the others are named in `problems`. */
-async function executorOf(agents: unknown, problems: string[]): Promise<Executor> {
-  const executors: Executor[] = [];
-  const named = typeof agents === "object" && agents !== null ? Object.entries(agents) : [];
-  if (named.length === 0)
-    problems.push("agents: missing. Give at least one, for example { echo: async function* (job) { … } }");
-  for (const [name, agent] of named) {
-    const key = `agents.${name}`;
-    try {
-      const entry = entryOf(agent);
-      const schema = "agent" in entry ? FUNCTION_ENTRY : GRAPH_ENTRY;
-      if (entry === agent) problems.push(...problemsIn(schema, entry, "agents", name));
-      executors.push(await agentExecutor(name, agent));
-    } catch (error) {
-      const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
-      problems.push(...texts.map((text) => `${key}: ${text}`));
-    }
-  }
-  return combine(...executors);
 }

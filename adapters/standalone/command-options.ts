@@ -41,6 +41,8 @@ export interface CommandOptions {
   readonly dev: boolean;
   /** Opens the page in a browser. */
   readonly open: boolean;
+  /** A command of `greenroom dev` that is started beside the server. */
+  readonly run?: string;
 }
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
@@ -105,7 +107,7 @@ export function readCommand(
     "log-level",
     "log-format",
   ] as const;
-  const texts: readonly string[] = names;
+  const texts: readonly string[] = dev ? [...names, "run"] : names;
   const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
   const flags = new Map<string, string>();
   let valueAt = -1;
@@ -116,7 +118,7 @@ export function readCommand(
       problems.push(`${rawName}: ${command || "not an option; see --help"}`);
     } else if (switches.includes(name)) flags.set(name, "");
     else if (!texts.includes(name)) {
-      const known = [...names, ...switches].map((name) => `--${name}`);
+      const known = [...texts, ...switches].map((name) => `--${name}`);
       problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
       // What follows was meant as its value.
       valueAt = index + 1;
@@ -150,6 +152,7 @@ export function readCommand(
   const database = given("database") ?? DEFAULT_DATABASE;
   const scheme = problemOfUrl(database.value);
   if (scheme !== undefined) problems.push(`${database.setting}: ${scheme}`);
+  const run = flags.get("run");
   const config = given("config")?.value;
   const port = whole("port", 65_535);
   const workers = whole("workers", 1_000);
@@ -171,6 +174,7 @@ export function readCommand(
     dev,
     open: !flags.has("no-open"),
     ...(log_format === undefined ? {} : { log_format }),
+    ...(run === undefined ? {} : { run }),
     ...(config === undefined ? {} : { config }),
     ...(public_base_url === undefined ? {} : { public_base_url }),
     ...(port === undefined ? {} : { port }),

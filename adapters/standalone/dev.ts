@@ -13,9 +13,10 @@ import { watchFiles } from "./watch.ts";
 
 export const devUsage = `greenroom dev: serve a project, and load it again when its files change
 
-  greenroom dev [--no-open] [OPTION...]
+  greenroom dev [--no-open] [--run COMMAND] [OPTION...]
 
   --no-open        open no browser; default: the server's page is opened when started at a terminal
+  --run COMMAND    start a second program, such as "vite"; GREENROOM_URL is the URL of this server. They end together
 
 It watches the configuration file, the file that its "env" names, and the modules of the project that the agents import.
 Runs that execute during a reload have a moment to end, and are then put back in the queue. When a file cannot be loaded,
@@ -53,7 +54,8 @@ export async function develop(options: CommandOptions): Promise<void> {
   console.log(
     `Watching ${files.length} ${files.length === 1 ? "file" : "files"} of ${shown(dirname(file)) || "this folder"}`,
   );
-  if (options.open && process.stdout.isTTY) openBrowser(`${server.url}/studio/`);
+  if (options.run !== undefined) (await import("./run-beside.ts")).runBeside(options.run, server.url);
+  if (options.open && options.run === undefined && process.stdout.isTTY) openBrowser(`${server.url}/studio/`);
   for (;;) {
     const changed = await watch.changed();
     const began = performance.now();

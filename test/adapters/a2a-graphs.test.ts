@@ -32,7 +32,7 @@ const counts = new StateGraph(Annotation.Root({ count: Annotation<number>() }))
 const executor = langgraph({ twice: twice.compile(), talks: talks.compile(), counts: counts.compile() });
 
 it("two questions are answered by one message", async () => {
-  await using it = await a2aWorld({ agents: {}, executor });
+  await using it = await a2aWorld({ executor });
   const asked = taskOf(await it.ask("twice", "SendMessage", say("Book")));
   assert.equal(stateOf(asked), "INPUT_REQUIRED");
   const parts = asked.status.message?.parts ?? [];
@@ -53,7 +53,7 @@ it("two questions are answered by one message", async () => {
 });
 
 it("tokens of a model are pieces of one artifact", async () => {
-  await using it = await a2aWorld({ agents: {}, executor });
+  await using it = await a2aWorld({ executor });
   const { events } = await it.ask("talks", "SendStreamingMessage", say("Tell"));
   const updates = events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate as JsonObject] : []));
   const text = updates.map(({ artifact }) => textsOf((artifact as JsonObject).parts as JsonObject[])).join("");
@@ -62,7 +62,7 @@ it("tokens of a model are pieces of one artifact", async () => {
 });
 
 it("an agent without messages says so", async () => {
-  await using it = await a2aWorld({ agents: {}, executor });
+  await using it = await a2aWorld({ executor });
   const { error } = await it.ask("counts", "SendMessage", say("One"));
   assert.equal(error.code, -32602);
   assert.match(String(error.message), /its input has count/);

@@ -158,8 +158,8 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     may: /^adapters\/langgraph\/mod\.ts$|^lib\/(?:mod|validation|storage\/types|executor\/contract)\.ts$/,
   },
   {
-    files: /^adapters\/(?:app|database)\.ts$/,
-    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/(?:handler|options))\.ts$/,
+    files: /^adapters\/(?:app|app-options|database)\.ts$/,
+    may: /^adapters\/(?:agents|app-options|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/(?:handler|options))\.ts$/,
   },
   {
     files: /^adapters\/libsql\//,
@@ -193,7 +193,10 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
     files: /^examples\//,
     may: /^examples\/|^greenroom(?:\/|$)|^node:|^@(?:langchain|a2a-js|ag-ui|copilotkit)\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai|esbuild|react-dom)$/,
   },
-  { files: /^test\/suite\//, may: /^test\/suite\/|^lib\/|^adapters\/(?:sql|sqlite)\/|^node:/ },
+  {
+    files: /^test\/suite\//,
+    may: /^test\/suite\/|^lib\/|^adapters\/(?:sql|sqlite)\/|^adapters\/(?:app|app-options|database)\.ts$|^node:/,
+  },
 ];
 
 /** Uses that would escape the clock, the randomness or the runtime a host or a test chose. */

@@ -90,7 +90,7 @@ describe("what an agent has spent", () => {
     for (const price of [{ tokens_in: 1 }, { tokens_in: -1, tokens_out: 1 }, { tokens_in: "1", tokens_out: 1 }, 3]) {
       const usage = { prices: { big: price as never } };
       await assert.rejects(
-        () => testService({ usage }),
+        () => testService({ usage, agents: { echo: () => "Hi" } }),
         (error) =>
           error instanceof ConfigError && /^usage.prices: must give each model a price/.test(error.problems[0] ?? ""),
       );

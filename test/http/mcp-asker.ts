@@ -151,7 +151,8 @@ interface World extends AsyncDisposable {
 }
 
 export async function mcpWorld(options: Partial<TestServiceOptions> = {}): Promise<World> {
-  const test = await testService({ agents: AGENTS, environment: { log: () => {} }, ...options });
+  const agents = options.executor ? {} : { agents: AGENTS };
+  const test = await testService({ ...agents, environment: { log: () => {} }, ...options });
   const { service } = test;
   return { test, service, ask: asker(test.fetch), [Symbol.asyncDispose]: () => test[Symbol.asyncDispose]() };
 }

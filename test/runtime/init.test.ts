@@ -107,11 +107,13 @@ describe("greenroom init", () => {
     assert.equal(readFileSync(join(folder.path, "full/own.json"), "utf8"), '{ "name": "__NAME__" }');
   });
 
-  it("gives the page of react the port of its server, which takes no other", () => {
-    const read = (name: string): string => readFileSync(join(root, "templates/react", name), "utf8");
-    const [, port] = /greenroom dev [^"]*--port (\d+)/.exec(read("package.json")) ?? [];
-    assert.ok(port);
-    assert.ok(read("vite.config.ts").includes(`http://127.0.0.1:${port}"`));
+  it("lets the server choose its port, and tells the page", () => {
+    for (const template of ["react", "ai-chat"]) {
+      const read = (name: string): string => readFileSync(join(root, "templates", template, name), "utf8");
+      const { dev } = (JSON.parse(read("package.json")) as { scripts: Record<string, string> }).scripts;
+      assert.equal(dev, 'greenroom dev --run "vite --open"');
+      assert.match(read("vite.config.ts"), /process\.env\.GREENROOM_URL/);
+    }
   });
 
   it("writes nothing through links, not even with --force", async () => {

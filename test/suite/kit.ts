@@ -1,15 +1,25 @@
 /** Test doubles for agents: an in-memory service, a manual clock, predictable ids. */
 
+import type { AppOptions } from "../../adapters/app.ts";
+import {
+  DATABASE_NAMES,
+  findDatabaseProblems,
+  findServiceProblems,
+  hostAgents,
+  splitHttpOptions,
+} from "../../adapters/app-options.ts";
+import { openDatabase } from "../../adapters/database.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
-import type { Executor } from "../../lib/executor/contract.ts";
+import { ConfigError } from "../../lib/errors.ts";
 import { type Duration, durationOf } from "../../lib/executor/step-names.ts";
-import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
+import { handlerSchema } from "../../lib/http/options.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
-import type { FeedbackTokenRow } from "../../lib/storage/mod.ts";
+import type { FeedbackTokenRow, Storage } from "../../lib/storage/mod.ts";
+import { problemsIn } from "../../lib/validation.ts";
 import { addTraces, type NewTrace } from "./traces.ts";
 
 /** The default lifetime of a feedback token: three hours. */
@@ -145,10 +155,14 @@ export type TestTrace = Partial<NewTrace>;
 /** A feedback token to add. Defaults: a token of the service's deployment, created now, valid for three hours. */
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
-/** The options of `testService`: those of `createService`, and `agents`. */
-export interface TestServiceOptions extends Partial<ServiceOptions> {
-  /** Plain functions to host, instead of an `executor`. */
-  readonly agents?: Readonly<Record<string, AgentFunction>>;
+/** The options of `testService`: those of `createApp` and of `createService`. */
+export interface TestServiceOptions extends Omit<Partial<ServiceOptions>, "http"> {
+  /** Functions and LangGraph.js graphs by name, instead of an `executor`. */
+  readonly agents?: AppOptions["agents"];
+  /** As in `createApp`, instead of a `storage`. Default: a database in memory. */
+  readonly database?: AppOptions["database"];
+  /** The options of `createHandler` and of the HTTP side of the service. */
+  readonly http?: AppOptions["http"];
 }
 
 /** A service in memory, and helpers that add rows to it. */
@@ -164,6 +178,20 @@ export interface TestService extends AsyncDisposable {
   addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
+/** The problem of an option that stands beside the one that makes it. */
+const conflict = (
+  options: Partial<ServiceOptions>,
+  name: "executor" | "storage",
+  source: string,
+  value: unknown,
+): string[] =>
+  value === undefined || options[name] === undefined ? [] : [`${name}: not together with ${source}. Give one of them`];
+
+const openTestDatabase = async (database: AppOptions["database"] | undefined): Promise<Storage> =>
+  database === undefined
+    ? nodeSqlite(":memory:")
+    : await openDatabase(typeof database === "string" ? { url: database } : database, DATABASE_NAMES);
+
 /**
  * Starts a service on an in-memory database. The clock is real unless `environment` has another. `await using` stops the service.
  *
@@ -176,16 +204,26 @@ export interface TestService extends AsyncDisposable {
  * ```
  */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
-  const { agents = {}, environment, ...rest } = options;
+  const { agents, database, http, environment, ...rest } = options;
   const log: Parameters<Environment["log"]>[0][] = [];
-  const executor: Executor = rest.executor ?? fromFunctions(agents);
+  const [handlerOptions, serviceHttp] = splitHttpOptions(http);
+  const problems = [
+    ...conflict(rest, "executor", "agents", agents),
+    ...conflict(rest, "storage", "database", database),
+    ...(database === undefined ? [] : findDatabaseProblems(database)),
+    ...problemsIn(handlerSchema, handlerOptions, "http"),
+  ];
+  const settings = { ...rest, ...(http === undefined ? {} : { http: serviceHttp }) };
+  const executor = rest.executor ?? (await hostAgents(agents, problems));
+  if (!rest.executor) problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
+  if (problems.length > 0) throw new ConfigError(problems);
   const service = await createService({
-    ...rest,
-    storage: rest.storage ?? nodeSqlite(":memory:"),
+    ...settings,
+    storage: rest.storage ?? (await openTestDatabase(database)),
     executor,
     environment: { log: (record) => void log.push(record), ...environment },
   });
-  const handler = createHandler(service);
+  const handler = createHandler(service, handlerOptions);
   const { storage } = serviceInternals(service).options;
   const { now, uuid } = serviceInternals(service).environment;
   const { workspace_id, project_id, name } = service.deployment;
