@@ -26,7 +26,7 @@ export function threadState(snapshot: Snapshot, show: (value: unknown) => Json =
   const metadata = aboutWire(snapshot.metadata ?? null);
   return {
     values: show(snapshot.values),
-    next: [...snapshot.next],
+    next: nextNodes(snapshot),
     tasks,
     metadata: isObject(metadata) ? metadata : null,
     created_at: snapshot.createdAt,
@@ -34,6 +34,19 @@ export function threadState(snapshot: Snapshot, show: (value: unknown) => Json =
     parent_checkpoint: wireCheckpoint(snapshot.parentConfig),
     interrupts: tasks.flatMap((task) => task.interrupts),
   };
+}
+
+/** The nodes of the next step. LangGraph leaves out a node that has consumed an answer, and then raised another interrupt. */
+function nextNodes({ next, tasks }: Snapshot): string[] {
+  const names = [...next];
+  const listed = [...next];
+  for (const { name, interrupts = [] } of tasks) {
+    if (interrupts.length === 0) continue;
+    const index = listed.indexOf(name);
+    if (index >= 0) listed.splice(index, 1);
+    else names.push(name);
+  }
+  return names;
 }
 
 function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {

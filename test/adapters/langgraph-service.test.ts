@@ -50,6 +50,38 @@ describe("a LangGraph graph in a service", () => {
     assert.deepEqual((await threads.state(thread_id)).next, ["second"]);
   });
 
+  it("waits for the second interrupt of a node, also in a subgraph and beside another node", async () => {
+    const twice = (name: string) => () => ({ log: [`${name} ${interrupt(`${name} 1`)} ${interrupt(`${name} 2`)}`] });
+    const ask = new StateGraph(Log).addNode("ask", twice("ask")).addEdge(START, "ask");
+    const parent = new StateGraph(Log).addNode("child", ask.compile()).addEdge(START, "child");
+    const both = new StateGraph(Log).addNode("a", twice("a")).addNode("b", twice("b"));
+    const graphs = { single: ask, parent, both: both.addEdge(START, "a").addEdge(START, "b") };
+    await using kit = await testService({ executor: langgraph(graphs) });
+    const { runs, threads } = kit.service;
+    for (const [assistant_id, next] of [
+      ["single", ["ask"]],
+      ["parent", ["child"]],
+      ["both", ["a", "b"]],
+    ] as const) {
+      const { thread_id } = await threads.create();
+      const open = async (request: object): Promise<{ readonly id: string; readonly value: string }[]> => {
+        const { result } = await runs.wait(thread_id, { assistant_id, ...request });
+        return ((await result) as { __interrupt__?: [] }).__interrupt__ ?? [];
+      };
+      const [first, ...others] = await open({ input: { log: [] } });
+      const waiting = await open({ command: { resume: { [String(first?.id)]: "yes" } } });
+      const values = [first?.value.replace("1", "2"), ...others.map(({ value }) => value)];
+      assert.deepEqual(waiting.map(({ value }) => value).sort(), values.sort());
+      const { status, interrupts } = await threads.get(thread_id);
+      assert.deepEqual([status, Object.values(interrupts).flat().length], ["interrupted", next.length]);
+      assert.deepEqual([...(await threads.state(thread_id)).next].sort(), next);
+      assert.equal(
+        (await threads.inbox({})).items.some((thread) => thread.thread_id === thread_id),
+        true,
+      );
+    }
+  });
+
   it("stores with its checkpoints how runs were configured, but no secrets, as functions do", async () => {
     const graph = new StateGraph(Log)
       .addNode("only", () => ({ log: ["only"] }))
