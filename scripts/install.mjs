@@ -77,6 +77,7 @@ const STUDIO = [
   "@dagrejs/dagre",
   "@langchain/langgraph-sdk",
   "@preact/signals",
+  "cronstrue",
   "dompurify",
   "esbuild",
   "marked",

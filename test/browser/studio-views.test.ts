@@ -216,7 +216,7 @@ describe("the studio's views", () => {
       await visit.link("New").click();
       await page.getByLabel("Assistant").selectOption({ label: "chat" });
       await page.getByLabel("Schedule").fill("30 9 * * *");
-      await page.getByText("every day at 09:30").waitFor();
+      await page.getByText("At 09:30").waitFor();
       await visit.button("Create").click();
       await visit.button("Pause").click();
       await visit.button("Resume").waitFor();

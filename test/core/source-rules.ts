@@ -179,7 +179,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   },
   {
     files: /^adapters\/studio\/page\//,
-    may: /^adapters\/studio\/page\/|^lib\/executor\/schema-check\.ts$|^(?:preact|uplot|marked|dompurify)$|^@(?:preact\/signals|dagrejs\/dagre)$|^@langchain\/langgraph-sdk(?:\/client)?$/,
+    may: /^adapters\/studio\/page\/|^lib\/executor\/schema-check\.ts$|^(?:preact|uplot|marked|dompurify|cronstrue)$|^@(?:preact\/signals|dagrejs\/dagre)$|^@langchain\/langgraph-sdk(?:\/client)?$/,
     types: /^lib\//,
   },
   { files: /^adapters\/studio\//, may: /^adapters\/studio\/|^lib\/http\/handler\.ts$/ },

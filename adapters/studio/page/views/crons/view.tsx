@@ -26,7 +26,7 @@ import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
 import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { exampleInput } from "../chat/composer.tsx";
-import { inWords } from "./schedule.ts";
+import { describeSchedule } from "./schedule.ts";
 
 const useCrons = () =>
   useResource<Cron[]>(
@@ -44,7 +44,7 @@ function Preview({ schedule, timezone }: { readonly schedule: string; readonly t
   if (preview.error) return <p class="field-problem">{(preview.error as Error).message}</p>;
   return (
     <p class="faint">
-      {inWords(schedule)}. Next:{" "}
+      {describeSchedule(schedule)}. Next:{" "}
       {preview.data?.next
         .slice(0, 3)
         .map((at) => exactIn(at, timezone))
@@ -247,7 +247,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
   };
   return (
     <>
-      <DetailHead title={row ? inWords(row.schedule) : "Cron"}>
+      <DetailHead title={row ? describeSchedule(row.schedule) : "Cron"}>
         <Id value={cron_id} label="cron id" />
       </DetailHead>
       <div class="scroll form">
@@ -343,7 +343,7 @@ export default function Crons(): VNode {
                     <>
                       <Status value={one.enabled ? "active" : "paused"} short />
                       <span class="text">
-                        <span>{inWords(one.schedule)}</span>
+                        <span>{describeSchedule(one.schedule)}</span>
                         <span class="faint">
                           {nameOf(assistants.data, one.assistant_id)} · {one.timezone ?? "UTC"}
                         </span>
