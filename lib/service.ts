@@ -171,6 +171,10 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       openCalls: calls.open,
     });
     bus.connect();
+    opened.health.onLost(
+      (message) => nouns.hub.lose(message),
+      () => nouns.hub.recover(),
+    );
     const jobs = startRetentionJobs({ nouns, storage, scope, environment, options });
     const stop = createStop(opened, nouns, calls, async () => {
       await Promise.all(jobs.map((job) => job.stop()));

@@ -42,7 +42,8 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   {
-    files: /^test\/runtime\/(?:listen|webhooks|local|app|damaged-files|hosts|hosts-node|hosts-in-process)\./,
+    files:
+      /^test\/runtime\/(?:listen|webhooks|local|app|damaged-files|deleted-files|hosts|hosts-node|hosts-in-process)\./,
     on: RUNTIMES,
   },
   { files: /^test\/runtime\/(?:projects|dev|dev-hints|awaiting)\./, on: RUNTIMES },

@@ -62,6 +62,8 @@ export class FileWatch {
   #markStart: string;
   #fileBytes = 0;
   #lost: DatabaseUnavailable | undefined;
+  /** The files were moved or deleted, and not damaged: files that were moved may come back. */
+  #isAway = false;
   #damaged = false;
 
   /** `path` was opened: its file exists. */
@@ -79,7 +81,9 @@ export class FileWatch {
 
   /** Call this before SQLite writes. Throws the error of an earlier `confirmCommit`, and if the log was cut since. */
   refuse(): void {
-    if (this.#lost) throw this.#lost;
+    if (this.#lost && !this.#areBack()) throw this.#lost;
+    this.#lost = undefined;
+    this.#isAway = false;
     if (this.#log !== undefined) this.#checkLength(fstatSync(this.#log).size);
   }
 
@@ -92,7 +96,11 @@ export class FileWatch {
   confirmCommit(): void {
     this.#log ??= openLog(`${this.#file}-wal`);
     const log = this.#log === undefined ? undefined : fstatSync(this.#log);
-    if (inodeOf(this.#file) !== this.#inode || log === undefined || log.nlink === 0) throw this.#lose(gone(this.#path));
+    if (inodeOf(this.#file) !== this.#inode || log === undefined || log.nlink === 0) {
+      this.#leave();
+      // The files may come back with this commit: nobody may repeat it as if it had failed.
+      throw gone(this.#path, true);
+    }
     this.#note(log.size);
   }
 
@@ -101,7 +109,7 @@ export class FileWatch {
     this.refuse();
     const [file, log] = [statSync(this.#file, QUIETLY), statSync(`${this.#file}-wal`, QUIETLY)];
     const open = this.#log === undefined ? undefined : fstatSync(this.#log, { bigint: true });
-    if (idOf(file) !== this.#inode || (open && idOf(log) !== idOf(open))) throw this.#lose(gone(this.#path));
+    if (idOf(file) !== this.#inode || (open && idOf(log) !== idOf(open))) throw this.#leave();
     const bytes = Number(file?.size);
     try {
       this.#ask.readHeader(this.#file);
@@ -217,6 +225,17 @@ export class FileWatch {
     }
   }
 
+  #leave(): DatabaseUnavailable {
+    this.#isAway = true;
+    return this.#lose(gone(this.#path));
+  }
+
+  /** The files that SQLite has open are at their place again. */
+  #areBack(): boolean {
+    if (!this.#isAway || this.#log === undefined || inodeOf(this.#file) !== this.#inode) return false;
+    return inodeOf(`${this.#file}-wal`) === idOf(fstatSync(this.#log, { bigint: true }));
+  }
+
   #lose(error: DatabaseUnavailable): DatabaseUnavailable {
     this.#lost = error;
     return error;
@@ -304,10 +323,10 @@ function damaged(path: string, cause?: unknown): DatabaseUnavailable {
   return new DatabaseUnavailable(message, { cause, lost: true });
 }
 
-function gone(path: string): DatabaseUnavailable {
+function gone(path: string, unknown = false): DatabaseUnavailable {
   return new DatabaseUnavailable(
     `The database ${path} was deleted or replaced while this process used it. Stop the process, restore the file and its log, and start again.`,
-    { lost: true },
+    { lost: true, unknown },
   );
 }
 

@@ -1,6 +1,6 @@
 /** The health of the store, by its errors and by probes, and the health of claiming. */
 import type { Environment } from "../environment.ts";
-import { isOutage } from "../errors.ts";
+import { isOutage, ServiceError } from "../errors.ts";
 
 interface StorageHealthOptions {
   readonly environment: Environment;
@@ -16,6 +16,8 @@ export interface StorageHealth {
   readonly log: Environment["log"];
   /** Why the store is down, for callers; null while it is not. */
   problem(): string | null;
+  /** Calls `lost` once in each outage in which the files of the store are lost, and `recovered` after that outage. */
+  onLost(lost: (message: string) => void, recovered: () => void): void;
   stop(): void;
 }
 
@@ -30,6 +32,9 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   let left_out = 0;
   let reason = "";
   let stopped = false;
+  let areFilesLost = false;
+  let onLoss = (_message: string): void => {};
+  let onReturn = (): void => {};
   let cancel = (): void => {};
   let cancelCheck = (): void => {};
 
@@ -38,9 +43,17 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
       await probe();
       return false;
     } catch (error) {
+      noteLoss(error);
       // Any other error is an answer of the store.
       return isOutage(error);
     }
+  }
+
+  function noteLoss(error: unknown): void {
+    if (areFilesLost || !(error instanceof ServiceError && error.reason === "storage_damaged")) return;
+    areFilesLost = true;
+    reason = error.message;
+    onLoss(error.message);
   }
 
   function probeLater(): void {
@@ -54,6 +67,8 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
 
   function recovered(): void {
     logged.clear();
+    if (areFilesLost) onReturn();
+    areFilesLost = false;
     const seconds = Math.round((environment.now() - since) / 1000);
     environment.log({
       level: "info",
@@ -89,6 +104,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
         probeLater();
       }
       logged.add(message);
+      noteLoss(error);
     }
     environment.log(record);
   };
@@ -97,6 +113,9 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   return {
     log,
     problem: () => (logged.size > 0 ? reason : null),
+    onLost(lost, recovered) {
+      [onLoss, onReturn] = [lost, recovered];
+    },
     stop() {
       stopped = true;
       logged.clear();

@@ -21,7 +21,7 @@ export interface Frame {
   readonly of?: Frame;
 }
 
-/** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops. */
+/** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops or lost its database. */
 export interface Outcome {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
@@ -54,6 +54,7 @@ export class StreamHub {
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
   readonly #kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
   #keptSize = 0;
+  #lost: Outcome | undefined;
 
   constructor(environment: Environment, options: StreamHubOptions = {}) {
     const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000 } = options;
@@ -76,6 +77,7 @@ export class StreamHub {
   /** Adds this log, unless the run has one already. */
   hold(runEvents: RunEvents): RunEvents {
     if (!this.#logs.has(runEvents.run_id)) this.#logs.set(runEvents.run_id, runEvents);
+    if (this.#lost) runEvents.end(this.#lost);
     return runEvents;
   }
 
@@ -101,10 +103,25 @@ export class StreamHub {
   /** Ends every open log as `gone` at shutdown. */
   close(): void {
     this.closed = true;
-    const message = "The server is stopping; the run goes on later";
-    const result = { __error__: { error: "ServerStopping", message } };
-    for (const runEvents of this.#logs.values()) runEvents.end({ status: "gone", result });
+    this.#endAll("ServerStopping", "The server is stopping; the run goes on later");
+  }
+
+  /** Ends every open log, and each new one until `recover`, as `gone`: what runs do cannot be stored any more. */
+  lose(message: string): void {
+    this.#lost = this.#endAll("DatabaseLost", message);
+  }
+
+  /** The database is back. Logs that were ended are read from it again. */
+  recover(): void {
+    this.#lost = undefined;
     this.#logs.clear();
+  }
+
+  #endAll(error: string, message: string): Outcome {
+    const outcome: Outcome = { status: "gone", result: { __error__: { error, message } } };
+    for (const runEvents of this.#logs.values()) runEvents.end(outcome);
+    this.#logs.clear();
+    return outcome;
   }
 }
 
