@@ -34,6 +34,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npm install && npm run build": "scripts/check.ts",
   "node scripts/release.ts ": "test/runtime/release.node.test.ts",
   "docker ": "test/runtime/docker.node.test.ts",
+  "cp ../greenroom/greenroom-": "scripts/project-image.ts",
 };
 
 /** For the commands of a block: each starts npx, and the tests of a CI run take most of the machine. */

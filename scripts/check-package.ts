@@ -10,6 +10,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join, resolve } from "node:path";
+import { runProjectImage } from "./project-image.ts";
 import { runReadmeProgram } from "./readme-program.ts";
 
 interface Manifest {
@@ -232,6 +233,10 @@ try {
   const began = performance.now();
   for (const template of TEMPLATES) await develops(template, tarball);
   const seconds = Math.round((performance.now() - began) / 1000);
+  const project = join(reader, "new-function");
+  run("bash", ["-ec", `cp ../greenroom/${basename(tarball)} . && npm install ./${basename(tarball)}`], project);
+  await runProjectImage(readFileSync("docs/operations/deployment.md", "utf8"), project, join(folder, "image"));
+  console.log("The image of a project, as docs/operations/deployment.md has it, serves with a key and not without one");
   console.log("The packed package serves LangGraph.js projects on Node 24, on Node 22 and on Bun");
   console.log(
     `${TEMPLATES.join(", ")}: each template is written, installed, tested and reloaded, on Node and on Bun: ${seconds} s`,

@@ -1,9 +1,10 @@
 /** Runs the program of README.md as a reader does: in a new project, with the packed package, on each runtime that the page names. */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import process from "node:process";
 import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts";
+import { Program } from "./program.ts";
 
 interface ReadmeProgram {
   /** Installs the package in a new project beside the folder `greenroom`. */
@@ -29,57 +30,6 @@ export function readProgram(page: string): ReadmeProgram {
     if (!starts.has(runtime)) throw new Error(`README.md does not say how ${runtime} starts ${program.file}`);
   }
   return { install, file: program.file, code: program.code, starts, call };
-}
-
-/** What a program printed until its address, and how it ended. */
-class Program implements AsyncDisposable {
-  readonly #child: ChildProcess;
-  readonly #ended: Promise<string>;
-  readonly #command: string;
-  #output = "";
-  #look = (): void => {};
-
-  constructor(command: string, cwd: string, env: NodeJS.ProcessEnv) {
-    this.#command = command;
-    const [file = "", ...args] = command.split(" ");
-    this.#child = spawn(file, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      stream?.on("data", (bytes: Buffer) => {
-        this.#output += bytes.toString();
-        this.#look();
-      });
-    }
-    this.#ended = new Promise((resolve) => {
-      this.#child.once("error", (error) => resolve(error.message));
-      this.#child.once("close", (code, signal) => resolve(signal ?? `code ${code}`));
-    });
-  }
-
-  async url(): Promise<string> {
-    const listening = new Promise<string>((resolve) => {
-      this.#look = () => {
-        const url = /(http:\/\/127\.0\.0\.1:\d+)/.exec(this.#output)?.[1];
-        if (url) resolve(url);
-      };
-      this.#look();
-    });
-    const ended = this.#ended.then((end) => {
-      throw new Error(`${this.#command} ended with ${end}:\n${this.#output}`);
-    });
-    return await Promise.race([listening, ended]);
-  }
-
-  /** Sends SIGTERM, and expects exit code 0. */
-  async terminate(): Promise<void> {
-    this.#child.kill("SIGTERM");
-    const end = await this.#ended;
-    if (end !== "code 0") throw new Error(`${this.#command} ended with ${end} after SIGTERM:\n${this.#output}`);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill("SIGKILL");
-    await this.#ended;
-  }
 }
 
 async function expectStudio(url: string): Promise<void> {

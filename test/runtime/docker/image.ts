@@ -58,6 +58,7 @@ export interface Image {
   readonly user: string;
   readonly base: string;
   readonly entrypoint: readonly string[];
+  readonly cmd: readonly string[];
   readonly healthcheck: readonly string[];
   readonly others: Readonly<Record<string, string>>;
 }
@@ -70,6 +71,8 @@ export interface BuildOptions {
   readonly programs: string;
 }
 
+const readIfExists = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
+
 /** Builds the last stage. Throws what a command has said that failed. */
 export function build(dockerfile: string, { context, folder, programs }: BuildOptions): Image {
   const stages = new Map<string, string>();
@@ -79,6 +82,7 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
   let user = "root";
   let env: Record<string, string> = {};
   let entrypoint: readonly string[] = [];
+  let cmd: readonly string[] = [];
   let healthcheck: readonly string[] = [];
   let others: Record<string, string> = {};
   /** Paths of the image, in a text. */
@@ -89,7 +93,7 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
       const [from = "", , stage = ""] = text.split(/\s+/);
       root = join(folder, stage || "last");
       stages.set(stage, root);
-      [base, workdir, user, env, entrypoint, healthcheck, others] = [from, "/", "root", {}, [], [], {}];
+      [base, workdir, user, env, entrypoint, cmd, healthcheck, others] = [from, "/", "root", {}, [], [], [], {}];
       mkdirSync(root, { recursive: true });
     } else if (name === "ENV") {
       for (const [, key = "", value = ""] of text.matchAll(/(\w+)=(\S+)/g)) env[key] = inside(value);
@@ -106,18 +110,18 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
       const stage = flags.find((flag) => flag.startsWith("--from="))?.slice("--from=".length);
       const from = stage === undefined ? context : stages.get(stage);
       if (from === undefined) throw new Error(`COPY ${text}: there is no stage ${stage}`);
-      const known =
-        stage === undefined ? contextOf(context, readFileSync(join(context, ".dockerignore"), "utf8")) : null;
+      const known = stage === undefined ? contextOf(context, readIfExists(join(context, ".dockerignore"))) : null;
       for (const path of paths) copy(from, path, target, to.endsWith("/"), known);
     } else if (name === "RUN") {
       const options = { cwd: join(root, workdir), env: { ...outside(programs), ...env }, encoding: "utf8" } as const;
       const { status, stdout, stderr } = spawnSync("sh", ["-c", inside(text)], options);
       if (status !== 0) throw new Error(`RUN ${text} ended with ${status}:\n${stdout}${stderr}`);
     } else if (name === "ENTRYPOINT") entrypoint = exec(text).map(inside);
+    else if (name === "CMD") cmd = exec(text).map(inside);
     else if (name === "HEALTHCHECK") healthcheck = exec(text.replace(/^.*?CMD\s+/, "")).map(inside);
     else others[name] = text;
   }
-  return { root, base, workdir: join(root, workdir), user, env, entrypoint, healthcheck, others };
+  return { root, base, workdir: join(root, workdir), user, env, entrypoint, cmd, healthcheck, others };
 }
 
 /** Of the machine: what a command finds its programs by, and nothing that is Greenroom's. */
@@ -129,11 +133,15 @@ export function outside(programs?: string): Record<string, string> {
 
 function copy(from: string, path: string, target: string, into: boolean, known: readonly string[] | null): void {
   if (known) {
-    const wanted = path === "." ? known : known.filter((file) => file === path || file.startsWith(`${path}/`));
-    if (wanted.length === 0) throw new Error(`COPY ${path}: the context has no such file`);
+    const pattern = new RegExp(`^${path.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", "[^/]*")}$`);
+    const inFolder = (file: string): boolean => path === "." || file.startsWith(`${path}/`);
+    const wanted = known.filter((file) => inFolder(file) || pattern.test(file));
+    if (wanted.length === 0 && !path.includes("*")) throw new Error(`COPY ${path}: the context has no such file`);
     for (const file of wanted) {
-      mkdirSync(dirname(join(target, file)), { recursive: true });
-      cpSync(join(from, file), join(target, file));
+      // The contents of a folder are copied, not the folder.
+      const name = path !== "." && inFolder(file) ? file.slice(path.length + 1) : file;
+      mkdirSync(dirname(join(target, name)), { recursive: true });
+      cpSync(join(from, file), join(target, name));
     }
     return;
   }
