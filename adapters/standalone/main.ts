@@ -4,15 +4,15 @@ import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { PortTaken } from "../node/mod.ts";
 import { COMMANDS, readCommand, readPlace, usage } from "./command-options.ts";
-import { openStorage, serve } from "./server.ts";
+import { openStorage, type Server, serve } from "./server.ts";
 
 const WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
 
 /**
  * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
- * comes.
+ * comes. Returns the server; undefined for other commands.
  */
-export async function main(args: readonly string[] = process.argv.slice(2)): Promise<void> {
+export async function main(args: readonly string[] = process.argv.slice(2)): Promise<Server | undefined> {
   try {
     const [word = "", ...rest] = args;
     if (COMMANDS.has(word)) {
@@ -20,7 +20,10 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
       const { runCommand } = await import("./commands.ts");
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }
-    if (word === "init") return (await import("./init.ts")).init(rest);
+    if (word === "init") {
+      (await import("./init.ts")).init(rest);
+      return undefined;
+    }
     const dev = word === "dev";
     const asked =
       word === "help" ? ["--help", ...args.slice(2)] : word === "version" ? ["--version"] : dev ? rest : args;
@@ -28,7 +31,8 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
     if (options.help) console.log(await helpOn(dev ? word : word === "help" ? args[1] : undefined));
     else if (options.version) console.log(VERSION);
     else if (dev) await (await import("./dev.ts")).develop(options);
-    else await serve(options);
+    else return await serve(options);
+    return undefined;
   } catch (error) {
     // A problem that the user can fix needs no stack; any other error does.
     const known = error instanceof ConfigError || error instanceof PortTaken;
