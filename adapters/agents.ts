@@ -10,7 +10,7 @@ import {
   validateOptions,
 } from "../lib/mod.ts";
 import type { Storage } from "../lib/storage/types.ts";
-import { flag, type Section, section, text, whole } from "../lib/validation.ts";
+import { flag, oneOf, type Section, section, text, whole } from "../lib/validation.ts";
 import type { GraphEntry, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
 
 /**
@@ -30,6 +30,7 @@ export const SETTINGS: Record<keyof AgentSettings, Section["members"][string]> =
   max_attempts: whole(1, 1e9),
   timeout_ms: whole(1, LONGEST_MS),
   abandon_ms: whole(1, LONGEST_MS),
+  resume: oneOf(["by_id"]),
   mcp: section({ model_may_answer: flag }),
   a2a: section({ caller_may_approve: flag }),
 };

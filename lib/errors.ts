@@ -51,7 +51,9 @@ export const REASONS = {
   default_assistant: "conflict",
   delivery_active: "conflict",
   idempotent_run_gone: "conflict",
+  interrupt_already_answered: "conflict",
   limit_reached: "conflict",
+  no_open_interrupt: "conflict",
   run_active: "conflict",
   submission_key_reused: "conflict",
   thread_busy: "conflict",
@@ -72,9 +74,12 @@ export class ServiceError extends Error {
   readonly code: ErrorCode;
   /** Stable. The same as `code`, or more exact. */
   readonly reason: ErrorReason;
-  constructor(reason: ErrorReason, message: string, options?: ErrorOptions) {
+  /** Of `interrupt_already_answered`: the run that answers it. */
+  readonly run_id?: string;
+  constructor(reason: ErrorReason, message: string, options?: ErrorOptions & { readonly run_id?: string }) {
     super(message, options);
     this.name = "ServiceError";
+    if (options?.run_id !== undefined) this.run_id = options.run_id;
     this.code = (REASONS as Partial<Record<ErrorReason, ErrorCode>>)[reason] ?? (reason as ErrorCode);
     this.reason = reason;
   }

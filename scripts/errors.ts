@@ -131,6 +131,17 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
     meaning: "Other feedback was submitted with this `Idempotency-Key`.",
     remedy: "Use a new key.",
   },
+  interrupt_already_answered: {
+    meaning:
+      "A pending or running run answers this interrupt. The body names it in `run_id`. The same code as the error of a tab or a client that was later than another.",
+    remedy:
+      'Follow that run. To replace its answer, send the new one with `multitask_strategy: "rollback"`, which deletes that run.',
+  },
+  no_open_interrupt: {
+    meaning:
+      "`command.resume` was sent to a thread that waits for no answer, or names only interrupts that are not open.",
+    remedy: "Read the thread again. To continue without an answer, send `input: null`.",
+  },
   thread_busy: {
     meaning: "The thread executes a run.",
     remedy: 'Wait for the run, or send `multitask_strategy: "enqueue"`.',

@@ -5,9 +5,9 @@
  */
 
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
-import { mismatch } from "../../lib/executor/kwargs.ts";
+import { interruptGone, mismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
+import { ANSWERED, answerCounts, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 import { withoutSteps } from "./step-marks.ts";
 
 export interface Answers {
@@ -19,9 +19,10 @@ export interface Answers {
 
 /** Reads the state that a job starts from, in a first attempt or one that has stored no state yet. */
 export async function openAnswers(job: Job, values: Values): Promise<Answers> {
-  const { command, run_id, from, checkpoints } = job;
+  const { command, run_id, from, checkpoints, resume_targets } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
-  const resume = command?.resume;
+  if (resume_targets) await requireTargets(job, stored, values);
+  const resume = addressed(command?.resume, job);
   const begun = stored?.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ?? false;
   if (job.strict_resume && resume !== undefined && !begun) {
     const wrong = mismatch(resume, stored ? questions(stored, values) : []);
@@ -30,10 +31,12 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
   if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
+  // That run has ended, and no task has taken its answer.
+  const isVoid = giver !== null && giver !== run_id;
   // On exit, LangGraph stores inner results first: tasks of subgraphs, then the answer that they took.
   const again = begun || job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
-  const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
+  const spent = isVoid || (giver !== null && step.some((one) => takers(one, giver).length > 0));
   if (!command || given === undefined) return { command, spent };
 
   let left: Json = given;
@@ -51,6 +54,38 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const { resume: _resume, ...rest } = command;
   if (left !== null) return { command: { ...rest, resume: left }, spent };
   return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, spent };
+}
+
+/**
+ * Refuses answers to interrupts that are not pending any more, or not yet: LangGraph gives an answer to the next interrupt of the
+ * task. What an earlier attempt of the run has answered counts as pending. Errors: ResumeRefused.
+ */
+async function requireTargets(
+  { run_id, from, checkpoints, command, resume_targets = [] }: Job,
+  root: StoredCheckpoint | null,
+  values: Values,
+): Promise<void> {
+  const isOfSubgraph = from !== null && from.ns !== "";
+  const stored = isOfSubgraph ? await checkpoints.get(from) : root;
+  const pending = stored ? questions(stored, values) : [];
+  const counts = stored ? answerCounts(stored) : new Map<string, number>();
+  const isOpen = ({ checkpoint_id, interrupt_id, answered }: (typeof resume_targets)[number]): boolean =>
+    stored?.checkpoint_id === checkpoint_id &&
+    (interrupt_id === null || (pending.includes(interrupt_id) && (counts.get(interrupt_id) ?? 0) === answered));
+  const gone = resume_targets.filter((target) => !isOpen(target));
+  const isUnbound = resume_targets.length === 0 && command?.resume !== undefined;
+  if (gone.length === 0 && !isUnbound) return;
+  const step = stored ? await stepOf(checkpoints, stored) : [];
+  const taken = new Set(step.flatMap((one) => takenBy(one, run_id)));
+  const lost = gone.filter(({ interrupt_id }) => interrupt_id === null || !taken.has(interrupt_id));
+  if (lost.length > 0 || isUnbound) throw interruptGone(lost, pending);
+}
+
+/** A plain value addressed to the interrupt that it is bound to: no other task can take it then. */
+function addressed(resume: Json | undefined, { resume_targets = [] }: Job): Json | undefined {
+  const id = resume_targets[0]?.interrupt_id ?? "";
+  const isPlain = resume !== undefined && !(isObject(resume) && Object.hasOwn(resume, id));
+  return isPlain && resume_targets.length === 1 && isInterruptId(id) ? { [id]: resume } : resume;
 }
 
 /**

@@ -336,7 +336,8 @@ async function storedState(
   saver.ended = true;
   // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
-  const state = threadState(snapshot, show);
+  const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
+  const state = threadState(snapshot, show, isInterrupted ? await saver.answerCounts(job.thread_id) : undefined);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   return stateEvent(state.values, state.next, state.tasks, state.checkpoint.checkpoint_id);
 }

@@ -76,7 +76,9 @@ export const TASKS = "__pregel_tasks";
 export const ANSWERED = "__answered__";
 /** Another: the call whose sleeps and waits are open beside what clients are asked. */
 export const CALL = "__call__";
-const NOTES: ReadonlySet<string> = new Set([ANSWERED, CALL]);
+/** A third: by interrupt id, how many answers the task had consumed that raised it. */
+const COUNTS = "__answer_counts__";
+const NOTES: ReadonlySet<string> = new Set([ANSWERED, CALL, COUNTS]);
 /** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
@@ -88,6 +90,7 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   [RESUME, -4],
   [ANSWERED, -5],
   [CALL, -6],
+  [COUNTS, -7],
 ]);
 
 /** Marks that report on a task and are not its result. */
@@ -313,6 +316,14 @@ function byCodePoint(a: string, b: string): number {
 export const idsOf = (asked: unknown): readonly string[] =>
   [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
+/** How many answers the tasks of a checkpoint had consumed when they raised their interrupts, by id; none for ids that are missing. */
+export const answerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, number> =>
+  new Map(
+    writes
+      .filter(({ channel }) => channel === COUNTS)
+      .flatMap(({ data }) => Object.entries(JSON.parse(data as string) as Record<string, number>)),
+  );
+
 /** The job, as its saver needs it. */
 export interface SaverJob {
   readonly run_id: string;
@@ -337,10 +348,18 @@ export class JobSaver extends Saver {
   private readonly job: SaverJob;
   /** The ids of the open interrupts by task, when the attempt first read their checkpoint. */
   private readonly asked = new Map<string, readonly string[]>();
+  /** By interrupt id, how many answers its task had consumed: the tasks of a subgraph raise it before those above them. */
+  private readonly counts = new Map<string, number>();
 
   constructor(options: SaverOptions, job: SaverJob) {
     super(options);
     this.job = job;
+  }
+
+  /** `answerCounts` of the current root checkpoint. */
+  async answerCounts(thread_id: string): Promise<ReadonlyMap<string, number>> {
+    const stored = this.head && (await this.handle(thread_id).get({ ns: "", checkpoint_id: this.head }));
+    return stored ? answerCounts(stored) : new Map();
   }
 
   /** Later writes of LangGraph in the background are dropped. */
@@ -385,7 +404,23 @@ export class JobSaver extends Saver {
     const noted = writes.some(([channel]) => channel === RESUME)
       ? [...writes, [ANSWERED, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
       : writes;
-    await this.guarded(() => super.putWrites(config, noted, task_id, task_path));
+    const counts = this.countsOf(writes);
+    const counted = counts ? [...noted, [COUNTS, counts] as const] : noted;
+    await this.guarded(() => super.putWrites(config, counted, task_id, task_path));
+  }
+
+  /** Of the interrupts that a task raises: how many answers it has consumed. Undefined where all have consumed none. */
+  private countsOf(writes: readonly (readonly [string, unknown])[]): Record<string, number> | undefined {
+    const ids = writes.flatMap(([channel, asked]) => (channel === INTERRUPT ? idsOf(asked) : []));
+    if (ids.length === 0) return undefined;
+    const consumed = writes.findLast(([channel]) => channel === RESUME)?.[1];
+    const count = Array.isArray(consumed) ? consumed.length : 0;
+    for (const id of ids) if (!this.counts.has(id)) this.counts.set(id, count);
+    const some = ids.flatMap((id): [string, number][] => {
+      const known = this.counts.get(id) ?? 0;
+      return known > 0 ? [[id, known]] : [];
+    });
+    return some.length > 0 ? Object.fromEntries(some) : undefined;
   }
 
   private get stopped(): boolean {

@@ -9,7 +9,7 @@ import type {
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
-import { onlyThread, readOnly, Saver } from "./saver.ts";
+import { answerCounts, onlyThread, readOnly, Saver } from "./saver.ts";
 import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { SharedReads } from "./shared-reads.ts";
@@ -19,10 +19,14 @@ import type { Load } from "./version.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** The wire form of a state; null without a checkpoint. */
-export function threadState(snapshot: Snapshot, show: (value: unknown) => Json = toWire): ThreadState | null {
+export function threadState(
+  snapshot: Snapshot,
+  show: (value: unknown) => Json = toWire,
+  counts: ReadonlyMap<string, number> = new Map(),
+): ThreadState | null {
   const checkpoint = wireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;
-  const tasks = snapshot.tasks.map((task) => wireTask(task, show));
+  const tasks = snapshot.tasks.map((task) => counted(wireTask(task, show), counts));
   const metadata = aboutWire(snapshot.metadata ?? null);
   return {
     values: show(snapshot.values),
@@ -49,6 +53,16 @@ function nextNodes({ next, tasks }: Snapshot): string[] {
   return names;
 }
 
+/** The task, with the number of answers that it had consumed before each of its interrupts. */
+function counted(task: Task, counts: ReadonlyMap<string, number>): Task {
+  if (counts.size === 0) return task;
+  const interrupts = task.interrupts.map((interrupt) => {
+    const answered = counts.get(interrupt.id);
+    return answered === undefined ? interrupt : { ...interrupt, answered };
+  });
+  return { ...task, interrupts };
+}
+
 function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {
   const inner = task.state && "values" in task.state ? threadState(task.state, show) : null;
   return {
@@ -71,6 +85,11 @@ function errorText(error: unknown): string | null {
   return typeof message === "string" ? message : JSON.stringify(aboutWire(error));
 }
 
+const stateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
+  const checkpoint_id = wireCheckpoint(config)?.checkpoint_id;
+  return checkpoint_id === undefined ? {} : { checkpoint_id };
+};
+
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
   let reads: SharedReads | undefined;
   return {
@@ -81,7 +100,9 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const graph = withSaver(await source.read(config), new Saver({ threads, serde: shared }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       const snapshot = await graph.getState({ configurable: named }, { subgraphs });
-      return threadState(snapshot, (value) => shared.toWire(value));
+      const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
+      const stored = isInterrupted ? await reader.get({ ns, ...stateId(snapshot) }) : null;
+      return threadState(snapshot, (value) => shared.toWire(value), stored ? answerCounts(stored) : undefined);
     },
     async update(at, graph_id, steps, checkpoints, { metadata, environment, config }) {
       const threads = onlyThread(at.thread_id, checkpoints);

@@ -9,10 +9,11 @@ import type {
   StateEvent,
   StoreHandle,
   StreamMode,
+  Task,
   ThreadState,
 } from "../executor/contract.ts";
 import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
-import { recordedState } from "../executor/recorded-states.ts";
+import { recordedState, reopened } from "../executor/recorded-states.ts";
 import type { AttemptJournal, RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -140,7 +141,7 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, stateless } = run;
-  const request = inTime(mergeContext(readKwargs(run.kwargs)), thread.head);
+  const request = mergeContext(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
@@ -250,13 +251,6 @@ export function createContext(
   return context;
 }
 
-/** If another run has answered the interrupt (`head` has moved), this answer becomes the input of a new run. */
-function inTime(request: JobRequest, head: string | null): JobRequest {
-  const { resume_at, command } = request;
-  if (resume_at === null || resume_at === head) return request;
-  return { ...request, input: command?.resume, command: null, strict_resume: false };
-}
-
 /** An executor that ignores its signal must not hold its slot for ever. */
 function abandonLater(
   environment: Environment,
@@ -335,7 +329,7 @@ function describeJob(
   { store }: AttemptOptions,
   { protocol_events }: GraphInfo,
   { run, resumed }: ClaimedRun,
-  { stream_mode, resumable: _resumable, records_all: _all, resume_at: _resume_at, ...request }: JobRequest,
+  { stream_mode, resumable: _resumable, records_all: _all, ...request }: JobRequest,
   events: NonNullable<Job["events"]>,
   checkpoints: JobCheckpoints,
 ): Job {
@@ -379,6 +373,23 @@ export async function stateBefore(context: AttemptContext): Promise<StateEvent |
   const { run, thread } = context.claimed;
   const state = thread.head === null || run.stateless ? null : await readState(context, thread.head);
   return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
+}
+
+/**
+ * The run has failed or was stopped, and had answered interrupts: they are pending again. States of graphs say so themselves, because
+ * the tasks that raised them have no result.
+ */
+export async function reopen({ options, claimed, checkpoints }: AttemptContext): Promise<void> {
+  const { run_id, graph_id } = claimed.run;
+  if (options.executor.state?.(graph_id)) return;
+  const newest = await checkpoints.get({ ns: "" });
+  const again = newest?.run_id === run_id ? reopened(newest, options.environment) : null;
+  if (again) checkpoints.append(again);
+}
+
+/** The tasks of the state that the run leaves. */
+export async function pendingTasks(context: AttemptContext): Promise<readonly Task[]> {
+  return (await readState(context))?.tasks ?? [];
 }
 
 /** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */

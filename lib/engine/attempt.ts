@@ -1,6 +1,6 @@
 /** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
 import { loopTick, pause, withTimeout } from "../environment.ts";
-import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
+import { type ExecutorEvent, type GraphInfo, ResumeRefused, type StateEvent, type Task } from "../executor/contract.ts";
 import { CoroutineEvents } from "../executor/coroutine.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
@@ -13,7 +13,9 @@ import {
   ensureLease,
   isStopped,
   lastState,
+  pendingTasks,
   reachedCheckpoint,
+  reopen,
   type StopReason,
   stateBefore,
   type WorkerSlot,
@@ -304,6 +306,12 @@ function resultOf({ state, graph, options, mapper }: AttemptContext, failure: un
   return { status: error ? "error" : "success", error, last, stoppedMidway: false };
 }
 
+/** By task. */
+const interruptsOf = (tasks: readonly Task[]): [string, Json][] =>
+  tasks
+    .filter(({ interrupts }) => interrupts.length > 0)
+    .map(({ id, interrupts }) => [id, interrupts as unknown as Json]);
+
 const MOST_STACK = 16_000;
 
 /** `failure`: what the executor threw; undefined if it returned. */
@@ -313,13 +321,17 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, stateless } = run;
   state.phase = "ending";
+  const isRefused = failure instanceof ResumeRefused;
+  const answers = !isRefused && (context.job.resume_targets ?? []).length > 0;
+  if (answers && (state.reason || failure)) await reopen(context);
   const ended = state.reason === "cancelled" ? await cancelled(context) : resultOf(context, failure);
   const { status, error, last, stoppedMidway } = ended;
   const next = last?.next ?? [];
-  const interrupts: [string, Json][] = (last?.tasks ?? [])
-    .filter((task) => task.interrupts.length > 0)
-    .map((task) => [task.id, task.interrupts as unknown as Json]);
+  // A task that raised an interrupt and failed waits for another answer.
+  const interrupts = interruptsOf(answers && error ? await pendingTasks(context) : (last?.tasks ?? []));
   const open = interrupts.flatMap(([, list]) => list as Json[]);
+  const waitsAgain = answers && error !== null && open.length > 0;
+  if (waitsAgain) context.recorder?.request(open as JsonObject[]);
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
   const discard = stateless && (progress.hasSaved() || resumed);
@@ -338,9 +350,16 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
     discard,
     thread: {
       head,
-      status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
+      status:
+        isRefused && error
+          ? null
+          : error && !waitsAgain
+            ? "error"
+            : next.length > 0 || waitsAgain
+              ? "interrupted"
+              : "idle",
       interrupts: Object.fromEntries(interrupts),
-      error,
+      error: waitsAgain ? null : error,
       ...(head === null || stateless
         ? {}
         : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),

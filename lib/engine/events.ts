@@ -10,6 +10,7 @@ import {
   type StreamEvent,
   type StreamMode,
 } from "../executor/contract.ts";
+import { answeredBefore } from "../executor/kwargs.ts";
 import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
 import type { AttemptReport } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -24,6 +25,7 @@ import {
   type ThreadEvent,
   type TraceUsage,
 } from "../storage/mod.ts";
+import { refusedResume } from "../streams/run-subscription.ts";
 import type { ProgressWriter } from "./progress.ts";
 
 /** The prices of models in US dollars per million tokens. */
@@ -200,6 +202,8 @@ export interface EventRecorder {
   begin(): Promise<void> | undefined;
   /** Records what an event of the executor shows. */
   take(event: ExecutorEvent): void;
+  /** Records interrupts that wait for another answer, because the run that answered them has failed. */
+  request(interrupts: readonly JsonObject[]): void;
   /** Records the end of the run: the last event. */
   end(end: RecordedEnd): Promise<void> | undefined;
 }
@@ -300,7 +304,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   function begun(): void {
     closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
     if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
-    const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
+    const answered = job.resumed ? [] : answeredIds(job, thread.interrupts);
     if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
   }
 
@@ -312,7 +316,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       event,
       graph_name: run.graph_id,
       ...(message === undefined ? {} : { error: message }),
-      ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
+      ...(failure instanceof ResumeRefused ? refusedResume(failure) : {}),
     };
     recordRoot("lifecycle", data, true);
   }
@@ -323,25 +327,26 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       if (event.type === "event") takeYielded(event);
       else for (const derived of derive?.(event) ?? []) takeYielded(derived);
     },
+    request(interrupts) {
+      for (const { id = null, value = null } of interrupts) {
+        const data = { interrupt_id: id, payload: value, value };
+        takeYielded({ method: "input.requested", namespace: [], data });
+      }
+    },
     // It is not read if the run was stopped before this attempt began.
     end: (end) => (read ? void ended(end) : readEarlier().then(() => ended(end))),
   };
 }
 
-const refusal = ({ reason, interrupt_ids, pending_ids }: ResumeRefused): JsonObject => ({
-  reason,
-  interrupt_ids: [...interrupt_ids],
-  pending_ids: [...pending_ids],
-});
-
-/** The ids of the pending interrupts that a resume answers. */
-function answeredIds(resume: Json | undefined, interrupts: JsonObject): string[] {
-  if (resume === undefined) return [];
-  const pending = Object.values(interrupts)
-    .flatMap((list) => (Array.isArray(list) ? list : []))
-    .flatMap((interrupt) => (isObject(interrupt) && typeof interrupt.id === "string" ? [interrupt.id] : []));
-  const named = isObject(resume) ? pending.filter((id) => Object.hasOwn(resume, id)) : [];
-  return named.length > 0 ? named : pending.length === 1 ? pending : [];
+/** The ids of the interrupts that a run answers, if all of them are pending on its thread. */
+function answeredIds({ resume_targets = [] }: Job, interrupts: JsonObject): string[] {
+  const pending = new Set(
+    Object.values(interrupts)
+      .flatMap((list) => (Array.isArray(list) ? list : []))
+      .flatMap((interrupt) => (isObject(interrupt) ? [`${answeredBefore(interrupt)} ${interrupt.id}`] : [])),
+  );
+  const isPending = resume_targets.every(({ interrupt_id, answered }) => pending.has(`${answered} ${interrupt_id}`));
+  return isPending ? resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []) : [];
 }
 
 /** An event as executors yield it. */

@@ -9,6 +9,8 @@ export interface AgentSettings {
    * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
    */
   readonly abandon_ms?: number;
+  /** `by_id`: answers to its interrupts must be given by interrupt id. Default: a plain value answers the only open interrupt. */
+  readonly resume?: "by_id";
   /** Of its default assistant. */
   readonly description?: string;
   /** The agent as a tool of MCP clients. */

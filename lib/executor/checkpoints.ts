@@ -68,6 +68,8 @@ export interface JobCheckpoints extends CheckpointHandle {
   root(): string | null;
   /** From now on every write throws LeaseLost: the attempt has ended. */
   lose(): void;
+  /** Puts a checkpoint for the attempt itself, also after `lose`. */
+  append(checkpoint: NewCheckpoint): void;
 }
 
 interface CheckpointOptions {
@@ -230,6 +232,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     isDirty: (all = false) => (all ? !unsaved.isEmpty() : unsaved.isReady()),
     isFull: () => unsaved.size > BACKLOG,
     root: () => newest.get("") ?? null,
+    append: add,
     lose() {
       lost = true;
       unsaved.settle();

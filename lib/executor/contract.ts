@@ -66,6 +66,19 @@ export interface CheckpointRef {
   readonly checkpoint_id: string;
 }
 
+/**
+ * A pending interrupt that a run answers. With LangGraph before 1.5.0, interrupts of one task share an id: the number of answers tells
+ * them apart.
+ */
+export interface InterruptRef {
+  readonly checkpoint_ns: string;
+  readonly checkpoint_id: string;
+  /** Null: a stop at a breakpoint. */
+  readonly interrupt_id: string | null;
+  /** How many answers the task had consumed when it raised the interrupt. */
+  readonly answered: number;
+}
+
 /** One attempt of a run, as an executor gets it. */
 export interface Job {
   readonly run_id: string;
@@ -83,6 +96,12 @@ export interface Job {
   readonly command: Command | null;
   /** Fail before the first write if `command.resume` matches no open interrupt. By default it is ignored then. */
   readonly strict_resume?: boolean;
+  /**
+   * The interrupts that `command.resume` answers. Throw `ResumeRefused` of `interruptGone` before anything is written if one of them is
+   * not pending in the state that the attempt starts from, unless an earlier attempt of this run has consumed its answer. Executors in
+   * `recordStates` need not.
+   */
+  readonly resume_targets?: readonly InterruptRef[];
   /** The checkpoint to fork from; null: the thread's head. The same in every attempt. */
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
@@ -109,7 +128,10 @@ export interface Job {
   readonly journal?: Journal;
 }
 
-/** A pending interrupt. Its `id` is stable while it is pending. */
+/**
+ * A pending interrupt. Its `id` is stable while it is pending. In states and threads `answered` is how many answers its task had
+ * consumed when it raised it; it is absent for none.
+ */
 export interface Interrupt {
   readonly id: string;
   readonly value: Json;
@@ -162,6 +184,8 @@ export type ExecutorEvent =
       readonly source?: "input" | "loop";
       /** For `recordStates`: the open call, with its number of entries and of yielded values. */
       readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
+      /** For `recordStates`: the tasks whose interrupts the run answers. They are pending again if the run does not reach its end. */
+      readonly asked?: readonly Task[];
       /** For `recordStates`: put although the run is told to stop meanwhile, because an entry of a journal belongs to it. */
       readonly unbroken?: true;
     }
@@ -322,13 +346,16 @@ export class StateRefused extends Error {
 export class ResumeRefused extends Error {
   override readonly name: string = "ResumeRefused";
   readonly reason: "not_pending" | "empty_map" | "ambiguous";
+  /** Present if the interrupts were pending when the run was created. */
+  readonly code?: "interrupt_gone";
   /** The refused ids. */
   readonly interrupt_ids: readonly string[];
   readonly pending_ids: readonly string[];
 
-  constructor(message: string, refused: Pick<ResumeRefused, "reason" | "interrupt_ids" | "pending_ids">) {
+  constructor(message: string, refused: Pick<ResumeRefused, "reason" | "code" | "interrupt_ids" | "pending_ids">) {
     super(message);
     this.reason = refused.reason;
+    if (refused.code) this.code = refused.code;
     this.interrupt_ids = refused.interrupt_ids;
     this.pending_ids = refused.pending_ids;
   }

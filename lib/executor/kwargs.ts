@@ -5,6 +5,7 @@ import {
   type AuthUser,
   type CheckpointRef,
   type Command,
+  type InterruptRef,
   type Job,
   ResumeRefused,
   type RunConfig,
@@ -18,8 +19,8 @@ export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
   readonly strict_resume: boolean;
-  /** The head of the thread that `command.resume` is for. Once the thread has another one, the answer is the run's input instead. */
-  readonly resume_at: string | null;
+  /** See `Job.resume_targets`. */
+  readonly resume_targets: readonly InterruptRef[];
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
@@ -35,12 +36,13 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
-  const { input, command, strict_resume, resume_at, from, interrupt_before, interrupt_after, records_all } = request;
+  const { input, command, strict_resume, resume_targets, from, interrupt_before, interrupt_after, records_all } =
+    request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
     ...(strict_resume ? { strict_resume } : {}),
-    ...(resume_at === null ? {} : { resume_at }),
+    ...(resume_targets.length > 0 ? { resume_targets: resume_targets as unknown as Json } : {}),
     config: request.config as unknown as JsonObject,
     context: request.context,
     stream_mode: [...request.stream_mode],
@@ -58,7 +60,7 @@ export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default = "input" | "command" | "strict_resume" | "resume_at" | "interrupt_before" | "interrupt_after";
+type Default = "input" | "command" | "strict_resume" | "resume_targets" | "interrupt_before" | "interrupt_after";
 
 interface StoredKwargs extends Omit<JobRequest, "from" | "records_all" | Default>, Partial<Pick<JobRequest, Default>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
@@ -72,7 +74,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
     input: stored.input,
     command: stored.command ?? null,
     strict_resume: stored.strict_resume ?? false,
-    resume_at: stored.resume_at ?? null,
+    resume_targets: stored.resume_targets ?? [],
     from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
     config: stored.config,
     context: stored.context,
@@ -319,16 +321,31 @@ class UnknownInterruptError extends ResumeRefused {
   // The name that clients of the API know.
   override readonly name = "UnknownInterruptError";
 
-  constructor(reason: ResumeRefused["reason"], interrupt_ids: readonly string[], pending_ids: readonly string[]) {
+  constructor(
+    reason: ResumeRefused["reason"],
+    interrupt_ids: readonly string[],
+    pending_ids: readonly string[],
+    code?: "interrupt_gone",
+  ) {
+    const gone = interrupt_ids.length > 0 ? `the interrupt ${interrupt_ids.join(", ")} is` : "the breakpoint is";
     const said = {
-      not_pending: `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      not_pending: code ? `${gone} not open any more` : `there is no open interrupt ${interrupt_ids.join(", ")}`,
       empty_map: "the map names no interrupt",
       ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
     }[reason];
     const open = pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open";
-    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids });
+    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids, ...(code ? { code } : {}) });
   }
 }
+
+/** The error of a run whose interrupts were answered or dropped before it started. */
+export const interruptGone = (gone: readonly InterruptRef[], pending: readonly string[]): ResumeRefused =>
+  new UnknownInterruptError(
+    "not_pending",
+    gone.flatMap(({ interrupt_id }) => interrupt_id ?? []),
+    [...new Set(pending)].sort(),
+    "interrupt_gone",
+  );
 
 /** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
 export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
@@ -339,6 +356,9 @@ export function mismatch(resume: Json, open: readonly string[]): UnknownInterrup
   if (strangers.length > 0) return new UnknownInterruptError("not_pending", strangers.sort(), pending);
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
 }
+
+/** How many answers the task of an interrupt had consumed when it raised it. */
+export const answeredBefore = ({ answered }: JsonObject): number => (typeof answered === "number" ? answered : 0);
 
 /** A single answer cannot be assigned if several interrupts are open. */
 export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>

@@ -21,7 +21,7 @@ import {
   type WireCheckpoint,
 } from "./contract.ts";
 import { type Coroutine, CoroutineEvents, type EventStage, eventsOf } from "./coroutine.ts";
-import { checkpointMetadata } from "./kwargs.ts";
+import { checkpointMetadata, interruptGone } from "./kwargs.ts";
 import { applyUpdates } from "./messages.ts";
 
 /** The names that graphs reserve for their entry and their exit. */
@@ -33,7 +33,7 @@ export const FOREIGN_STATE = "The thread's state was written by another kind of 
 
 /** The checkpoint of a state that follows another. An unchanged value keeps its version. */
 function checkpointOf(
-  state: Pick<StateEvent, "values" | "next" | "tasks" | "call">,
+  state: Pick<StateEvent, "values" | "next" | "tasks" | "call" | "asked">,
   checkpoint_id: string,
   metadata: JsonObject,
   previous: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null,
@@ -56,8 +56,14 @@ function checkpointOf(
       values.push({ channel, version: checkpoint_id, type: "json", data });
     }
   }
-  const { next, tasks, call } = state;
-  const about = { next, tasks, ...(whole ? { whole: true } : {}), ...(call ? { call } : {}) };
+  const { next, tasks, call, asked = [] } = state;
+  const isAsked = asked.length > 0 && next.length > 0 && tasks.every(({ interrupts }) => interrupts.length === 0);
+  const about = {
+    ...{ next, tasks },
+    ...(whole ? { whole: true } : {}),
+    ...(call ? { call } : {}),
+    ...(isAsked ? { asked } : {}),
+  };
   return {
     ns: "",
     checkpoint_id,
@@ -93,16 +99,34 @@ function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id:
   return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
 }
 
-interface RecordedParts extends Pick<StateEvent, "next" | "tasks" | "call"> {
+interface RecordedParts extends Pick<StateEvent, "next" | "tasks" | "call" | "asked"> {
   /** The state is stored as one value. */
   readonly whole: boolean;
 }
 
 /** What a recorded checkpoint has beside its values; null if another kind of graph has put it. */
-export function recordedParts({ payload: { type, data } }: StoredCheckpoint): RecordedParts | null {
+export function recordedParts({ payload: { type, data }, writes }: StoredCheckpoint): RecordedParts | null {
   const parsed: unknown = type === "json" && typeof data === "string" ? JSON.parse(data) : null;
   if (!isObject(parsed) || !Array.isArray(parsed.next)) return null;
-  return { tasks: [], whole: false, ...(parsed as object as Pick<RecordedParts, "next">) };
+  const parts: RecordedParts = { tasks: [], whole: false, ...(parsed as object as Pick<RecordedParts, "next">) };
+  const answered = new Set(writes.flatMap(({ channel, task_id }) => (channel === ANSWERED ? [task_id] : [])));
+  if (answered.size === 0) return parts;
+  return { ...parts, tasks: parts.tasks.map((task) => (answered.has(task.id) ? { ...task, interrupts: [] } : task)) };
+}
+
+/**
+ * The channel of a write on a checkpoint whose interrupts a run has answered. It is stored with the first state of that run, so
+ * that no other run answers them from this checkpoint.
+ */
+const ANSWERED = "__answered__";
+
+/** The last checkpoint of a run that failed or was stopped, with the interrupts that it had answered; null without such. */
+export function reopened(stored: StoredCheckpoint, environment: Environment): NewCheckpoint | null {
+  const { asked, ...parts } = recordedParts(stored) ?? { next: [], tasks: [], whole: false };
+  if (!asked) return null;
+  const state = { ...parts, values: valuesOf(stored, parts.whole), tasks: asked };
+  const metadata = { ...stored.metadata, step: stepAfter(stored) };
+  return checkpointOf(state, checkpointId(environment, stored.checkpoint_id), metadata, stored);
 }
 
 function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
@@ -287,7 +311,26 @@ export function recordedEvents(
 ): CoroutineEvents {
   const debug = job.modes.has("debug");
   const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
-  return new CoroutineEvents(start(wanted), new Recorder(job, signal, environment, debug));
+  const coroutine = job.resume_targets?.length ? afterCheck(wanted, start) : start(wanted);
+  return new CoroutineEvents(coroutine, new Recorder(job, signal, environment, debug));
+}
+
+/** Starts the coroutine if the interrupts that the run answers are pending. Errors: ResumeRefused. */
+function* afterCheck(job: Job, start: (job: Job) => Coroutine): Coroutine {
+  const { checkpoints, from, resumed, resume_targets = [] } = job;
+  if (!resumed) {
+    const at = from ?? { ns: "" };
+    const known = checkpoints.peek?.(at);
+    const stored = known === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : known;
+    const tasks = (stored && recordedParts(stored)?.tasks) ?? [];
+    const pending = tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
+    // Each interrupt has an id of its own, which it keeps in the states of other runs of its call.
+    const gone = resume_targets.filter(({ interrupt_id, checkpoint_id }) =>
+      interrupt_id === null ? stored?.checkpoint_id !== checkpoint_id : !pending.includes(interrupt_id),
+    );
+    if (gone.length > 0) throw interruptGone(gone, pending);
+  }
+  yield* start(job);
 }
 
 class Recorder implements EventStage {
@@ -302,6 +345,8 @@ class Recorder implements EventStage {
   private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
   /** The newest state that is put: the next one that is put follows it. */
   private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
+  /** The interrupts that this run answers are marked with the first state that it puts. */
+  private answered: StoredCheckpoint | null = null;
   /** Put at the end. */
   private last: (() => NewCheckpoint) | null = null;
   private release: (() => void) | undefined;
@@ -343,6 +388,7 @@ class Recorder implements EventStage {
   ): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
     this.stored = before;
     this.newest = before;
+    if (!this.job.resumed && this.job.resume_targets?.length) this.answered = before;
     // A function may change its job later. Few stateless runs put a state.
     if (!this.job.stateless || !this.onlyLast) this.about = checkpointMetadata(this.job);
     return this.record(event, above?.checkpoint_id ?? null);
@@ -380,11 +426,22 @@ class Recorder implements EventStage {
 
   private async put(made: () => NewCheckpoint): Promise<void> {
     await this.putLast();
+    const { answered } = this;
+    this.answered = null;
+    if (answered) await this.markAnswered(answered);
     const checkpoint = made();
     const { checkpoint_id, versions, values } = checkpoint;
     const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
     this.stored = { checkpoint_id, values: [...kept, ...values] };
     await this.job.checkpoints.put(checkpoint);
+  }
+
+  private async markAnswered(at: StoredCheckpoint): Promise<void> {
+    const { checkpoints, run_id } = this.job;
+    const write = { channel: ANSWERED, idx: 0, type: "json", data: JSON.stringify(run_id) };
+    for (const { id, interrupts } of recordedParts(at)?.tasks ?? []) {
+      if (interrupts.length > 0) await checkpoints.putWrites(at, id, [write]);
+    }
   }
 
   shown(): void {

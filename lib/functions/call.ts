@@ -81,6 +81,8 @@ interface Reply {
 /** One call of the function. It holds the state while the function runs. */
 export class Call {
   private readonly job: Job;
+  /** The tasks whose interrupts the run answers. */
+  private readonly asked: readonly Task[];
   private readonly name: string;
   private readonly uuid: () => string;
   private readonly id: string;
@@ -109,8 +111,9 @@ export class Call {
   // What shows the next state.
   private frames: StreamEvent[] = [];
 
-  constructor(job: Job, values: JsonObject, step: number, uuid: () => string) {
+  constructor(job: Job, values: JsonObject, step: number, uuid: () => string, asked: readonly Task[]) {
     this.job = job;
+    this.asked = asked;
     this.name = job.graph_id;
     this.uuid = uuid;
     this.id = uuid();
@@ -197,7 +200,13 @@ export class Call {
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
     this.frames.push(...this.ended([], { result: {}, error: text }));
-    return [this.state([this.name], [task(this.id, this.name, { error: text })])];
+    const failed = this.asked.length > 0 ? this.asked : [task(this.id, this.name)];
+    return [
+      this.state(
+        [this.name],
+        failed.map((one) => ({ ...one, error: text })),
+      ),
+    ];
   }
 
   show(mode: StreamMode, data: Json): StreamEvent[] {
@@ -302,7 +311,8 @@ export class Call {
     this.stepWaits = false;
     this.hasState = true;
     this.frames = [];
-    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}) };
+    const asked = this.asked.length > 0 ? { asked: this.asked } : {};
+    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...asked };
   }
 
   private position(): StateEvent["call"] {

@@ -1,6 +1,6 @@
 /** Attempts of runs on functions: the state before the call, the call, and what it yields. */
 import type { Environment } from "../environment.ts";
-import type { Command, ExecutorEvent, Interrupt, Job, StateEvent } from "../executor/contract.ts";
+import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
@@ -34,7 +34,7 @@ export function* execute(
     if (job.resumed && paused) yield import("./open-call.ts").then(({ pauseAgain }) => pauseAgain(job, paused));
     return;
   }
-  const call = new Call(job, initial.values, initial.step, uuid);
+  const call = new Call(job, initial.values, initial.step, uuid, head.asked);
   const emitted = new Emitted();
   let steps: Steps | undefined;
   let own = functionJob(job, head, initial.values, signal);
@@ -147,8 +147,7 @@ function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   }
 
   const answer = job.strict_resume ? command?.resume : undefined;
-  const open = head.interrupts.map(({ id }) => id);
-  const wrong = answer === undefined ? null : mismatch(answer, open);
+  const wrong = answer === undefined ? null : mismatch(answer, head.interrupt_ids);
   if (wrong) throw wrong;
   const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
   const stranger = targets.find((target) => target.node !== name && target.node !== END);
@@ -209,14 +208,13 @@ function commandUpdates(update: Json): JsonObject[] {
 function functionJob(job: Job, head: Head, values: JsonObject, signal: AbortSignal): DrivenJob {
   const state = copyJson(values, "state") as JsonObject;
   const { journal: _journal, ...own } = job;
-  const command = job.command && commandFor(job.command, head.interrupts);
+  const command = job.command && commandFor(job.command, head.interrupt_ids);
   return Object.assign(own, { command, state, messages: messagesOf(state) as JsonObject[], signal });
 }
 
 /** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */
-function commandFor(command: Command, interrupts: readonly Interrupt[]): Command {
+function commandFor(command: Command, ids: readonly string[]): Command {
   const { resume, ...rest } = command;
-  const ids = interrupts.map(({ id }) => id);
   const answers = resume === undefined ? null : answersById(resume, new Set(ids));
   if (!answers) return command;
   const id = ids.find((open) => Object.hasOwn(answers, open));

@@ -1,5 +1,5 @@
 /** The state that a function continues from. */
-import type { Interrupt, Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
+import type { Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import { FOREIGN_STATE, recordedParts, valuesOf } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
@@ -21,8 +21,10 @@ export interface Head {
   readonly tasks: readonly Task[];
   /** The number of this state; −2 without one, so that the first state gets −1. */
   readonly step: number;
-  /** The interrupts that were open when the run started, in its first attempt. */
-  readonly interrupts: readonly Interrupt[];
+  /** The ids of the interrupts that the run answers, or of those that are open. */
+  readonly interrupt_ids: readonly string[];
+  /** The tasks whose interrupts the run answers, but those of asks: an answer to these is an entry of a journal. */
+  readonly asked: readonly Task[];
   /** The open call of a durable function. */
   readonly call: StateEvent["call"];
 }
@@ -41,16 +43,9 @@ export function* readHead(job: Job): Coroutine<Head> {
   const stored = yield* checkpointAt(job, resumed || !from ? { ns: "" } : from);
   if (!stored) {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, interrupts: [], call: undefined };
+    return { values: {}, next: [], tasks: [], step: -2, interrupt_ids: [], asked: [], call: undefined };
   }
-  let first: StoredCheckpoint | null = stored;
-  if (resumed && isObject(job.command?.resume ?? null)) {
-    while (first?.run_id === job.run_id)
-      first = first.parent_id === null ? null : yield* checkpointAt(job, { ns: "", checkpoint_id: first.parent_id });
-  }
-  const parts = recordedParts(stored) ?? foreign();
-  const { next, tasks, whole, call } = parts;
-  const before = first === stored ? parts : first && (recordedParts(first) ?? foreign());
+  const { next, tasks, whole, call, asked = [] } = recordedParts(stored) ?? foreign();
   const values = valuesOf(stored, whole, foreign);
   return {
     values: isObject(values) ? values : foreign(),
@@ -58,7 +53,14 @@ export function* readHead(job: Job): Coroutine<Head> {
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
     call,
-    interrupts: before ? before.tasks.flatMap((pending) => pending.interrupts) : [],
+    interrupt_ids:
+      job.resume_targets?.flatMap(({ interrupt_id }) => interrupt_id ?? []) ??
+      tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id)),
+    asked: !job.resume_targets?.length
+      ? []
+      : resumed
+        ? asked
+        : tasks.filter(({ interrupts }) => !call && interrupts.length > 0),
   };
 }
 

@@ -76,7 +76,7 @@ async function takeAnswers({ job, head, environment }: CallToOpen, journal: Open
   const asks = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
   const answered = new Set(journal.entries.filter(({ kind, phase }) => kind === "ask" && phase !== "begun").map(keyOf));
   const open = asks.filter((entry) => !answered.has(keyOf(entry)));
-  const shown = new Set(head.interrupts.map(({ id }) => id));
+  const shown = new Set(head.interrupt_ids);
   const ids = new Set(open.map(({ value }) => value as string).filter((id) => shown.size === 0 || shown.has(id)));
   const answers = answersById(resume, ids) ?? (ids.size === 1 ? { [[...ids][0] as string]: resume } : {});
   const { run_id, thread_id } = job;

@@ -72,13 +72,19 @@ export function errorResponse(
   status?: number,
 ): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
-  const { message, reason: code } = known;
+  const { message, reason: code, run_id } = known;
   if (form.error_text) {
     const text = known.code === "not_found" ? "Not found" : message;
     return new Response(text, { status: status ?? STATUS[known.code], headers: { "content-type": TEXT, ...headers } });
   }
   const detail = known instanceof InputError && form.issues ? known.issues.map(PLACED[form.issues]) : message;
-  return json({ detail, ...(form.error_message ? { message } : {}), code }, headers, status ?? STATUS[known.code]);
+  const body = {
+    detail,
+    ...(form.error_message ? { message } : {}),
+    code,
+    ...(run_id === undefined ? {} : { run_id }),
+  };
+  return json(body, headers, status ?? STATUS[known.code]);
 }
 
 const TEXT = "text/plain; charset=utf-8";

@@ -1,5 +1,5 @@
 /** Commands of the thread event protocol: what they are, what each does, and its answer. */
-import { notFound, nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
+import { type ErrorReason, notFound, nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Run, RunCreate, RunDirectory } from "../runs/mod.ts";
@@ -182,7 +182,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   /** Creates the run. `lastSeq` is read before, so that no event of the run is taken for an earlier one. */
   async function create(
     thread_id: string,
-    { scope, request, origin }: RunPermit & { readonly origin: { readonly resume_at?: string } },
+    { scope, request, origin }: RunPermit,
   ): Promise<{ readonly run: Run; readonly applied_through_seq: number }> {
     const applied_through_seq = await events.lastEventSeq(scope, thread_id);
     try {
@@ -202,7 +202,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     if (!thread && permit.scope.filter && (await findThread(threads, scope, thread_id)))
       throw notFound("thread", thread_id);
     const { input, ...rest } = request;
-    // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large.
+    // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large. While a run answers,
+    // its interrupt is still open: the same message from another client is late, and no new input.
     const open =
       thread &&
       thread.status !== "idle" &&
@@ -210,13 +211,11 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
       input !== undefined &&
       !isFork(request) &&
       (await pendingInterrupts(threads, thread));
-    // Another client may answer first: the thread has another head then, and the message is a new input.
     const { run, applied_through_seq } =
-      open && open.length > 0 && thread.head !== null
+      open && open.length > 0
         ? await create(thread_id, {
-            scope: permit.scope,
+            ...permit,
             request: { ...rest, command: { resume: input as Json }, strict_resume: true },
-            origin: { ...permit.origin, resume_at: thread.head },
           })
         : await create(thread_id, permit);
     return { result: { run_id: run.run_id }, applied_through_seq };
@@ -253,12 +252,11 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   return { start, respond };
 }
 
-/** The open interrupts of a thread at rest. */
+/** The open interrupts of a thread, also while a run is active. */
 async function pendingInterrupts(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
 ): Promise<readonly Interrupt[]> {
-  if (thread.status === "busy") return [];
   try {
     return (await threads.current(thread))?.interrupts ?? [];
   } catch (error) {
@@ -354,9 +352,14 @@ const REFUSED: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_fou
 /** What the client did wrong, as an error of its command. Other errors stay. */
 function refusal(error: unknown): unknown {
   if (!(error instanceof ServiceError) || !REFUSED.has(error.code)) return error;
-  const code = error.reason === "checkpoint_not_found" ? "no_such_checkpoint" : "invalid_argument";
-  return new CommandError(code, error.message, { cause: error });
+  return new CommandError(CODES[error.reason] ?? "invalid_argument", error.message, { cause: error });
 }
+
+const CODES: Readonly<Partial<Record<ErrorReason, CommandErrorCode>>> = {
+  checkpoint_not_found: "no_such_checkpoint",
+  interrupt_already_answered: "no_such_interrupt",
+  no_open_interrupt: "no_such_interrupt",
+};
 
 interface Node {
   readonly namespace: readonly string[];

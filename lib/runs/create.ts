@@ -4,7 +4,6 @@ import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
 import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
-import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
@@ -31,6 +30,15 @@ import {
   type ScopedOrigin,
   withAnswers,
 } from "./request.ts";
+import {
+  alreadyAnswered,
+  answeringRun,
+  type BoundResume,
+  bindResume,
+  nothingOpen,
+  type PendingState,
+  withoutResume,
+} from "./resume.ts";
 
 export interface CreateOptions {
   readonly storage: Storage;
@@ -93,9 +101,27 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     described: ReturnType<typeof describe>,
   ): Resolved | Promise<Resolved> {
     resolver.requireHosted(assistant);
-    if (thread_id === null) return { ...described, assistant, now: environment.now(), thread: null, from: null };
-    const found = resolver.resolveThread(described.seen, thread_id, described.request);
+    if (thread_id === null) {
+      return { ...described, assistant, now: environment.now(), thread: null, from: null, resume_targets: [] };
+    }
+    const found = resolver.resolveThread(described.seen, thread_id, described.request, assistant);
     return found.then((its) => ({ ...described, assistant, now: environment.now(), ...its }));
+  }
+
+  /** An answer that is refused now may be a repeated request: then the run of the first one. */
+  async function orRepeated(
+    resolving: Promise<Resolved>,
+    { command }: RunCreate,
+    { idempotency }: RunOrigin,
+  ): Promise<Resolved | CreatedRunRow> {
+    if (!idempotency || command?.resume === undefined) return await resolving;
+    try {
+      return await resolving;
+    } catch (error) {
+      const first = error instanceof ServiceError ? await options.storage.findRepeated(scope, idempotency) : null;
+      if (!first) throw error;
+      return repeated(first.run, first.same_body);
+    }
   }
 
   return {
@@ -106,8 +132,10 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       const known = assistants.recall(usable, request.assistant_id);
       let assistant = known instanceof Promise ? await known : known;
       while (true) {
-        const resolved = resolve(thread_id, assistant, described);
-        const created = await runs.store(resolved instanceof Promise ? await resolved : resolved, watched);
+        const resolving = resolve(thread_id, assistant, described);
+        const resolved = resolving instanceof Promise ? await orRepeated(resolving, request, origin) : resolving;
+        if ("repeated" in resolved) return resolved;
+        const created = await runs.store(resolved, watched);
         if (created) return created;
         assistant = await assistants.resolve(usable, request.assistant_id);
       }
@@ -144,21 +172,76 @@ export function createRunCreation(options: CreateOptions): RunCreation {
 
 /** Looks up the thread and the checkpoint that a request names, and plans the run. */
 function createResolver({ storage, scope, executor, threads, limits }: CreateOptions) {
-  const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
+  const hosted = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Subscribers in other processes see only stored frames.
   const resumable = storage.multi_process ? { resumable: true } : {};
 
-  /** Only for threads at rest: which interrupts an earlier run will leave open is not known. */
-  async function checkAnswers(thread: ThreadRow, from: CheckpointRef | null, request: RunCreate): Promise<void> {
-    if (request.command?.resume === undefined) return;
-    const at = from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
-    try {
-      const state = at ? await threads.stateAt(scope, thread.thread_id, at) : await threads.current(thread);
-      checkResume(request, state?.interrupts ?? []);
-    } catch (error) {
-      // The run fails with the same error.
-      if (!(error instanceof StateUnreadable)) throw error;
+  /** A call of a durable function that is executed shows its asks again when it waits: until then the thread has those of its last run. */
+  async function openAsks({ running, interrupts }: ThreadRow): Promise<readonly Interrupt[]> {
+    const call_id = running === null ? null : (await storage.getRun(scope, running))?.call_id;
+    return ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
+  }
+
+  /**
+   * What the thread waits for when a run would start at `from` or at its head. A `rollback` deletes the active runs first: what the
+   * last ended run has left remains.
+   */
+  async function pendingState(
+    thread: ThreadRow,
+    from: CheckpointRef | null,
+    { multitask_strategy }: RunCreate,
+  ): Promise<PendingState | null> {
+    const { thread_id, head } = thread;
+    const isHead = !from || (from.ns === "" && from.checkpoint_id === head);
+    const restored = isHead && thread.status === "busy" && multitask_strategy === "rollback";
+    const stored = restored ? (Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[]) : [];
+    const checkpoint = restored && head !== null ? { ns: "", checkpoint_id: head } : null;
+    if (checkpoint && stored.length > 0) return { checkpoint, interrupts: stored, isBreakpoint: false };
+    const at = from && !restored ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
+    const state = at
+      ? await threads.stateAt(scope, thread_id, at)
+      : await threads.current(restored ? { ...thread, running: null } : thread);
+    if (!from && state?.interrupts.length === 0 && head !== null) {
+      const asks = await openAsks(thread);
+      if (asks.length > 0)
+        return { checkpoint: { ns: "", checkpoint_id: head }, interrupts: asks, isBreakpoint: false };
     }
+    if (!state?.checkpoint) return null;
+    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
+    // A checkpoint in the middle of a run has next nodes, too.
+    const rests = ns === "" && checkpoint_id === head && thread.status !== "error";
+    const waits = state.next.length > 0 && state.tasks.every(({ error }) => error === null);
+    const interrupts = restored ? [] : state.interrupts;
+    return { checkpoint: { ns, checkpoint_id }, interrupts, isBreakpoint: rests && waits };
+  }
+
+  /** Binds an answer to interrupts that are open. Errors: invalid, interrupt_already_answered, no_open_interrupt. */
+  async function bind(
+    thread_id: string,
+    thread: ThreadRow | null,
+    from: CheckpointRef | null,
+    request: RunCreate,
+    by_id: boolean,
+  ): Promise<BoundResume> {
+    const resume = request.command?.resume;
+    if (resume === undefined) return { request, resume_targets: [] };
+    try {
+      const bound = thread && bindResume(request, await pendingState(thread, from, request), by_id);
+      if (bound) return bound;
+    } catch (error) {
+      // The run fails with the same error, before anything can take its answer.
+      if (error instanceof StateUnreadable) return { request, resume_targets: [] };
+      throw error;
+    }
+    const rest = withoutResume(request);
+    if (rest) return { request: rest, resume_targets: [] };
+    if (thread?.status === "busy" && request.multitask_strategy !== "rollback") {
+      const listed = (status: "pending" | "running") =>
+        storage.listRuns(scope, thread.thread_id, { status, limit: MOST_ACTIVE, offset: 0 });
+      const other = answeringRun(resume, (await Promise.all([listed("running"), listed("pending")])).flat());
+      if (other) throw alreadyAnswered(thread_id, other.run_id);
+    }
+    throw nothingOpen(thread_id);
   }
 
   return {
@@ -167,7 +250,8 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
       seen: Scope,
       thread_id: string,
       request: RunCreate,
-    ): Promise<Pick<Resolved, "thread" | "from">> {
+      { graph_id }: AssistantRow,
+    ): Promise<Pick<Resolved, "thread" | "from" | "request" | "resume_targets">> {
       const id = thread_id.toLowerCase();
       const from = checkpointOf(request);
       const [thread, checkpoint] = await Promise.all([
@@ -182,11 +266,12 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
       if (from && !checkpoint) {
         throw new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
       }
-      if (thread && thread.status !== "busy") await checkAnswers(thread, from, request);
       // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
       const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
       const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
-      return { thread, from: isActive ? null : from };
+      const start = isActive ? null : from;
+      const by_id = hosted.get(graph_id)?.resume === "by_id";
+      return { thread, from: start, ...(await bind(thread_id, thread, start, request, by_id)) };
     },
     /** Errors: not_found. */
     requireHosted({ graph_id }: AssistantRow): void {
@@ -202,18 +287,8 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
   };
 }
 
-/**
- * Refuses a single answer if several interrupts are open, because it is ambiguous. With `strict_resume` each answer of a map must
- * belong to an open interrupt. Errors: invalid.
- */
-function checkResume({ command, strict_resume }: RunCreate, interrupts: readonly Interrupt[]): void {
-  const resume = command?.resume;
-  if (resume === undefined) return;
-  const open = interrupts.map(({ id }) => id);
-  const loose = answersById(resume, new Set(open)) ? null : ambiguous([...new Set(open)].sort());
-  const wrong = strict_resume ? mismatch(resume, open) : loose;
-  if (wrong) throw new ServiceError("invalid", wrong.message, { cause: wrong });
-}
+/** How many active runs of a thread are looked at for the one that answers an interrupt. */
+const MOST_ACTIVE = 1_000;
 
 /** `repeated`: an earlier call with the same idempotency key created the run. */
 export interface CreatedRunRow {
@@ -358,6 +433,8 @@ function refuse(outcome: Refused, thread_id: string): null {
         "thread_busy",
         `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
       );
+    case "interrupt_answered":
+      throw alreadyAnswered(thread_id, outcome.run_id);
     case "thread_full":
       throw new ServiceError("limit_reached", `Thread ${thread_id} has ${outcome.pending} pending runs`);
     case "deployment_full":

@@ -4,6 +4,7 @@ import { ServiceError } from "../errors.ts";
 import {
   type AuthUser,
   type CheckpointRef,
+  type InterruptRef,
   type RunConfig,
   type Send,
   STREAM_MODES,
@@ -23,6 +24,7 @@ import type {
 } from "../storage/mod.ts";
 import { unknownKey } from "../validation.ts";
 import type { PushRequest } from "../webhooks/pushes.ts";
+import { targetName } from "./resume.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -32,6 +34,8 @@ export interface RunCreate {
     readonly resume?: Json;
     readonly update?: Json;
     readonly goto?: string | Send | readonly (string | Send)[] | null;
+    /** By interrupt id: how many answers its task had consumed when it was shown (`answered`, 0 by default). Refuses any other number. */
+    readonly expected_answers?: Readonly<Record<string, number>> | null;
   } | null;
   readonly config?: {
     readonly tags?: readonly string[];
@@ -91,8 +95,6 @@ export interface RunOrigin {
   readonly call_id?: string;
   /** The run records the events of all methods: a client of the thread event protocol created it. */
   readonly records_all?: boolean;
-  /** `command.resume` answers what waits at this head of the thread. If the thread moves on before the run starts, it is the run's input. */
-  readonly resume_at?: string;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
   /** Validates a request that an authorization handler has changed. Default: only what every request needs. */
@@ -164,6 +166,11 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
     const list = key === "stream_mode" ? ", or a list of these" : "";
     throw new ServiceError("invalid", `${key}: must be one of ${choices.join(", ")}${list}`);
   }
+  const expected = request.command?.expected_answers ?? {};
+  if (!isObject(expected) || !Object.values(expected).every((count) => Number.isSafeInteger(count) && count >= 0)) {
+    const text = "command.expected_answers: must be an object of interrupt ids and numbers of answers";
+    throw new ServiceError("invalid", text);
+  }
   const wait = request.after_seconds ?? 0;
   if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);
@@ -196,6 +203,8 @@ export interface Resolved {
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;
   readonly from: CheckpointRef | null;
+  /** The interrupts that its resume value answers. */
+  readonly resume_targets: readonly InterruptRef[];
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless: boolean;
@@ -208,6 +217,7 @@ export interface Resolved {
 /** Errors: bad_request (one key with two values). */
 export function planRun(resolved: Resolved): CreateRun {
   const { request, origin, assistant, thread, thread_id, run_id, stateless, added, thread_added, now } = resolved;
+  const { resume_targets } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
@@ -230,6 +240,7 @@ export function planRun(resolved: Resolved): CreateRun {
       api_key: origin.api_key ?? null,
       ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
       ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
+      ...(resume_targets.length > 0 ? { resume_targets: resume_targets.map(targetName) } : {}),
       ...added,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
@@ -286,7 +297,7 @@ function changed(
 }
 
 function jobRequest(
-  { assistant, request, origin, from, stateless, run_id, thread_id }: Resolved,
+  { assistant, request, origin, from, resume_targets, stateless, run_id, thread_id }: Resolved,
   config: JsonObject,
 ): JobRequest {
   const context = request.context ?? {};
@@ -307,7 +318,7 @@ function jobRequest(
     input: command ? undefined : (request.input ?? undefined),
     command,
     strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
-    resume_at: origin.resume_at ?? null,
+    resume_targets,
     from,
     config: {
       ...assistantConfig,

@@ -43,6 +43,8 @@ export interface NewRun {
   readonly cron_id?: string;
   /** The call that it continues. */
   readonly call_id?: string;
+  /** The interrupts that it answers, by names that are unique on its thread. */
+  readonly resume_targets?: readonly string[];
   readonly webhook?: NewWebhook;
   /** Who is told how the task of A2A goes on. */
   readonly push?: NewPush;
@@ -120,15 +122,24 @@ export interface CreateRun {
 
 /**
  * A run with strategy `interrupt` or `rollback` stops every active run of its thread in the same batch: `stopped` lists them.
- * `repeated`: the idempotency key is known; `run` is null when its run was deleted. `stale`: read again and retry.
+ * `repeated`: the idempotency key is known; `run` is null when its run was deleted. `interrupt_answered`: a pending or running run
+ * of the thread answers one of `run.resume_targets`; `rollback` deletes such a run instead. `stale`: read again and retry.
  */
 export type CreateRunOutcome =
   | (CreatedRun & { readonly kind: "created" })
-  | { readonly kind: "repeated"; readonly run: RunRow | null; readonly same_body: boolean }
+  | RepeatedRun
   | { readonly kind: "thread_not_found" }
   | { readonly kind: "thread_busy" }
+  | { readonly kind: "interrupt_answered"; readonly run_id: string }
   | { readonly kind: "thread_full" | "deployment_full"; readonly pending: number }
   | { readonly kind: "stale" };
+
+/** The outcome of a create whose idempotency key is known. */
+export interface RepeatedRun {
+  readonly kind: "repeated";
+  readonly run: RunRow | null;
+  readonly same_body: boolean;
+}
 
 /** What creating a run has done. */
 export interface CreatedRun {
@@ -185,10 +196,10 @@ export interface FinishRun {
   readonly progress: Progress;
   /** Delete the thread's checkpoints: for a stateless run that has stored some. */
   readonly discard: boolean;
-  /** The thread's state after this run. `head` null keeps the present one. */
+  /** The thread's state after this run. `head` null keeps the present one; `status` null keeps status, interrupts and error. */
   readonly thread: {
     readonly head: string | null;
-    readonly status: RestingStatus;
+    readonly status: RestingStatus | null;
     readonly interrupts: JsonObject;
     readonly error: Json;
     /** Scalars of the state's values at the top, for searches; null when they are not known, absent where the head stays. */
@@ -317,6 +328,8 @@ export interface RunStorage {
    * written. Idempotent with an idempotency key (`repeated`).
    */
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
+  /** The run that an idempotency key refers to, as the outcome `repeated` has it; null for a key that is not known. */
+  findRepeated(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
   /** Creates all of these runs, as createRun does one after the other, or none of them. None may stop another run. */
   createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsOutcome>;
   /**

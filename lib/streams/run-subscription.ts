@@ -1,7 +1,7 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
 import { type Environment, loopTick } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
-import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
+import { ResumeRefused, type StateEvent, type StreamMode, type ThreadState } from "../executor/contract.ts";
 import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
@@ -83,8 +83,17 @@ export function errorBody(failure: unknown, last: StateEvent | null): JsonObject
   return {
     error: typeof name === "string" && name !== "" ? name : "Error",
     message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
+    ...(failure instanceof ResumeRefused && failure.code ? refusedResume(failure) : {}),
   };
 }
+
+/** Why an answer was refused, for programs. */
+export const refusedResume = ({ code, reason, interrupt_ids, pending_ids }: ResumeRefused): JsonObject => ({
+  ...(code ? { code } : {}),
+  reason,
+  interrupt_ids: [...interrupt_ids],
+  pending_ids: [...pending_ids],
+});
 
 interface RunSubscriptionOptions {
   readonly storage: Storage;

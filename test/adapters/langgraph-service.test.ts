@@ -272,7 +272,7 @@ describe("a LangGraph graph in a service", () => {
     }
   });
 
-  it("refuses a strict answer that had to wait for another run, and the question stays open", async () => {
+  it("refuses an answer to what is not open yet, and the question stays open", async () => {
     const gate = Promise.withResolvers<void>();
     const graph = new StateGraph(Log)
       .addNode("wait", async () => {
@@ -296,23 +296,20 @@ describe("a LangGraph graph in a service", () => {
     const waiting = [];
     for (const assistant_id of ["graph", "plain"]) {
       const { thread_id } = await threads.create();
-      await runs.create(thread_id, { assistant_id, input: { log: [] } });
+      const { run_id } = await runs.create(thread_id, { assistant_id, input: { log: [] } });
       const late = { assistant_id, command: { resume: { [nobody]: "yes" } }, strict_resume: true };
-      waiting.push({ assistant_id, thread_id, run: await runs.create(thread_id, late) });
+      await assert.rejects(runs.create(thread_id, late), { reason: "no_open_interrupt" });
+      waiting.push({ assistant_id, thread_id, run_id });
     }
     gate.resolve();
-    for (const { assistant_id, thread_id, run } of waiting) {
-      assert.equal((run.kwargs as JsonObject).strict_resume, true);
-      const { __error__: refused } = (await (await runs.join(thread_id, run.run_id)).result) as JsonObject;
+    for (const { assistant_id, thread_id, run_id } of waiting) {
+      await (await runs.join(thread_id, run_id)).result;
       const [open] = (await threads.state(thread_id)).interrupts;
       assert.deepEqual([open?.value, assistant_id], [`${assistant_id}?`, assistant_id]);
-      assert.deepEqual(refused, {
-        error: "UnknownInterruptError",
-        message: `command.resume: there is no open interrupt ${nobody}; open: ${open?.id}`,
-      });
       const answer = { assistant_id, command: { resume: { [String(open?.id)]: "yes" } }, strict_resume: true };
-      const { log } = (await (await runs.wait(thread_id, answer)).result) as { log: string[] };
-      assert.deepEqual(log, ["answer yes"]);
+      const { run, result } = await runs.wait(thread_id, answer);
+      assert.equal((run.kwargs as JsonObject).strict_resume, true);
+      assert.deepEqual(((await result) as { log: string[] }).log, ["answer yes"]);
     }
   });
 

@@ -228,6 +228,9 @@ describe("a LangGraph state", () => {
       [["ask"], ["deep"], checkpoint_ns],
     );
     assert.ok(String(changed.checkpoint?.checkpoint_id) > checkpoint_id);
+    // The question is about another state now: it is asked again.
+    const again = await at.run({ command: { resume: "early" } });
+    assert.equal((again.__interrupt__ as Json[]).length, 1);
     const values = await at.run({ command: { resume: "yes" } });
     assert.deepEqual([values.log, values.second], [["deep", "asked"], "yes"]);
     const elsewhere = { checkpoint_ns: `${checkpoint_ns}x` };

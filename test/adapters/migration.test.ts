@@ -264,7 +264,8 @@ describe("a database of version 1", () => {
     const storage = sqlStorage(driver);
     const schemaOf = async (of: SqlDriver): Promise<unknown[]> => {
       const sql = "select type, name, sql from sqlite_master where sql is not null order by type, name";
-      return await of.read({ sql, args: [] });
+      const rows = await of.read({ sql, args: [] });
+      return rows.map((row) => ({ ...row, sql: String(row.sql).replaceAll(/\s+/g, " ") }));
     };
     const counts = async (): Promise<number[]> => [
       await countThreads(storage, here, {}),
@@ -275,6 +276,8 @@ describe("a database of version 1", () => {
       await migrateTo(driver, { tables: before, steps: [] });
       await fill(storage);
       await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, stateless: true }, 9);
+      // The verbs of today write this column of version 3.
+      await driver.batch([{ sql: "alter table runs drop column resume_targets", args: [] }]);
       await storage.migrate();
       assert.deepEqual(await counts(), [2, 1]);
       await migrateTo(fresh, schema);

@@ -606,7 +606,8 @@ describe("later attempts of functions with an answer", () => {
       await thread.run(asking, { input: { crash: true }, run_id: "asks" });
       const id = thread.last.tasks[0]?.interrupts[0]?.id as string;
       const command = { resume: by === "id" ? { [id]: { seat: 7 } } : { seat: 7 }, update: { noted: true } };
-      const job = { command, interrupt_before: "*" } as const;
+      const ref = { checkpoint_ns: "", checkpoint_id: "1", interrupt_id: id, answered: 0 };
+      const job = { command, interrupt_before: "*", resume_targets: [ref] } as const;
       await assert.rejects(thread.run(asking, job), /crash/);
       // A crash leaves no error behind: the last state is the one with the update.
       const answered = { ...thread.last, tasks: [], values: { ...(thread.last.values as JsonObject), crash: false } };

@@ -24,6 +24,8 @@ interface World {
   readonly protocol: ProtocolDirectory;
   readonly events: MemoryEvents;
   readonly jobs: FunctionJob[];
+  /** What runs wait for after an answer. */
+  readonly hold: { until: Promise<void> };
   send(thread_id: string, method: string, params?: JsonObject, caller?: CommandCaller): Promise<CommandAnswer>;
   /** Sends `run.start` and waits for the end of the run. */
   run(thread_id: string, params?: JsonObject): Promise<CommandAnswer>;
@@ -34,12 +36,13 @@ const scope = { deployment: "default" };
 
 async function world(test: (world: World) => Promise<void>): Promise<void> {
   const jobs: FunctionJob[] = [];
-  const hold = { until: Promise.resolve() };
+  const hold: World["hold"] = { until: Promise.resolve() };
   await using made = await testService({
     agents: {
-      ask(job: FunctionJob) {
+      async ask(job: FunctionJob) {
         jobs.push(job);
         const { resume } = (job.command ?? {}) as { readonly resume?: unknown };
+        if (resume !== undefined) await hold.until;
         return resume === undefined ? job.interrupt({ question: "ok?" }) : { answer: resume as string };
       },
       async echo(job: FunctionJob) {
@@ -62,7 +65,7 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
   const settled = (thread_id: string): Promise<void> =>
     until(async () => (await service.threads.get(thread_id)).status !== "busy", "the thread is at rest");
   await test({
-    ...{ service, protocol, events, jobs, send, settled },
+    ...{ service, protocol, events, jobs, hold, send, settled },
     async run(thread_id, params = {}) {
       const answer = await send(thread_id, "run.start", { assistant_id: "ask", input: { text: "hi" }, ...params });
       assert.equal(answer.type, "success", JSON.stringify(answer));
@@ -165,7 +168,7 @@ describe("commands", () => {
     });
   });
 
-  it("run.start is a new turn if another client answers before its run starts", async () => {
+  it("run.start is refused like an answer if another client answers first", async () => {
     await world(async ({ service, events, jobs, run, send, settled }) => {
       const thread_id = newThread();
       await run(thread_id);
@@ -177,11 +180,31 @@ describe("commands", () => {
         await settled(thread_id);
         return 0;
       };
-      await run(thread_id, { input: { text: "late" } });
-      const job = jobs.at(-1);
-      assert.deepEqual([job?.command, job?.input, job?.strict_resume], [null, { text: "late" }, false]);
+      const late = { assistant_id: "ask", input: { text: "late" } };
+      const called = jobs.length + 1;
+      assert.equal(errorOf(await send(thread_id, "run.start", late))[0], "no_such_interrupt");
+      assert.equal(jobs.length, called);
       const { text, answer } = (await service.threads.state(thread_id)).values as JsonObject;
-      assert.deepEqual([text, answer], ["late", "first"]);
+      assert.deepEqual([text, answer], ["hi", "first"]);
+    });
+  });
+
+  it("run.start is refused like an answer while the run of another answer is active", async () => {
+    await world(async ({ service, jobs, hold, run, send, settled }) => {
+      const thread_id = newThread();
+      await run(thread_id);
+      const gate = Promise.withResolvers<void>();
+      hold.until = gate.promise;
+      const before = (await service.runs.list(thread_id)).length;
+      const input = (text: string) => send(thread_id, "run.start", { assistant_id: "ask", input: text });
+      const sent = await Promise.all([input("one"), input("two")]);
+      gate.resolve();
+      await settled(thread_id);
+      assert.deepEqual(sent.map(({ type }) => type).sort(), ["error", "success"]);
+      const refused = sent.find(({ type }) => type === "error");
+      assert.equal(refused && errorOf(refused)[0], "no_such_interrupt");
+      assert.equal((await service.runs.list(thread_id)).length, before + 1);
+      assert.equal(jobs.filter(({ command }) => command !== null).length, 1);
     });
   });
 

@@ -195,17 +195,14 @@ describe("a call", () => {
     await (await runs.wait(thread_id, { ...request, input: {} })).result;
     const { checkpoint } = await threads.state(thread_id);
     const copy = await threads.copy(thread_id);
-    const ends = [
-      await runs.wait(thread_id, { ...request, command: { resume: 1 } }),
-      await runs.wait(copy.thread_id, { ...request, command: { resume: 2 } }),
-    ];
-    assert.deepEqual(await Promise.all(ends.map(({ result }) => result)), [{ answer: 1 }, { answer: 2 }]);
-    const fork = await runs.wait(thread_id, {
-      ...request,
-      command: { resume: 3 },
-      checkpoint: { checkpoint_id: checkpoint?.checkpoint_id ?? null },
-    });
+    const copied = await runs.wait(copy.thread_id, { ...request, command: { resume: 2 } });
+    assert.deepEqual(await copied.result, { answer: 2 });
+    // The head waits in another call: the fork goes back to the first one.
+    await (await runs.wait(thread_id, { ...request, input: {} })).result;
+    const at = { ...request, checkpoint: { checkpoint_id: checkpoint?.checkpoint_id ?? null } };
+    const fork = await runs.wait(thread_id, { ...at, command: { resume: 3 } });
     assert.deepEqual(await fork.result, { answer: 3 });
+    await assert.rejects(runs.wait(thread_id, { ...at, command: { resume: 4 } }), { reason: "no_open_interrupt" });
     assert.equal(keys.length, 4);
     assert.equal(new Set(keys).size, 4);
   });

@@ -86,7 +86,7 @@ export function agentExecutor(world: World, process: Process): Executor {
 
 async function* act(world: World, process: Process, job: Job, signal: AbortSignal): AsyncGenerator<ExecutorEvent> {
   const { scheduler } = world;
-  const script = scriptOf(job.input, job.command as unknown as JsonObject | null);
+  const script = scriptOf(job.input ?? job.context.script, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
   const messages = messagesIn(head);
   const isLate = job.strict_resume && !job.resumed && questionsIn(head).length === 0;

@@ -161,6 +161,9 @@ function checkStatus(world: World, thread: ThreadNote, status: string): void {
   const last = thread.ended.findLast((run) => run.claims.length > 0);
   const expected = new Set<string>();
   if (!last) expected.add("idle");
+  // An answer that was late leaves the thread as it was, and one that failed leaves its question open.
+  else if (last.targets.length > 0 && last.state.status !== "success")
+    for (const rest of ["idle", "interrupted", "error"]) expected.add(rest);
   else if (last.state.status === "error" || last.state.status === "timeout") expected.add("error");
   else if (last.state.status === "success")
     expected.add(last.script.steps.some(({ end }) => end === "ask") ? "interrupted" : "idle");

@@ -79,12 +79,6 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "recordRoot(",
   },
   {
-    name: "an answer that comes too late stays an answer",
-    file: "lib/engine/attempt-context.ts",
-    find: "if (resume_at === null || resume_at === head) return request;",
-    replace: "if (resume_at !== head || head !== null) return request;",
-  },
-  {
     name: "a run that is deleted while it waits has no end",
     file: "adapters/sql/runs/mod.ts",
     find: "        ...endPending(key, filter),\n",

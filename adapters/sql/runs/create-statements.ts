@@ -1,7 +1,7 @@
 /** The statements that create a run. */
 import type { CreatedRun, CreateRun, MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { namesOf, toText, valuesOf } from "../columns.ts";
-import { scalar } from "../dialect.ts";
+import { each, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { OF_RUN, OF_THREAD, whenClaimed, whenCreated } from "../features.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
@@ -34,6 +34,8 @@ type RunArgs = Tick & {
   route: string | null;
   key: string | null;
   pending_per_thread: number;
+  /** JSON list; null for a run that answers no interrupt. */
+  resume_targets: string | null;
   /** The deployment's limit; null when the run is certain to fit. */
   pending: number | null;
   now: number;
@@ -58,6 +60,18 @@ const allowed: Allowed = (p, deployment) =>
       and a.revision = ${p.assistant_revision})
     and not exists (select 1 from idempotency_keys k where k.deployment = ${deployment} and k.route = ${p.route}
       and k.key = ${p.key})`;
+
+export type Answering = { deployment: string; thread_id: string; resume_targets: string | null };
+
+/** The pending or running runs `r` of the thread that answer one of these interrupts. */
+export const answeringRuns = (p: Answering, deployment: unknown): RawBuilder<unknown> =>
+  sql`runs r where r.deployment = ${deployment} and r.thread_id = ${p.thread_id} and r.status in ('pending', 'running')
+    and r.resume_targets is not null and exists (select 1 from ${each(sql<string>`r.resume_targets`)} answered
+      where answered.value in ${each(sql<string>`${p.resume_targets}`)})`;
+
+/** Also, no pending or running run answers one of the interrupts of this one. */
+const unanswered: Allowed = (p, deployment) =>
+  sql`${allowed(p, deployment)} and not exists (select 1 from ${answeringRuns(p, deployment)})`;
 
 /** How many runs of the deployment are pending. */
 export const pendingRuns = (deployment: unknown): RawBuilder<number> =>
@@ -163,6 +177,9 @@ const inTick: Allowed = (p, deployment) => sql`${allowed(p, deployment)} and ${i
 
 const ofTick = firsts(inTick);
 
+/** For runs that answer interrupts: crons have none. */
+const ofResume = firsts(unanswered);
+
 type Evicting = { deployment: string; thread_id: string; run_id: string; cancel_reason: null; now: number };
 
 /** The active runs of the thread that the first statement took for this run. */
@@ -176,6 +193,13 @@ const evictions: Partial<Record<MultitaskStrategy, (args: Evicting) => Stop>> = 
   interrupt: interruption(evicted),
   rollback: removal(evicted),
 };
+
+export const targetsOf = ({ resume_targets = [] }: CreateRun["run"]): string | null =>
+  resume_targets.length > 0 ? JSON.stringify(resume_targets) : null;
+
+/** Whether another run can stand in the way by answering the same interrupts: `rollback` deletes it. */
+export const isUnique = (run: CreateRun["run"]): boolean =>
+  targetsOf(run) !== null && run.multitask_strategy !== "rollback";
 
 /** The columns of a run that its request decides. */
 const columnsOf = (deployment: string, { run, idempotency }: CreateRun) => ({
@@ -195,6 +219,7 @@ const columnsOf = (deployment: string, { run, idempotency }: CreateRun) => ({
   ...OF_RUN.values(run),
   auth_user: toText(run.auth_user),
   cron_id: run.cron_id ?? null,
+  resume_targets: targetsOf(run),
   created_at: run.created_at,
 });
 
@@ -207,13 +232,15 @@ const insertRun = prepared<ReturnType<typeof columnsOf> & Claiming>((p) => {
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
   return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, counts_as_attempt, turn, due_at, lease_token, lease_until, cancelled, saved, framed,
-      keyed, created_at, updated_at, started_at, user_id, api_key, ${namesOf(OF_RUN.names)}, auth_user, cron_id, claim_log)
+      keyed, created_at, updated_at, started_at, user_id, api_key, ${namesOf(OF_RUN.names)}, auth_user, cron_id,
+      resume_targets, claim_log)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
       ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(sql`turn`, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
       ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key},
-      ${valuesOf(OF_RUN.names, p)}, ${p.auth_user}, ${p.cron_id}, ${claimed(sql`${p.note}`, none)}
+      ${valuesOf(OF_RUN.names, p)}, ${p.auth_user}, ${p.cron_id}, ${p.resume_targets},
+      ${claimed(sql`${p.note}`, none)}
     from (select *, slot_token = ${p.token} as has_slot from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
     returning seq, status, attempt, claims, turn, started_at, lease_token`;
@@ -246,8 +273,9 @@ export function createStatements(
   pending: number | null,
   tick?: Tick,
 ): CreateStatements {
-  const first = (tick ? ofTick : ofRequest)[pending === null ? "unlimited" : "limited"];
   const { run, seen, now, idempotency } = request;
+  const allowing = tick ? ofTick : isUnique(run) ? ofResume : ofRequest;
+  const first = allowing[pending === null ? "unlimited" : "limited"];
   const { thread_id, run_id, assistant_id, graph_id, multitask_strategy, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
   const token = claim?.token ?? null;
@@ -263,6 +291,7 @@ export function createStatements(
     lease_until,
     route: idempotency?.route ?? null,
     key: idempotency?.key ?? null,
+    resume_targets: targetsOf(run),
     pending_per_thread: request.limits?.pending_per_thread ?? Number.MAX_SAFE_INTEGER,
     pending,
     now,

@@ -1,10 +1,27 @@
 /** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
-import type { CreatedRun, CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
+import type {
+  CreatedRun,
+  CreateRun,
+  CreateRunOutcome,
+  CreateRunsOutcome,
+  IdempotencyKey,
+  RepeatedRun,
+} from "../../../lib/storage/mod.ts";
 import { each, scalar } from "../dialect.ts";
 import { type Database, prepared, rowsIn } from "../statement.ts";
 import { sql } from "../template.ts";
 import { busy } from "../threads.ts";
-import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
+import {
+  type Answering,
+  answeringRuns,
+  createStatements,
+  evicts,
+  isUnique,
+  itsPending,
+  type Key,
+  pendingRuns,
+  targetsOf,
+} from "./create-statements.ts";
 import { toRun } from "./row.ts";
 
 /** The run that an idempotency key refers to. */
@@ -24,6 +41,27 @@ const obstacles = prepared<{ deployment: string; thread_id: string }>(
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
+/** The run that answers one of these interrupts. */
+const answering = prepared<Answering>(
+  (p) => sql`select r.run_id from ${answeringRuns(p, scalar(p.deployment))} order by r.seq limit 1`,
+);
+
+/**
+ * See `Storage.findRepeated`.
+ *
+ * @statements knownKey
+ */
+export async function findRepeated(
+  driver: Database,
+  deployment: string,
+  { route, key, body_hash }: IdempotencyKey,
+): Promise<RepeatedRun | null> {
+  const [known] = await driver.read(knownKey({ deployment, route, key }));
+  if (!known) return null;
+  const same_body = known.key_hash === body_hash;
+  return { kind: "repeated", run: known.run_id === null ? null : toRun(known), same_body };
+}
+
 /** Counts the pending runs of a deployment. */
 export async function countPending(driver: Database, deployment: string): Promise<number> {
   const [counted] = await driver.read(pendingNow({ deployment }));
@@ -33,16 +71,17 @@ export async function countPending(driver: Database, deployment: string): Promis
 /**
  * See `Storage.createRun`; `pending` as for `createStatements`.
  *
- * @statements createStatements · knownKey · pendingNow · obstacles · evicts
+ * @statements createStatements · findRepeated · isUnique · answering · pendingNow · obstacles · evicts
  * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near. 1. Decides: insert the
  *   thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible). Requires: assistant and
- *   thread revision as seen; idempotency key unknown; room under the limits; for `reject` a thread that is not busy. A
+ *   thread revision as seen; idempotency key unknown; room under the limits; for `reject` a thread that is not busy;
+ *   for a run that answers interrupts, but with `rollback`, no active run of the thread that answers one of them. A
  *   claim requires a free slot, no running run, and no run that goes first. 2. Labels of the thread, if its metadata
  *   changed. 3. `interrupt`: end the pending runs that were never claimed, flag the others. `rollback`: delete the
  *   active runs and what they left. Both require `last_run = :run`. 4. Insert the run from the thread row where
- *   `last_run = :run`; `running`, with the claim in its `claim_log`, if `slot_token` is the claim's. 5. Features, trace
- *   of a claimed first attempt, idempotency key: each requires the run. Outcome: rows of 4. Without rows, a read finds
- *   the reason; if the obstacle is gone by then, the outcome is `stale`.
+ *   `last_run = :run`; `running`, with the claim in its `claim_log`, if `slot_token` is the claim's. 5. Features,
+ *   trace of a claimed first attempt, idempotency key: each requires the run. Outcome: rows of 4. Without rows, a read
+ *   finds the reason; if the obstacle is gone by then, the outcome is `stale`.
  */
 export async function createRun(
   driver: Database,
@@ -123,10 +162,12 @@ export async function refusal(
   ahead: readonly CreateRun[] = [],
 ): Promise<Refusal> {
   const { run, seen, idempotency, limits } = request;
-  if (idempotency) {
-    const [known] = await driver.read(knownKey({ deployment, ...idempotency }));
-    const same_body = known?.key_hash === idempotency.body_hash;
-    if (known) return { kind: "repeated", run: known.run_id === null ? null : toRun(known), same_body };
+  const repeated = idempotency && (await findRepeated(driver, deployment, idempotency));
+  if (repeated) return repeated;
+  if (isUnique(run)) {
+    const terms = { deployment, thread_id: run.thread_id, resume_targets: targetsOf(run) };
+    const [other] = await driver.read(answering(terms));
+    if (other) return { kind: "interrupt_answered", run_id: other.run_id as string };
   }
   if (seen.thread_revision === null) {
     const pending = await countPending(driver, deployment);

@@ -119,7 +119,7 @@ async function finishRun(
       end_frame,
       head: thread.head,
       resting_status: thread.status,
-      interrupts: JSON.stringify(thread.interrupts),
+      interrupts: thread.status === null ? null : JSON.stringify(thread.interrupts),
       thread_error: toText(thread.error),
       now,
     },

@@ -16,7 +16,7 @@ import {
 } from "../statement.ts";
 import { type RawBuilder, sql } from "../template.ts";
 import { claimRun } from "./claim.ts";
-import { countPending, createRun, createRuns } from "./create.ts";
+import { countPending, createRun, createRuns, findRepeated } from "./create.ts";
 import { dropEvents, stoppedEvents } from "./events.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
@@ -95,6 +95,7 @@ export function runVerbs(driver: Database): RunStorage {
         ? pending.create(deployment, Math.min(...limits), create, requests.length)
         : create(null);
     },
+    findRepeated: ({ deployment }, key) => findRepeated(driver, deployment, key),
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
     ...runSearchVerbs(driver),

@@ -166,6 +166,8 @@ export const agentTables = {
       call_id: "text",
       /** JSON: what a suspended run waits for. */
       waiting_for: "text",
+      /** JSON list of the interrupts that it answers; null without any. */
+      resume_targets: "text",
     },
     constraints: [
       "check ((ended_at is null) = (status in ('pending', 'running')))",

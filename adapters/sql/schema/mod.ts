@@ -44,4 +44,11 @@ const countRows: SchemaStep = {
 };
 
 /** The schema of this version of Greenroom. A change adds to `tables` and adds a step that changes older databases alike. */
-export const schema: Schema = { tables, steps: [countRows] };
+const addResumeTargets: SchemaStep = {
+  tables: [],
+  statements: (dialect) => [
+    `alter table runs add column resume_targets text${dialect === "postgres" ? ' collate "C"' : ""}`,
+  ],
+};
+
+export const schema: Schema = { tables, steps: [countRows, addResumeTargets] };

@@ -41,7 +41,10 @@ export function planRun(caller: Caller, thread_id: string | null, keyed: boolean
     : "enqueue";
   const request: RunCreate = {
     assistant_id: dice.pick(GRAPHS),
-    ...(thread_id !== null && dice.chance(0.15) ? { command: { resume: json } } : { input: json }),
+    ...(thread_id !== null && dice.chance(0.15)
+      ? // At a breakpoint the value is dropped.
+        { command: { resume: json }, context: { script: json } }
+      : { input: json }),
     multitask_strategy: strategy,
     stream_mode: dice.pick([["custom"], ["custom", "values"], ["values"]]),
     stream_resumable: dice.chance(0.6),

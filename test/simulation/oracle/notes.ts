@@ -128,6 +128,8 @@ export interface RunNote {
   requeuedBy: Process | null;
   /** That of its last claim. */
   lastExecution: Execution | null;
+  /** The ids of the interrupts that it answers; null for a stop without one. */
+  readonly targets: readonly (string | null)[];
   /** Its executor writes its checkpoints itself. */
   readonly own: boolean;
   /** How many root checkpoints it had stored at its last claim. */

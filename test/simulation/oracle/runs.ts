@@ -72,7 +72,8 @@ export class RunRules {
     const { run_id } = state;
     const [stored, graph_id, context, active, strategy, webhook, feedback] = JSON.parse(extra) as Made;
     const kwargs = JSON.parse(stored) as JsonObject & { context: JsonObject };
-    const script = scriptOf(kwargs.input, (kwargs.command ?? null) as JsonObject | null);
+    const script = scriptOf(kwargs.input ?? kwargs.context["script"], (kwargs.command ?? null) as JsonObject | null);
+    const targets = (kwargs["resume_targets"] ?? []) as unknown as readonly { readonly interrupt_id: string | null }[];
     const note: RunNote = {
       run_id,
       tag: script.tag,
@@ -90,6 +91,7 @@ export class RunRules {
       createdBy: process,
       requeuedBy: null,
       lastExecution: null,
+      targets: targets.map(({ interrupt_id }) => interrupt_id),
       own: graph_id === "saver",
       rooted: 0,
       saved: 0,

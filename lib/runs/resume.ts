@@ -1,0 +1,129 @@
+/** Which pending interrupts a resume answers. This is decided when its run is created, from the state that is open then. */
+import { ServiceError } from "../errors.ts";
+import type { CheckpointRef, Interrupt, InterruptRef } from "../executor/contract.ts";
+import { ambiguous, answeredBefore, answersById, mismatch } from "../executor/kwargs.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { RunRow } from "../storage/mod.ts";
+import type { RunCreate } from "./request.ts";
+
+/** What a thread waits for at a checkpoint. */
+export interface PendingState {
+  readonly checkpoint: CheckpointRef;
+  readonly interrupts: readonly Interrupt[];
+  /** Its run stopped at a breakpoint. */
+  readonly isBreakpoint: boolean;
+}
+
+/** A request with the interrupts that its resume value is for. */
+export interface BoundResume {
+  readonly request: RunCreate;
+  readonly resume_targets: readonly InterruptRef[];
+}
+
+/** The name of an interrupt among those of its thread. Two interrupts of a task may share it, but only one of them is pending. */
+export const targetName = ({ interrupt_id, checkpoint_id }: InterruptRef): string =>
+  interrupt_id ?? `breakpoint ${checkpoint_id}`;
+
+/**
+ * Binds the resume value of a request to pending interrupts; null if none of them is for it. A plain value is for the only one, a
+ * map for those that it names. `by_id`: a plain value is refused. Errors: invalid, no_open_interrupt (`expected_answers`).
+ */
+export function bindResume(request: RunCreate, state: PendingState | null, by_id: boolean): BoundResume | null {
+  const { resume, expected_answers, ...others } = request.command ?? {};
+  if (resume === undefined || !state) return null;
+  const pending = new Map(state.interrupts.map((interrupt) => [interrupt.id, interrupt]));
+  const ids = [...pending.keys()];
+  const answers = answersById(resume, new Set(ids));
+  const refOf = (interrupt_id: string | null): InterruptRef => {
+    const { ns: checkpoint_ns, checkpoint_id } = state.checkpoint;
+    const interrupt = interrupt_id === null ? undefined : pending.get(interrupt_id);
+    return { checkpoint_ns, checkpoint_id, interrupt_id, answered: interrupt ? answeredBefore(interrupt) : 0 };
+  };
+  if (ids.length === 0) {
+    if (!state.isBreakpoint || answers) return null;
+    const { command: _command, input: _input, ...rest } = request;
+    return { request: { ...rest, ...commandOf(others) }, resume_targets: [refOf(null)] };
+  }
+  const named = answers ? ids.filter((id) => Object.hasOwn(answers, id)) : ids;
+  if (named.length === 0) return null;
+  const wrong = request.strict_resume ? mismatch(resume, ids) : answers ? null : ambiguous([...ids].sort());
+  if (wrong) throw new ServiceError("invalid", wrong.message, { cause: wrong });
+  if (by_id && !answers) {
+    const open = [...ids].sort().join(", ");
+    throw new ServiceError("invalid", `command.resume: this agent takes answers by interrupt id only; open: ${open}`);
+  }
+  requireExpected(expected_answers, pending);
+  for (const id of named) requireDecisions(pending.get(id) as Interrupt, answers ? (answers[id] as Json) : resume);
+  // The other members name interrupts that are not pending.
+  const value = answers ? Object.fromEntries(named.map((id) => [id, answers[id] as Json])) : resume;
+  return {
+    request: { ...request, command: { ...others, resume: value } },
+    resume_targets: named.map(refOf),
+  };
+}
+
+/** The request without its resume value; null if nothing would be left of its command. */
+export function withoutResume(request: RunCreate): RunCreate | null {
+  const { resume: _resume, expected_answers: _expected, ...others } = request.command ?? {};
+  const left = commandOf(others);
+  return left.command ? { ...request, ...left } : null;
+}
+
+const commandOf = ({ update, goto }: NonNullable<RunCreate["command"]>): Pick<RunCreate, "command"> => {
+  const isUsed = (update ?? null) !== null || [goto ?? []].flat().length > 0;
+  return isUsed ? { command: { update: update ?? null, goto: goto ?? null } } : {};
+};
+
+/** Refuses an answer to an interrupt that shares its id with an earlier one, which the client has shown. Errors: no_open_interrupt. */
+function requireExpected(
+  expected: NonNullable<RunCreate["command"]>["expected_answers"],
+  pending: ReadonlyMap<string, Interrupt>,
+): void {
+  for (const [id, count] of Object.entries(expected ?? {})) {
+    const interrupt = pending.get(id);
+    if (interrupt && answeredBefore(interrupt) === count) continue;
+    const now = interrupt ? `its task has consumed ${answeredBefore(interrupt)} answers` : "it is not open";
+    const text = `command.expected_answers: the interrupt ${id} was expected with ${count} answers, but ${now}`;
+    throw new ServiceError("no_open_interrupt", text);
+  }
+}
+
+/** Refuses a wrong number of decisions for the actions of LangChain's human-in-the-loop middleware. Errors: invalid. */
+function requireDecisions({ id, value }: Interrupt, answer: Json): void {
+  const { actionRequests = null, action_requests = null } = isObject(value) ? value : {};
+  const actions = actionRequests ?? action_requests;
+  const decisions = isObject(answer) ? answer.decisions : null;
+  if (!Array.isArray(actions) || !Array.isArray(decisions) || actions.length === decisions.length) return;
+  const names = actions.map((action) => {
+    const { name = null, action: named = null } = isObject(action) ? action : {};
+    return typeof name === "string" ? name : typeof named === "string" ? named : "an action";
+  });
+  const text = `decisions: must be a list of ${actions.length}, one for each action: ${names.join(", ")}`;
+  throw new ServiceError("invalid", `command.resume of interrupt ${id}: ${text}; it has ${decisions.length}`);
+}
+
+/** Among active runs, the one that answers what a resume value is for. */
+export function answeringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
+  const targetsOf = ({ kwargs }: RunRow): readonly JsonObject[] =>
+    Array.isArray(kwargs.resume_targets) ? (kwargs.resume_targets as JsonObject[]) : [];
+  const ids = new Set(active.flatMap(targetsOf).flatMap(({ interrupt_id }) => (interrupt_id as string | null) ?? []));
+  const answers = answersById(resume, ids);
+  return active.find((run) =>
+    targetsOf(run).some(({ interrupt_id }) => !answers || Object.hasOwn(answers, String(interrupt_id))),
+  );
+}
+
+/** A run of the thread answers the interrupt, or has just answered it. */
+export const alreadyAnswered = (thread_id: string, run_id: string): ServiceError =>
+  new ServiceError(
+    "interrupt_already_answered",
+    `command.resume: run ${run_id} of thread ${thread_id} answers this interrupt already`,
+    { run_id },
+  );
+
+/** Nothing is pending that the resume value could be for. */
+export const nothingOpen = (thread_id: string): ServiceError =>
+  new ServiceError(
+    "no_open_interrupt",
+    `command.resume: thread ${thread_id} has no open interrupt that it answers. To continue without an answer, send input: null`,
+  );
