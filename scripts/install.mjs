@@ -1,7 +1,7 @@
 // Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
 //   node scripts/install.mjs           everything: tests, checks and the demo
 //   node scripts/install.mjs all       the lowest versions of LangGraph and CopilotKit, too, for `npm run test:all`
-//   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it
+//   node scripts/install.mjs testing   what `npm test` needs, about two thirds of it, with the lowest versions of LangGraph
 //   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
 // Plain JavaScript that runs on Node 20 before anything is installed.
 import { spawn, spawnSync } from "node:child_process";
@@ -209,7 +209,8 @@ async function installAtLeast(part) {
 const [part] = process.argv.slice(2);
 if (part === undefined || part === "all") await installEverything();
 else await installAtLeast(part);
-if (part === "all") for (const name of Object.keys(BESIDE)) await installBeside(name);
+const beside = { all: Object.keys(BESIDE), testing: ["lowest"] }[part] ?? [];
+for (const name of beside) await installBeside(name);
 
 // The page is no part of the sources, and everything that serves or type-checks needs it: half a second.
 const { status } = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });

@@ -6,11 +6,12 @@
  *   --runtime    only these
  *   --file       every test file whose path has this part, on each of the runtimes
  *   --seed       the first seed of the simulation, to repeat an earlier run's; each commit has others
- *   --all        every file on every runtime, more random tests, the tests of LangGraph and its clients once more on Node with the
- *                lowest versions of the peer range, and then the tests in a browser: `npm run test:all`
+ *   --all        every file on every runtime, more random tests, the clients with the lowest versions of LangGraph, too, and then the
+ *                tests in a browser: `npm run test:all`
  *   --versions   a folder. Runs nothing but the tests of LangGraph and its clients, with the packages of that folder
  *
- * Without --file and --all, scripts/test-matrix.ts says what runs where.
+ * Without --file and --all, scripts/test-matrix.ts says what runs where. The tests of the LangGraph executor run once more on Node with
+ * the lowest versions of the peer range.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -73,8 +74,10 @@ const lanesOf = (runtime: Runtime): string[][] => {
   return [...byLane.values()];
 };
 
-/** What is run with other versions of LangChain's packages than those that are developed with. */
-const VERSIONED = /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|thread-streams|sdk)\.test)/;
+/** What depends on the version of LangGraph, and the clients whose answers may. */
+const LANGGRAPH = /^test\/(?:adapters\/langgraph|clients\/remote-graph\.test)/;
+const CLIENTS = /^test\/clients\/(?:thread-streams|sdk)\.test/;
+const LOWEST = "node_modules/.lowest";
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
 const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {
@@ -143,6 +146,13 @@ const replacing = (versions: string): Readonly<Record<string, string>> => ({
   NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} --import ${pathToFileURL("test/versions/use.mjs").href}`,
 });
 
+/** Ends the program if the lowest versions are missing: their tests must not be left out. */
+function requireVersions(versions: string): void {
+  if (existsSync(join(versions, "package.json"))) return;
+  console.error(`${versions} has no packages. Install them: node scripts/install.mjs testing`);
+  process.exit(2);
+}
+
 const manifestIn = (place: string): { name: string; version: string; dependencies: object } =>
   JSON.parse(readFileSync(join(place, "package.json"), "utf8"));
 
@@ -154,6 +164,7 @@ function versionsIn(versions: string): string {
 }
 
 function testLane(runtime: Runtime, files: readonly string[], versions?: string): Lane {
+  if (versions) requireVersions(versions);
   const report = join(folder, `${runtime}-${reports++}.xml`);
   return {
     name: versions ? `${runtime} with ${versionsIn(versions)}` : runtime,
@@ -164,13 +175,15 @@ function testLane(runtime: Runtime, files: readonly string[], versions?: string)
   };
 }
 
-/** Each runtime's files; with `--all` what depends on versions with the lowest, too; or with given versions that alone. */
+/** Each runtime's files, and what depends on LangGraph with its lowest version; or with given versions that alone. */
 function lanes(): Lane[] {
-  const versioned = files.filter((file) => VERSIONED.test(file));
+  const isVersioned = (file: string): boolean =>
+    LANGGRAPH.test(file) || ((values.all || values.versions !== undefined) && CLIENTS.test(file));
+  const versioned = files.filter(isVersioned);
   if (values.versions) return [testLane("node", versioned, values.versions)];
   const usual = runtimes.flatMap((runtime) => lanesOf(runtime).map((files) => testLane(runtime, files)));
-  if (!values.all || !runtimes.includes("node") || versioned.length === 0) return usual;
-  return [...usual, testLane("node", versioned, "node_modules/.lowest")];
+  if (!runtimes.includes("node") || versioned.length === 0) return usual;
+  return [...usual, testLane("node", versioned, LOWEST)];
 }
 
 const named = values.runtime.split(",");

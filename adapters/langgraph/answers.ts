@@ -7,7 +7,17 @@
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import { interruptGone, mismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { ANSWERED, answerCounts, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
+import {
+  ANSWERED,
+  answerCounts,
+  INTERRUPT,
+  idsOf,
+  NULL_TASK,
+  pendingWrites,
+  RESUME,
+  readWrite,
+  type Values,
+} from "./saver.ts";
 import { withoutSteps } from "./step-marks.ts";
 
 export interface Answers {
@@ -139,6 +149,30 @@ async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint)
   return found;
 }
 
+/**
+ * By interrupt id, how many answers its task has consumed by now, here or in a subgraph. More than `answerCounts` says: the answer to the
+ * interrupt is among them.
+ */
+export async function consumedAnswers(
+  checkpoints: Job["checkpoints"],
+  stored: StoredCheckpoint,
+  values: Values,
+): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  // The nodes above a subgraph show its interrupts, too; those inside it have consumed the answers.
+  const innermostFirst = (await stepOf(checkpoints, stored)).sort((a, b) => depthOf(b) - depthOf(a));
+  for (const { writes } of innermostFirst) {
+    for (const asked of writes.filter(({ channel }) => channel === INTERRUPT)) {
+      const resumes = writes.filter(({ channel, task_id }) => channel === RESUME && task_id === asked.task_id);
+      const count = resumes.flatMap((write) => readWrite(write, values)).length;
+      for (const id of idsOf(readWrite(asked, values))) if (!counts.has(id)) counts.set(id, count);
+    }
+  }
+  return counts;
+}
+
+const depthOf = ({ ns }: StoredCheckpoint): number => (ns === "" ? 0 : ns.split("|").length);
+
 /** The run that gave the answer stored for a task. */
 function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
   const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
@@ -153,7 +187,7 @@ function takers(stored: StoredCheckpoint, run_id: string): string[] {
 }
 
 /** The ids of the interrupts whose tasks took an answer of the run. */
-export function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
+function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
   return notes(stored, run_id).flatMap((write) => noted(write).ids);
 }
 

@@ -66,7 +66,7 @@ export interface SaverOptions {
 }
 
 export const INTERRUPT = "__interrupt__";
-const RESUME = "__resume__";
+export const RESUME = "__resume__";
 /** Packets for nodes. */
 export const TASKS = "__pregel_tasks";
 /**

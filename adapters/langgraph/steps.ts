@@ -9,8 +9,9 @@ import { answersById } from "../../lib/executor/kwargs.ts";
 import { misfit } from "../../lib/executor/schema-check.ts";
 import { labelOf } from "../../lib/executor/step-names.ts";
 import type { Json } from "../../lib/json.ts";
-import { takenBy } from "./answers.ts";
+import { consumedAnswers } from "./answers.ts";
 import {
+  answerCounts,
   CALL,
   INTERRUPT,
   type JobSaver,
@@ -88,7 +89,7 @@ export class GraphSteps {
    * Null: the run continues none.
    */
   async continued(values: Values): Promise<ContinuedSteps | "gone" | null> {
-    const { journal, command, input, from, resumed, checkpoints, run_id } = this.#job;
+    const { journal, command, input, from, resumed, checkpoints } = this.#job;
     const own = journal?.call_id ?? null;
     const moves = (input ?? null) !== null || from !== null || (command?.goto ?? []).length > 0;
     if (!journal || (own === null && (resumed || moves))) return null;
@@ -102,20 +103,18 @@ export class GraphSteps {
     await open.listen(() => {});
     this.#settle(open);
     const asked = askedIn(pendingWrites(stored, values));
-    const taken = takenBy(stored, run_id);
+    const counts = answerCounts(stored);
+    const consumed = await consumedAnswers(checkpoints, stored, values);
     const resume: Record<string, Json> = {};
     for (const one of asked) {
+      const { id = "" } = one;
       const step = stepOf(one);
-      const begun = step && this.#begun(open, one, step);
+      const begun = step && findBegun(open, keyOf(one, step, counts));
       const end = begun && outcomeOf(open, begun);
-      if (end && !taken.includes(one.id as string))
-        resume[one.id as string] = { payload: end.value ?? null } satisfies StepAnswer as never;
+      const isTaken = (consumed.get(id) ?? 0) > (counts.get(id) ?? 0);
+      if (end && !isTaken) resume[id] = { payload: end.value ?? null } satisfies StepAnswer as never;
     }
     return { job: resumed ? null : { ...this.#job, command: byId(command, asked) }, resume };
-  }
-
-  #begun(journal: OpenJournal, { id }: AskedInterrupt, { key = id }: AskedStep): JournalEntry | undefined {
-    return journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
   }
 
   /** Notes the first appearance of a sleep or a wait. */
@@ -133,7 +132,7 @@ export class GraphSteps {
   /** The address of a wait, committed before `begin` gets it. Each try has an address of its own. */
   async address(asked: AskedStep, key: string): Promise<BegunWait> {
     const journal = await this.#opened();
-    const { name, occurrence } = this.#begun(journal, { id: key }, asked) ?? this.#begin(journal, asked, key);
+    const { name, occurrence } = findBegun(journal, key) ?? this.#begin(journal, asked, key);
     const address = await journal.address(name, occurrence);
     await journal.commit();
     return { address: { ...address, key: await journal.id("begin", name, occurrence) }, key };
@@ -184,9 +183,12 @@ export class GraphSteps {
     }
     const journal = await this.#opened();
     await journal.listen(() => {});
-    const open = steps.map(
-      ({ one, step }) => this.#begun(journal, one, step) ?? this.#begin(journal, step, one.id as string),
-    );
+    const stored = await this.#job.checkpoints.get({ ns: "" });
+    const counts = stored ? answerCounts(stored) : new Map<string, number>();
+    const open = steps.map(({ one, step }) => {
+      const key = keyOf(one, step, counts);
+      return findBegun(journal, key) ?? this.#begin(journal, step, key);
+    });
     const waiting = open.map(({ kind, name, until = null }) => ({
       kind: kind as WaitingFor["kind"],
       name: labelOf(name),
@@ -208,6 +210,18 @@ export class GraphSteps {
     return shown.length > 0 ? { ...state, tasks: ofCall(state, journal.call_id, shown) } : null;
   }
 }
+
+/**
+ * What names a sleep or a wait in the journal. Before LangGraph 1.5.0 all interrupts of a task have the same id, so the number of answers
+ * that the task had consumed belongs to it.
+ */
+function keyOf({ id = "" }: AskedInterrupt, { key }: AskedStep, counts: ReadonlyMap<string, number>): string {
+  const count = counts.get(id) ?? 0;
+  return key ?? (count > 0 ? `${id} ${count}` : id);
+}
+
+const findBegun = (journal: OpenJournal, key: string): JournalEntry | undefined =>
+  journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
 
 /** What settled a sleep or a wait. */
 function outcomeOf({ entries }: OpenJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {

@@ -362,7 +362,8 @@ describe("a node beside others", () => {
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
     await clock.advance("1h");
-    const names = async () => (await runs.get(thread_id, run_id)).waiting_for?.map(({ name }) => name);
+    // Without the paths of tasks, which LangGraph has set since 1.7, their order is that of their ids.
+    const names = async () => (await runs.get(thread_id, run_id)).waiting_for?.map(({ name }) => name).sort();
     assert.deepEqual(await names(), ["nap", "never"]);
     await clock.advance("1d");
     assert.deepEqual(await names(), ["never"]);
@@ -371,13 +372,7 @@ describe("a node beside others", () => {
     assert.equal((await runs.get(thread_id, run_id)).status, "success");
     assert.deepEqual([...(await logOf(kit, thread_id))].sort(), ["slept", "timed out", "went"]);
     const { steps } = await runs.steps(thread_id, run_id);
-    assert.deepEqual(
-      steps.map(({ name, status }) => [name, status]),
-      [
-        ["nap", "done"],
-        ["never", "timed_out"],
-      ],
-    );
+    assert.deepEqual(steps.map(({ name, status }) => `${name} ${status}`).sort(), ["nap done", "never timed_out"]);
   });
 });
 

@@ -174,8 +174,9 @@ describe("scripts/install.mjs", () => {
     using checkout = new Checkout();
     checkout.install(["serving"]);
     const { code, output, calls } = checkout.install(["testing"]);
-    assert.deepEqual([code, calls], [0, [".serving npm install --no-save"]], output);
-    assert.match(output, /^Installing what the tests need: .*GB.*minutes\)\n$/);
+    const lowest = ".lowest npm install --no-save";
+    assert.deepEqual([code, calls], [0, [".serving npm install --no-save", lowest]], output);
+    assert.match(output, /^Installing what the tests need: .*GB.*minutes\)\nInstalling the lowest versions .*MB\)\n$/);
     const tests = checkout.installed();
     for (const name of [...SERVING, "deno"]) assert.ok(tests.includes(name), name);
     for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(!tests.includes(name), name);
@@ -189,7 +190,8 @@ describe("scripts/install.mjs", () => {
 
     assert.deepEqual(checkout.install([]).calls, [`${checkout.name} npm install --no-save`]);
     for (const name of ["@biomejs/biome", "next", "sharp"]) assert.ok(checkout.installed().includes(name), name);
-    assert.deepEqual(checkout.install(["testing"]).calls, []);
+    // The folder went with the tree that serving replaced.
+    for (const expected of [[lowest], []]) assert.deepEqual(checkout.install(["testing"]).calls, expected);
   });
 
   it("shows what the installer says when it fails, and leaves node_modules as it was", () => {
