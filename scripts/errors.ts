@@ -82,7 +82,8 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
   graph_not_found: { meaning: "This server has no such graph.", remedy: "Check `graph_id`, or add the agent." },
   route_not_found: {
-    meaning: "The path does not exist, or its routes are disabled.",
+    meaning:
+      "The path does not exist, its routes are disabled, or the caller has no permission in the workspace of the deployment.",
     remedy: "Check the path and the mount prefix.",
   },
   run_not_found: {

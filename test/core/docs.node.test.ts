@@ -74,6 +74,23 @@ describe("docs/reference/cli.md", () => {
   });
 });
 
+describe("docs/reference/configuration.md", () => {
+  it("has the defaults that the server shows", async () => {
+    const page = read("docs/reference/configuration.md");
+    await using test = await testService({ agents: { echo: () => "Hi" } });
+    const response = await test.fetch(new Request("http://localhost/greenroom/server"));
+    const { configuration } = (await response.json()) as { readonly configuration: Record<string, unknown> };
+    let compared = 0;
+    for (const [name, value] of Object.entries(configuration)) {
+      const row = new RegExp(`^\\| \`${name.replaceAll(".", "\\.")}\` \\| (?:\`([^\`]*)\`|–) \\|`, "m").exec(page);
+      if (!row || value === null) continue;
+      assert.equal(row[1], String(value), name);
+      compared += 1;
+    }
+    assert.ok(compared > 20, String(compared));
+  });
+});
+
 describe("docs/architecture.md", () => {
   const page = read("docs/architecture.md");
   it("has at most 500 lines", () => assert.ok(page.split("\n").length <= 501));
