@@ -208,8 +208,9 @@ function createResolver({ storage, scope, executor, threads, limits }: CreateOpt
     }
     if (!state?.checkpoint) return null;
     const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
-    // A checkpoint in the middle of a run has next nodes, too.
-    const rests = ns === "" && checkpoint_id === head && thread.status !== "error";
+    // A checkpoint in the middle of a run has next nodes, too, and so has one whose interrupts an active run has answered.
+    const isActive = thread.status === "busy" && !restored;
+    const rests = ns === "" && checkpoint_id === head && thread.status !== "error" && !isActive;
     const waits = state.next.length > 0 && state.tasks.every(({ error }) => error === null);
     const interrupts = restored ? [] : state.interrupts;
     return { checkpoint: { ns, checkpoint_id }, interrupts, isBreakpoint: rests && waits };
