@@ -60,10 +60,40 @@ async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: Serve
     discard(incoming);
   });
   try {
-    await send(await handler(request), incoming, outgoing);
+    await send(await handler(request, new NodeHost(incoming, outgoing)), incoming, outgoing);
   } catch {
     if (outgoing.headersSent) outgoing.destroy();
     else refuse(outgoing, 500, "internal", "Internal Server Error");
+  }
+}
+
+/** What the handler may use of the connection of one request. */
+class NodeHost {
+  readonly #incoming: IncomingMessage;
+  readonly #outgoing: ServerResponse;
+  #signal: AbortSignal | undefined;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.#incoming = incoming;
+    this.#outgoing = outgoing;
+  }
+
+  get address(): string | null {
+    return this.#incoming.socket.remoteAddress ?? null;
+  }
+
+  /** Made on first use: few requests need it. */
+  get signal(): AbortSignal {
+    if (this.#signal) return this.#signal;
+    const closing = new AbortController();
+    const outgoing = this.#outgoing;
+    const abort = (): void => {
+      if (!outgoing.writableFinished) closing.abort();
+    };
+    if (outgoing.destroyed) abort();
+    else outgoing.once("close", abort);
+    this.#signal = closing.signal;
+    return closing.signal;
   }
 }
 

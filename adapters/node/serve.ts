@@ -1,5 +1,5 @@
 /** `serve`: listens with the server of the runtime, Bun.serve, Deno.serve or `node:http`. */
-import type { Server } from "node:http";
+import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
@@ -18,6 +18,8 @@ export interface ServeOptions {
    * accepts 64 MiB, and the handler then closes the socket.
    */
   readonly max_message_bytes?: number;
+  /** How long the head of a request may take to arrive, in milliseconds, on Node. Default 10000. */
+  readonly headers_timeout_ms?: number;
 }
 
 /** A server that accepts connections. */
@@ -45,7 +47,13 @@ type Bound = Omit<Listener, "url">;
 interface BunServer {
   readonly port: number;
   stop(closeActiveConnections?: boolean): Promise<void>;
+  requestIP(request: Request): { readonly address: string } | null;
   upgrade(request: Request, options: { readonly data: BunSocket }): boolean;
+}
+
+interface DenoRequestInfo {
+  readonly completed: Promise<void>;
+  readonly remoteAddr: { readonly hostname?: string };
 }
 
 /** The globals of Bun and Deno that are used here. Their own type packages exclude each other. */
@@ -63,7 +71,7 @@ interface Runtimes {
   readonly Deno?: {
     serve(
       options: Address & { readonly onListen: () => void; readonly onError: (error: unknown) => Response },
-      handler: Fetch,
+      handler: (request: Request, info: DenoRequestInfo) => Response | Promise<Response>,
     ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
     upgradeWebSocket(request: Request): { readonly socket: WebSocket; readonly response: Response };
     readonly errors: { readonly AddrInUse: new () => Error };
@@ -74,6 +82,12 @@ const { Bun, Deno } = globalThis as unknown as Runtimes;
 
 /** A response is not read while this many bytes of it wait for the socket. Request bodies are read ahead as far. */
 const UNSENT_SIZE = 16 * 1024;
+
+const HEADERS_TIMEOUT_MS = 10_000;
+/** How often Node looks for heads that are late, at most. */
+const HEADERS_CHECK_MS = 2_000;
+/** How long a late head may be in the kernel: the process may not have read it because it was busy. */
+const HEADERS_GRACE_MS = 1_000;
 
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
@@ -96,7 +110,12 @@ const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
  */
 export async function serve(
   handler: Fetch,
-  { port = 3000, hostname = "127.0.0.1", max_message_bytes = MAX_MESSAGE_BYTES }: ServeOptions = {},
+  {
+    port = 3000,
+    hostname = "127.0.0.1",
+    max_message_bytes = MAX_MESSAGE_BYTES,
+    headers_timeout_ms = HEADERS_TIMEOUT_MS,
+  }: ServeOptions = {},
 ): Promise<Listener> {
   const address = { port, hostname };
   try {
@@ -104,7 +123,7 @@ export async function serve(
       ? serveOnBun(Bun, handler, address, max_message_bytes)
       : Deno
         ? serveOnDeno(Deno, handler, address)
-        : await serveOnNode(handler, address);
+        : await serveOnNode(handler, address, headers_timeout_ms);
     return { url: `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${bound.port}`, ...bound };
   } catch (error) {
     const taken =
@@ -130,7 +149,13 @@ function serveOnBun(
         upgraded = server.upgrade(request, { data: socket });
         return upgraded ? { socket } : null;
       };
-      const response = await handler(request, { upgradeWebSocket });
+      const host = {
+        upgradeWebSocket,
+        get address(): string | null {
+          return server.requestIP(request)?.address ?? null;
+        },
+      };
+      const response = await handler(request, host);
       if (upgraded) return undefined;
       if (await isUnfinished(request, response)) response.headers.set("connection", "close");
       const body = openBodyOf(response);
@@ -148,8 +173,13 @@ function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, addres
     if (!(error instanceof Unfinished)) console.error(error);
     return new Response("Internal Server Error", { status: 500 });
   };
-  const server = deno.serve({ ...address, onListen() {}, onError }, async (request) => {
-    const response = await handler(request, { upgradeWebSocket: () => upgradeOnDeno(deno, request) });
+  const server = deno.serve({ ...address, onListen() {}, onError }, async (request, { remoteAddr, completed }) => {
+    const host = {
+      upgradeWebSocket: () => upgradeOnDeno(deno, request),
+      address: remoteAddr.hostname ?? null,
+      completed,
+    };
+    const response = await handler(request, host);
     return (await isUnfinished(request, response)) && !isStream(response) ? await cutShort(response) : response;
   });
   return { port: server.addr.port, close: () => server.shutdown() };
@@ -167,22 +197,23 @@ function upgradeOnDeno(
   }
 }
 
-async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise<Bound> {
+async function serveOnNode(handler: Fetch, { port, hostname }: Address, headers_timeout_ms: number): Promise<Bound> {
   // Loaded on Node only: on the other runtimes it takes as long as the rest of the start.
   const { createServer } = await import("node:http");
   const server = createServer(
     // Headers must arrive soon. A request has no time limit: a run may take hours.
     {
-      headersTimeout: 10_000,
+      headersTimeout: headers_timeout_ms,
       requestTimeout: 0,
       keepAliveTimeout: 30_000,
-      connectionsCheckingInterval: 2_000,
+      connectionsCheckingInterval: Math.min(HEADERS_CHECK_MS, headers_timeout_ms),
       highWaterMark: UNSENT_SIZE,
     },
     toNodeHandler(handler),
   );
   const upgrades = await loadUpgrades(handler);
   if (upgrades) server.on("upgrade", upgrades);
+  graceLateHeads(server);
   const unused = unusedSockets(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -201,6 +232,49 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise
       }),
   };
 }
+
+/**
+ * Gives a late head of a request another second. After the event loop was blocked, Node looks for late heads before it reads what has
+ * arrived meanwhile, and would answer 408 to complete requests.
+ */
+function graceLateHeads(server: Server): void {
+  const late = new Map<Socket, NodeJS.Timeout>();
+  const responses = new WeakMap<Socket, ServerResponse>();
+  const forget = (socket: Socket): void => {
+    clearTimeout(late.get(socket));
+    late.delete(socket);
+  };
+  /** Answers what no handler sees, as Node does without a listener. A response that has begun is only cut off. */
+  const end = (socket: Socket, status: string): void => {
+    const response = responses.get(socket);
+    const isAnswering = response?.headersSent === true && !response.writableFinished;
+    if (socket.writable && !isAnswering) socket.write(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
+    socket.destroy();
+  };
+  server.on("request", ({ socket }, response) => {
+    forget(socket);
+    responses.set(socket, response);
+  });
+  server.on("upgrade", ({ socket }) => forget(socket));
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (error.code !== "ERR_HTTP_REQUEST_TIMEOUT") return end(socket, STATUS_OF_ERROR[error.code ?? ""] ?? BAD_REQUEST);
+    const timer = setTimeout(() => {
+      late.delete(socket);
+      end(socket, REQUEST_TIMEOUT);
+    }, HEADERS_GRACE_MS);
+    timer.unref();
+    late.set(socket, timer);
+    socket.once("close", () => forget(socket));
+  });
+}
+
+const BAD_REQUEST = "400 Bad Request";
+const REQUEST_TIMEOUT = "408 Request Timeout";
+/** The statuses of Node's own answers to what its parser refuses. */
+const STATUS_OF_ERROR: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
+};
 
 /** Browsers open connections ahead of need. Node counts those without a request as busy. */
 function unusedSockets(server: Server): ReadonlySet<Socket> {

@@ -75,7 +75,8 @@ async function upgrade(
   };
   let response: Response;
   try {
-    response = await handler(toRequest(incoming, null), { upgradeWebSocket });
+    const address = incoming.socket.remoteAddress ?? null;
+    response = await handler(toRequest(incoming, null), { upgradeWebSocket, address });
   } catch {
     response = new Response(null, { status: 400 });
   }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { describe, it } from "node:test";
 import { type Listener, PortTaken, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -8,8 +8,11 @@ import { runtime } from "./programs.ts";
 
 type Handler = Parameters<typeof serve>[0];
 
-async function serving(handler: Handler): Promise<Listener & { readonly url: string } & AsyncDisposable> {
-  const listener = await serve(handler, { hostname: "127.0.0.1", port: 0 });
+async function serving(
+  handler: Handler,
+  options: Parameters<typeof serve>[1] = {},
+): Promise<Listener & { readonly url: string } & AsyncDisposable> {
+  const listener = await serve(handler, { hostname: "127.0.0.1", port: 0, ...options });
   return { ...listener, url: `http://127.0.0.1:${listener.port}`, [Symbol.asyncDispose]: () => listener.close() };
 }
 
@@ -78,6 +81,46 @@ describe("serve", () => {
     const answer = await fetch(server.url);
     assert.deepEqual([answer.status, answer.headers.get("x-one"), await answer.text()], [204, "1", ""]);
     assert.deepEqual(answer.headers.getSetCookie(), ["a=1", "b=2"]);
+  });
+
+  it("answers a complete request that it could not read while it was busy", { timeout: 20_000 }, async () => {
+    const early = Promise.withResolvers<Socket>();
+    await using server = await serving(
+      async (request) => {
+        if (!request.url.endsWith("/busy")) return new Response("answered");
+        (await early.promise).write("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        const until = Date.now() + 1_000;
+        while (Date.now() < until);
+        return new Response("busy");
+      },
+      { headers_timeout_ms: 100 },
+    );
+    let answer = "";
+    const closed = new Promise<void>((resolve) => {
+      const socket = connect(server.port, "127.0.0.1", () => early.resolve(socket));
+      socket.on("data", (bytes) => {
+        answer += bytes;
+      });
+      socket.on("error", () => {}).on("close", () => resolve());
+    });
+    const busy = await fetch(`http://127.0.0.1:${server.port}/busy`);
+    assert.equal(await busy.text(), "busy");
+    await closed;
+    assert.match(answer, /^HTTP\/1\.1 200 [\s\S]*answered/);
+  });
+
+  it("answers a head that does not arrive with 408", { timeout: 20_000, skip: runtime !== "node" }, async () => {
+    await using server = await serving(() => new Response("answered"), { headers_timeout_ms: 100 });
+    assert.match(await raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
+  });
+
+  it("answers a head that cannot be read with 400, and one that is too long with 431", async () => {
+    await using server = await serving(() => new Response("answered"));
+    if (runtime === "node") {
+      assert.match(await raw(server.port, "nonsense\r\n\r\n"), /^HTTP\/1\.1 400 /);
+      const long = `GET / HTTP/1.1\r\nhost: x\r\nx-long: ${"x".repeat(20_000)}\r\n\r\n`;
+      assert.match(await raw(server.port, long), /^HTTP\/1\.1 431 /);
+    }
   });
 
   it("sends each piece of a streamed answer when it exists", async () => {
