@@ -62,6 +62,7 @@ export const REASONS = {
   search_not_configured: "invalid",
   webhook_refused: "invalid",
   auth_timeout: "unavailable",
+  server_busy: "unavailable",
   server_stopping: "unavailable",
   storage_damaged: "storage_unavailable",
 } as const;

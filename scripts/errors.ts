@@ -217,6 +217,12 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
     meaning: "Your authentication or authorization handler took more than 10 seconds.",
     remedy: "Make the handler faster, and retry later.",
   },
+  server_busy: {
+    meaning:
+      "Requests and responses above 1 MiB of this credential, or without authentication of this address, use all memory that one caller may use. The request had no effect. The response has `Retry-After`.",
+    remedy:
+      "Read or close the open responses, and retry later. [`http.large_bodies`](configuration.md) has the limits.",
+  },
   server_stopping: {
     meaning: "The server is stopping.",
     remedy: "Retry. Behind a load balancer, another process gets the request.",

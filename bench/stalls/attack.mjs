@@ -84,6 +84,7 @@ async function runAttack({ name, prepare }, { serve, ask, program, runtime }) {
     const input = { data: "y".repeat(STATE_BYTES) };
     await bystander.json("POST", `/threads/${thread_id}/runs/wait`, { assistant_id: "store", input });
     const attack = await prepare(attacker);
+    const prepared = readPeakRss(child.pid);
     await pause(1_000);
     await readProbe();
     const stop = readRepeatedly(bystander, `/threads/${thread_id}/state`);
@@ -102,7 +103,7 @@ async function runAttack({ name, prepare }, { serve, ask, program, runtime }) {
       statuses.includes(408);
     const figures = [
       `${p99.toFixed(0).padStart(6)} ms p99 (worst ${worst.toFixed(0)})`,
-      `${(rss / MB).toFixed(0).padStart(5)} MB peak`,
+      `${(rss / MB).toFixed(0).padStart(5)} MB peak (${(prepared / MB).toFixed(0)} before)`,
       `other key ${slowest_ms.toFixed(0).padStart(5)} ms of ${reads}${failures.length > 0 ? ` (failed: ${countStatuses(failures)})` : ""}`,
       `${(took_ms / 1000).toFixed(1)} s: ${countStatuses(statuses)}`,
     ];

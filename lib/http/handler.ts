@@ -11,7 +11,10 @@ import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
+import { ClientGone } from "./byte-budget.ts";
+import { callerName, clientSignal } from "./caller.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
+import { createLargeBodies, createRequestBodies } from "./large-bodies.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
@@ -63,6 +66,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const createContext = contextFactory(service, read, {
     base,
     bodies: { environment, open: 0, limit: tickLimit(environment, CHUNKS_PER_TICK) },
+    large: createLargeBodies(environment, http.large_bodies),
     sockets: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
@@ -109,7 +113,12 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       }
       const principal = await auth.principal();
       if (!handle) return answerNotBuilt(found.route);
-      return await handle(createContext(request, { request_id, host }, found, principal, auth));
+      const context = createContext(request, { request_id, host }, found, principal, auth);
+      const call = (): Response | Promise<Response> => handle(context);
+      const name = `${request.method} ${url.pathname}${url.search}`;
+      const { large } = context;
+      if (isRead(found.route, auth.access)) return await large.answerRead(name, call);
+      return await large.answerChange(request.method === "POST" ? null : name, call);
     }
 
     const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
@@ -178,6 +187,8 @@ async function settle(
   challenge?: (error: ServiceError) => string | undefined,
 ): Promise<Response> {
   const response = await answer.catch((error: unknown) => {
+    // Nobody receives it.
+    if (error instanceof ClientGone) return new Response(null, { status: 503 });
     const isKnown = error instanceof ServiceError;
     if (!isKnown) {
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
@@ -194,6 +205,10 @@ async function settle(
   await response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
 }
+
+/** Returns true for a route whose handler changes nothing, so that it may be called again for one request. */
+const isRead = ({ method, answer, upgrades }: Route, access: Authentication["access"]): boolean =>
+  access !== "open" && (access === "read" || method === "get") && answer !== "stream" && upgrades === undefined;
 
 /** What belongs to a request, whichever Request object middleware makes of it. */
 interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
@@ -259,7 +274,19 @@ type CreateContext = (
 function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
   return (request, call, { route, params, parameters }, principal, auth) => {
-    const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
+    const large = createRequestBodies(
+      handler.large,
+      () => callerName(principal, call.host, request),
+      () => clientSignal(call.host, request),
+    );
+    const isRepeated = isRead(route, auth.access);
+    let body: Promise<Uint8Array> | undefined;
+    const bytes = (): Promise<Uint8Array> => {
+      const sent = body ?? read(request, { limit: route.max_body_bytes, receive: large.receive });
+      // Only a read may be made again. The body of another request is not kept while its run executes.
+      if (isRepeated) body = sent;
+      return sent;
+    };
     const ofAccount = async (): Promise<Principal> => ({ ...principal, user: (await auth.caller()).user ?? null });
     const tick = (): Promise<void> => loopTick(environment);
     const { logUnknownKeys } = handler;
@@ -267,7 +294,7 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
       logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
     const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
     return {
-      ...{ ...call, request, service, handler, params, parameters, principal, bytes, tick, onUnknownKeys },
+      ...{ ...call, request, service, handler, large, params, parameters, principal, bytes, tick, onUnknownKeys },
       ...bound,
       caller: auth.caller,
       async body() {

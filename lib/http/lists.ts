@@ -1,120 +1,139 @@
 /** JSON lists that are sent while they are made. */
-import { type HeaderValues, type PageHead, pageHeaders } from "./respond.ts";
+import { type ByteHold, ClientGone } from "./byte-budget.ts";
+import { type HeaderValues, LARGE_BYTES, type PageHead, pageHeaders } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
+import { createTextBody, type TextBody } from "./text-body.ts";
 
-/** Makes the items of a list: `add` resolves when the next one may be made. */
-type ListMaker = (add: (item: object) => Promise<void>) => Promise<void>;
+/** Reads the next items. It may be called again if the server has no room for them, and changes nothing. */
+type ReadItems = () => object | readonly object[] | Promise<object | readonly object[]>;
+
+/** Makes the items of a list: `add` resolves when the next ones may be read. */
+type ListMaker = (add: (read: ReadItems) => Promise<void>) => Promise<void>;
 
 /** A list with more characters is sent while it is made, and the event loop ticks after each part of this size. */
-const LARGE = 256 * 1024;
+const PART_CHARS = 256 * 1024;
 
-/** The size of a chunk of such a list, in bytes. */
-const PIECE = 64 * 1024;
-/** A reader that takes no chunk for this long is disconnected. */
-const STALLED_MS = 30_000;
+type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "watch" | "large">;
 
-type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "watch">;
+/** The text of some items, and the bytes that it holds. */
+interface ListPart {
+  readonly text: string;
+  readonly bytes: ByteHold | null;
+}
 
 /**
  * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
- * loses the permission.
+ * loses the permission. Large items take from the byte budget until they are sent.
  */
 export function jsonList(
-  { tick, request_id, handler, watch }: ListContext,
+  { tick, request_id, handler, watch, large }: ListContext,
   make: ListMaker,
   headers: HeaderValues = {},
 ): Promise<Response> {
   const { environment } = handler.bodies;
   return new Promise((answer, refuse) => {
-    const encoder = new TextEncoder();
     let text = "[";
-    let first = true;
-    let stream: ReadableStreamDefaultController<Uint8Array> | undefined;
-    let left = false;
-    let wanted = (): void => {};
+    let isFirst = true;
+    let body: TextBody | undefined;
+    let lastChars = 0;
     let stopWatching = (): void => {};
-    const respond = (body: BodyInit): void =>
-      answer(new Response(body, { headers: { "content-type": "application/json", ...headers } }));
-
-    function leave(error?: unknown): void {
-      if (left) return;
-      left = true;
-      stopWatching();
-      wanted();
-      if (error !== undefined) stream?.error(error);
-    }
+    const respond = (content: BodyInit): void =>
+      answer(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
 
     const check = (): void => {
-      if (left) throw new Error("The list has no reader any more");
+      if (body?.isEnded || large.isGone()) throw new ClientGone();
     };
 
-    function open(): void {
-      const body = new ReadableStream<Uint8Array>({
-        start: (controller) => {
-          stream = controller;
-        },
-        pull: () => wanted(),
-        cancel: () => leave(),
-      });
-      stopWatching = watch(leave);
-      respond(body);
+    function open(): TextBody {
+      const onEnd = (): void => {
+        stopWatching();
+        large.leave();
+      };
+      const opened = createTextBody({ environment, stalled_ms: large.stalled_ms, onEnd });
+      stopWatching = watch(opened.fail);
+      respond(opened.stream);
+      return opened;
     }
 
-    /** Resolves when the reader wants more, or has left. */
-    async function room(): Promise<void> {
-      if (left || (stream?.desiredSize ?? 0) > 0) return;
-      await new Promise<void>((resolve) => {
-        const cancel = environment.timer(STALLED_MS, () => leave(new Error("The client does not read")));
-        wanted = () => {
-          cancel();
-          resolve();
-        };
-      });
-    }
-
-    async function send(): Promise<void> {
-      if (!stream) open();
-      const bytes = encoder.encode(text);
-      text = "";
-      for (let from = 0; from < bytes.length; from += PIECE) {
-        check();
-        stream?.enqueue(bytes.subarray(from, from + PIECE));
-        await room();
+    // A function of its own: while the list waits, nothing refers to the items.
+    async function tryRead(read: ReadItems, bytes: ByteHold | null): Promise<ListPart | { readonly missing: number }> {
+      const items = [await read()].flat();
+      const part = items.map((item) => JSON.stringify(item)).join(",");
+      if (part.length <= LARGE_BYTES) {
+        bytes?.release();
+        return { text: part, bytes: null };
       }
+      if (bytes?.resize(part.length)) return { text: part, bytes };
+      bytes?.release();
+      const taken = large.tryTake(part.length);
+      return taken ? { text: part, bytes: taken } : { missing: part.length };
+    }
+
+    async function readPart(read: ReadItems): Promise<ListPart> {
+      // The items of a list are alike: this one is probably as large as the last.
+      let size = lastChars > LARGE_BYTES ? lastChars : 0;
+      for (;;) {
+        const part = await tryRead(read, size > 0 ? await large.take(size, body !== undefined) : null);
+        if ("text" in part) return part;
+        size = part.missing;
+      }
+    }
+
+    async function send(...more: readonly string[]): Promise<void> {
+      body ??= open();
+      const sent = text;
+      text = "";
+      // One after the other: together they would be copied.
+      for (const part of [sent, ...more]) await body.send(part);
       await tick();
     }
 
-    const made = make(async (item) => {
+    const made = make(async (read) => {
       check();
-      text += `${first ? "" : ","}${JSON.stringify(item)}`;
-      first = false;
-      if (text.length > LARGE) await send();
+      const part = await readPart(read);
+      lastChars = part.text.length;
+      if (part.text === "") return;
+      if (!isFirst) text += ",";
+      isFirst = false;
+      try {
+        if (part.text.length > PART_CHARS) return await send(part.text);
+        text += part.text;
+        if (text.length > PART_CHARS) await send();
+      } finally {
+        part.bytes?.release();
+      }
     });
     made.then(
-      () => {
+      async () => {
         text += "]";
-        if (!stream) return respond(text);
-        if (left) return;
-        stopWatching();
-        stream.enqueue(encoder.encode(text));
-        stream.close();
+        if (!body) return respond(text);
+        await body.send(text).then(body.close, () => {});
       },
       (error: unknown) => {
-        if (!stream) return refuse(error);
-        if (left) return;
-        environment.log({ level: "error", message: "Reading a list failed", request_id, error });
-        leave(error);
+        if (!body) return refuse(error);
+        if (body.isEnded) return;
+        if (!(error instanceof ClientGone)) {
+          environment.log({ level: "error", message: "Reading a list failed", request_id, error });
+        }
+        body.fail(error);
       },
     );
   });
 }
 
-/** One page of a search that makes its items one by one; it calls `begin` first. */
-export function pagedList(
-  context: ListContext,
-  make: (begin: (page: PageHead) => void, add: (item: object) => Promise<void>) => Promise<void>,
-): Promise<Response> {
+/** What a search calls: `begin` once, then `add` for each item. `check` throws once the client has disconnected. */
+interface PageSteps {
+  begin(page: PageHead): void;
+  add(read: ReadItems): Promise<void>;
+  check(): void;
+}
+
+/** One page of a search that makes its items one by one. */
+export function pagedList(context: ListContext, make: (steps: PageSteps) => Promise<void>): Promise<Response> {
   const headers: Record<string, string> = {};
   const begin = (page: PageHead): void => void Object.assign(headers, pageHeaders(page));
-  return jsonList(context, (add) => make(begin, add), headers);
+  const check = (): void => {
+    if (context.large.isGone()) throw new ClientGone();
+  };
+  return jsonList(context, (add) => make({ begin, add, check }), headers);
 }

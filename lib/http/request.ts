@@ -7,6 +7,7 @@ import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
 import type { ThreadPosition } from "../streams/thread-subscription.ts";
 import { MAX_DEPTH, readJson, shallow } from "./parse.ts";
+import { LARGE_BYTES } from "./respond.ts";
 
 /** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
@@ -32,8 +33,15 @@ export interface Messages {
   parse(text: string): Promise<unknown>;
 }
 
-/** The bytes of a body. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
-export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
+interface ReadBodyOptions {
+  /** Default: `max_body_bytes`. */
+  readonly limit?: number | undefined;
+  /** Resolves when the server has room for a large body of so many bytes. */
+  receive(bytes: number): Promise<void>;
+}
+
+/** The bytes of a body. Errors: too_large (more than `limit` bytes), too_slow, and those of `receive`. */
+export type ReadBody = (request: Request, options: ReadBodyOptions) => Promise<Uint8Array>;
 
 /** Reads bodies, and messages of WebSockets, within the bounds. */
 export function createBodyReader(
@@ -43,8 +51,8 @@ export function createBodyReader(
   const checkCount = (bytes: Uint8Array): Promise<void> =>
     countValues(bytes, max_body_values, () => loopTick(environment));
   return {
-    async read(request, limit = max_body_bytes) {
-      const bytes = await receive(environment, body_timeout_ms, request, limit);
+    async read(request, { limit = max_body_bytes, receive }) {
+      const bytes = await readBytes(environment, body_timeout_ms, request, { limit, receive });
       await checkCount(bytes);
       return bytes;
     },
@@ -59,11 +67,11 @@ export function createBodyReader(
   };
 }
 
-async function receive(
+async function readBytes(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
   request: Request,
-  limit: number,
+  { limit, receive }: ReadBodyOptions & { readonly limit: number },
 ): Promise<Uint8Array> {
   const declared = request.headers.get("content-length");
   if (Number(declared) > limit) throw tooLarge(limit);
@@ -71,6 +79,8 @@ async function receive(
   const isSmall = declared !== null && Number(declared) <= SMALL_BYTES;
   if (!isSmall && !request.body) return new Uint8Array();
   let length = 0;
+  let isAdmitted = Number(declared) > LARGE_BYTES;
+  if (isAdmitted) await receive(Number(declared));
   const deadline = startDeadline(environment, timeout_ms, () => length);
   try {
     if (isSmall) {
@@ -87,6 +97,11 @@ async function receive(
         length += value.length;
         if (length > limit) throw tooLarge(limit);
         chunks.push(value);
+        // How long it becomes is not known.
+        if (!isAdmitted && length > LARGE_BYTES) {
+          isAdmitted = true;
+          await receive(limit);
+        }
       }
     } catch (error) {
       // Not awaited: a body that does not arrive may not be cancelled in time either.

@@ -7,10 +7,33 @@ import { isObject } from "../json.ts";
 /** Response headers by name. */
 export type HeaderValues = Readonly<Record<string, string>>;
 
-/** A JSON answer. */
+/** A larger body of a request or response takes its size from the byte budget. In bytes, or characters of a text. */
+export const LARGE_BYTES: number = 1024 * 1024;
+
+const largeTexts = new WeakMap<Response, string>();
+const repeats = new WeakMap<Response, () => Promise<Response>>();
+
+/** A JSON answer. The handler sends the text of a large one, whose body is empty: a body would be a copy. */
 export function json(value: unknown, headers: HeaderValues = {}, status = 200): Response {
-  return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
+  const text: string | undefined = JSON.stringify(value);
+  const isLarge = text !== undefined && text.length > LARGE_BYTES;
+  const init = { status, headers: { "content-type": "application/json", ...headers } };
+  const response = new Response(isLarge ? null : text, init);
+  if (isLarge) largeTexts.set(response, text);
+  return response;
 }
+
+/** Returns the text of a large JSON response; undefined for other responses. */
+export const responseText = (response: Response): string | undefined => largeTexts.get(response);
+
+/** Lets a large response be dropped while there is no room for it: `again` makes it anew, and changes nothing. */
+export function repeatable(response: Response, again: () => Promise<Response>): Response {
+  if (largeTexts.has(response)) repeats.set(response, again);
+  return response;
+}
+
+/** Returns what makes the response anew; undefined for one that is not repeatable. */
+export const repeatOf = (response: Response): (() => Promise<Response>) | undefined => repeats.get(response);
 
 /** Success without a body. Not 200: clients parse the body of every other success. */
 export function empty(): Response {
@@ -97,6 +120,8 @@ const PLACED: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIss
 /** Methods for which a repeated request has no second effect. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 const SOON: HeaderValues = { "retry-after": "1" };
+/** After this time other large bodies have been read, or their readers have been disconnected. */
+const LATER: HeaderValues = { "retry-after": "5" };
 
 /**
  * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`:
@@ -108,6 +133,10 @@ export function failureResponse(
   headers: HeaderValues,
   { idempotency_key = false, ...form }: ErrorForm & { readonly idempotency_key?: boolean } = {},
 ): Response {
+  // Nothing has happened yet.
+  if (error instanceof ServiceError && error.reason === "server_busy") {
+    return errorResponse(error, { ...headers, ...LATER }, form);
+  }
   if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, form);
   const has_key = request.headers.has("idempotency-key");
   const unknown = error.code === "outcome_unknown";

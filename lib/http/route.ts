@@ -12,6 +12,7 @@ import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { SharedTexts } from "../streams/shared-texts.ts";
+import type { LargeBodies, RequestBodies } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, type OnUnknownKeys, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
@@ -122,6 +123,7 @@ export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
   readonly bodies: OpenBodies;
+  readonly large: LargeBodies;
   readonly sockets: OpenSockets;
   readonly copyHeaders: HeaderCopy;
   readonly messages: Messages;
@@ -153,6 +155,8 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly nouns: RequestNouns;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
+  /** The large bodies of the request: its responses take from the byte budget of the handler. */
+  readonly large: RequestBodies;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
   readonly parameters: SentQuery;
@@ -210,6 +214,10 @@ export interface HostSocket {
 
 /** What a host can do for one request. */
 export interface HandlerHost {
+  /** The address of the connection, such as `192.0.2.1`. Limits per caller use it where requests have no credential. */
+  readonly address?: string | null;
+  /** Aborts when the client disconnects before the response is complete. Default: the signal of the request. */
+  readonly signal?: AbortSignal;
   /**
    * Accepts the request as a WebSocket, as `Deno.upgradeWebSocket` does. `response`: what the handler returns; without it a response
    * of status 101 that the host ignores. Null: the handshake is not valid. Messages of more than `max_bytes` may close the socket.

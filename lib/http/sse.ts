@@ -1,9 +1,10 @@
 /** Responses that stay open while a run executes: event streams, and JSON kept alive by white space. */
 import { ServiceError } from "../errors.ts";
-import { pieceEnd, type SharedText, textOf } from "../json.ts";
+import { type Json, pieceEnd, type SharedText, textOf } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import { LARGE, SharedTexts } from "../streams/shared-texts.ts";
-import type { HeaderValues } from "./respond.ts";
+import { type ByteHold, ClientGone } from "./byte-budget.ts";
+import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
 
 const HEARTBEAT_MS = 5_000;
@@ -96,30 +97,81 @@ export function eventStream(
   return openResponse(body, { ...fixed, ...headers });
 }
 
+interface WaitOptions {
+  /** Reads the result of the ended run again. With it, a large result is dropped while the server has no room for it. */
+  readonly again?: () => Promise<Json>;
+}
+
 /** The result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
 export function waitResponse(
-  { handler: { bodies }, watch, request_id }: RequestContext,
+  { handler: { bodies }, watch, request_id, large }: RequestContext,
   { run: { run_id, thread_id }, result, leave }: RunWait,
   headers: HeaderValues,
+  { again }: WaitOptions = {},
 ): Response {
   const ids = { run_id, thread_id, request_id };
+  let pending: Promise<Json | null> | undefined = result;
   let text: SharedText | undefined;
+  let bytes: Pick<ByteHold, "release"> | null = null;
+  let isEnded = false;
+
+  /** Keeps the bytes until the body ends, which may have happened during a wait. */
+  function keep(taken: Pick<ByteHold, "release"> | null): void {
+    if (isEnded) taken?.release();
+    else bytes = taken;
+  }
+
+  async function read(from: Promise<Json | null>): Promise<SharedText> {
+    try {
+      return textOf((await from) ?? {});
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === "not_found") throw error;
+      bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
+      return textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+    }
+  }
+
+  /** Reads the result, and takes its size from the byte budget if it is large. Resolves with the size if there is no room. */
+  async function tryRead(from: Promise<Json | null>): Promise<number> {
+    const resultText = await read(from);
+    const { length } = resultText.json;
+    if (length > LARGE_BYTES) keep(large.tryShare(resultText, length));
+    if (length <= LARGE_BYTES || bytes || !again) text = resultText;
+    return length;
+  }
+
   const body = openBody(bodies, watch, {
     heartbeat: "\n",
+    stalled_ms: () => (bytes ? large.stalled_ms : undefined),
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
     async wait() {
       try {
-        text = textOf((await result) ?? {});
+        const first = pending as Promise<Json | null>;
+        pending = undefined;
+        const length = await tryRead(first);
+        if (length <= LARGE_BYTES || bytes) return true;
+        if (text) {
+          keep(await large.share(text, length));
+          return true;
+        }
+        keep(await large.take(length, true));
+        text = await read((again as () => Promise<Json>)());
       } catch (error) {
         // Hidden from the caller meanwhile: the body breaks off, as that of a stream.
-        if (error instanceof ServiceError && error.code === "not_found") return false;
-        bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
-        text = textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+        if (error instanceof ClientGone || (error instanceof ServiceError && error.code === "not_found")) return false;
+        throw error;
       }
       return true;
     },
     fail: () => {},
-    leave,
+    leave() {
+      large.leave();
+      leave();
+    },
+    end() {
+      isEnded = true;
+      bytes?.release();
+    },
   });
   return openResponse(body, { "content-type": "application/json", ...headers });
 }
@@ -162,6 +214,10 @@ interface Source {
   fail(error: unknown): void;
   /** Called when the reader disconnects before the last text. */
   leave(): void;
+  /** Called once when the body has been sent, has failed, or has no reader. */
+  end?(): void;
+  /** Milliseconds after which a reader that takes nothing is disconnected. Default: that of all streams. */
+  stalled_ms?(): number | undefined;
 }
 
 /** The text of a source, cut into chunks. */
@@ -231,7 +287,10 @@ function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: So
   bodies.open++;
 
   function close(): void {
-    if (!closed) bodies.open--;
+    if (!closed) {
+      bodies.open--;
+      source.end?.();
+    }
     closed = true;
     chunks.clear();
     cancelTimer?.();
@@ -306,7 +365,9 @@ function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: So
 
   function beat(): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
-      if (!pulled && ++missed === STALLED_BEATS) {
+      const stalled_ms = source.stalled_ms?.();
+      const beats = stalled_ms === undefined ? STALLED_BEATS : Math.ceil(stalled_ms / HEARTBEAT_MS);
+      if (!pulled && ++missed >= beats) {
         fail({ isStalled: true });
         return;
       }

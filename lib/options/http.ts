@@ -61,6 +61,8 @@ export interface McpOptions {
   readonly task_after_ms?: number;
   /** False: tools do not show the arguments `thread_id` and `resume`. Both are accepted as if they did. Default true. */
   readonly resume_arguments?: boolean;
+  /** The largest number of messages in a batch. Default 50. */
+  readonly max_batch?: number;
   /** Where clients get their tokens: the metadata of RFC 9728, served at `/.well-known/oauth-protected-resource`. Default: none. */
   readonly protected_resource?: {
     /** The URL of the endpoint. */
@@ -68,6 +70,18 @@ export interface McpOptions {
     readonly authorization_servers: readonly string[];
     readonly scopes_supported?: readonly string[];
   };
+}
+
+/** Limits of request and response bodies above 1 MiB, which share a byte budget of the server. */
+export interface LargeBodyOptions {
+  /** The bytes that all of them may hold at the same time. Others wait. Default 67,108,864 (64 MiB). */
+  readonly budget_bytes?: number;
+  /** The part of the budget that one credential may hold; without authentication, one address. Above 0, at most 1. Default 0.25. */
+  readonly caller_share?: number;
+  /** The time that a request waits for the budget, before it gets 503. Default 10000. */
+  readonly wait_ms?: number;
+  /** A reader that takes no byte of a large response for so long is disconnected. Default 15000. */
+  readonly stalled_ms?: number;
 }
 
 /** The HTTP options of a service. */
@@ -109,6 +123,8 @@ export interface HttpOptions extends DisabledGroups {
    * requests. Default 20,000.
    */
   readonly max_body_values?: number;
+  /** The memory that large requests and responses may use. */
+  readonly large_bodies?: LargeBodyOptions;
   /**
    * What runs first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or
    * authentication (`auth_first`).
@@ -140,6 +156,7 @@ function isPattern(source: string): boolean {
 const isServers = (list: unknown): boolean =>
   Array.isArray(list) && list.length > 0 && list.every((url) => typeof url === "string" && URL.canParse(url));
 const count = rule((value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER), "must be a whole number above 0");
+const MIN_BUDGET_BYTES = 1024 * 1024;
 const methods = texts(isToken, "HTTP methods");
 const headers = texts(isToken, "header names");
 const patterns = texts(isToken, "header names, in which * stands for any characters");
@@ -153,6 +170,18 @@ export const httpSchema: Section = section({
   body_timeout_ms: whole(1, 2_147_483_647),
   max_body_bytes: count,
   max_body_values: count,
+  large_bodies: section({
+    budget_bytes: rule(
+      (value) => isWhole(value, MIN_BUDGET_BYTES, Number.MAX_SAFE_INTEGER),
+      `must be a whole number, at least ${MIN_BUDGET_BYTES}`,
+    ),
+    caller_share: rule(
+      (value) => typeof value === "number" && value > 0 && value <= 1,
+      "must be a number above 0, at most 1",
+    ),
+    wait_ms: whole(0, 2_147_483_647),
+    stalled_ms: whole(1, 2_147_483_647),
+  }),
   middleware_order: oneOf(["middleware_first", "auth_first"]),
   ag_ui: section({
     on_disconnect: oneOf(["cancel", "continue"]),
@@ -173,6 +202,7 @@ export const httpSchema: Section = section({
   mcp: section({
     task_after_ms: whole(0, 2_147_483_647),
     resume_arguments: flag,
+    max_batch: count,
     protected_resource: section(
       {
         resource: text((url) => URL.canParse(url), "must be a URL"),

@@ -43,9 +43,9 @@ export function bindThreads(threads: ThreadDirectory, { authorize, reader, calle
       const { value, scope } = await authorize("threads:search", query);
       return await threads.search(scope, value);
     },
-    async searchEach(query, begin, add) {
+    async searchEach(query, steps) {
       const { value, scope } = await authorize("threads:search", query);
-      await threads.searchEach(scope, value, begin, add);
+      await threads.searchEach(scope, value, steps);
     },
     async count(query = {}) {
       const { value, scope } = await authorize("threads:search", query);
@@ -71,6 +71,8 @@ export function bindThreads(threads: ThreadDirectory, { authorize, reader, calle
       await threads.patchState(scope, thread_id, changed.metadata);
     },
     history: async (thread_id, query) => await threads.history((await read(thread_id)).scope, thread_id, query),
+    historyEach: async (thread_id, query, add) =>
+      await threads.historyEach((await read(thread_id)).scope, thread_id, query, add),
     storage: async (thread_id) => await threads.storage((await read(thread_id)).scope, thread_id),
     async idOf(chat_id) {
       const { user, user_id } = await caller();

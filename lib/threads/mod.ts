@@ -17,7 +17,7 @@ import { endGone } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
-import type { CheckpointSelector, HistoryQuery, States } from "./read.ts";
+import type { AddStates, CheckpointSelector, HistoryQuery, States } from "./read.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
   createSearches,
@@ -92,6 +92,11 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   ): Promise<ThreadState>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  /**
+   * Reads the history in parts, so that few large states are in memory. Calls `add` for each part with a function that reads it, which
+   * may be called again. The next part follows when `add` resolves. Throws `not_found`.
+   */
+  historyEach(thread_id: string, query: HistoryQuery, add: AddStates): Promise<void>;
   /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
   storage(thread_id: string): Promise<ThreadStorage>;
   /**
@@ -170,7 +175,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       if (if_exists === "raise" || stateless || !permits(seen.filter, stored)) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
-      return await toThread(outcome.thread);
+      return await states.paced(() => toThread(outcome.thread));
     },
     async get(seen, thread_id, { include, state = true } = {}) {
       if (state) return await toThread(await shown(seen, thread_id), include);
@@ -186,7 +191,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       };
       const row = await storage.updateThread(seen, thread_id.toLowerCase(), next, environment.now());
       if (!row) throw notFound("thread", thread_id);
-      return await toThread(row);
+      return await states.paced(() => toThread(row));
     },
     async delete(seen, thread_id) {
       const row = await visible(seen, thread_id);
@@ -200,7 +205,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       }
     },
     async copy(seen, thread_id, authorize) {
-      return await toThread(await changes.copy(seen, thread_id, authorize));
+      const row = await changes.copy(seen, thread_id, authorize);
+      return await states.paced(() => toThread(row));
     },
     async prune(seen, thread_ids, strategy) {
       return (await changes.prune(seen, thread_ids, strategy)).length;
@@ -215,6 +221,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     updateState: changes.updateState,
     patchState: changes.patchState,
     history: async (seen, thread_id, query) => await states.history(await visible(seen, thread_id), query),
+    historyEach: async (seen, thread_id, query, add) =>
+      await states.historyEach(await visible(seen, thread_id), query, add),
     async storage(seen, thread_id) {
       const { thread_id: id } = await visible(seen, thread_id);
       const size = await storage.measureThread(scope, id);

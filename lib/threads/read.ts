@@ -38,6 +38,9 @@ export interface HistoryQuery {
   readonly checkpoint?: CheckpointSelector;
 }
 
+/** Receives a part of a history: `read` reads its states, and may be called again. */
+export type AddStates = (read: () => Promise<readonly ThreadState[]>) => Promise<void>;
+
 interface StateOptions {
   readonly storage: Storage;
   readonly scope: Scope;
@@ -65,6 +68,8 @@ export interface States {
   at(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
   /** Newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  /** See `Threads.historyEach`. */
+  historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void>;
   /** The first of `values.messages`, whose end may be missing; null without messages. Reads no large state. */
   firstMessage(row: ThreadRow): Promise<Json>;
   /**
@@ -113,7 +118,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
   ): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
-    if (stored.values.reduce((sum, { data }) => sum + data.length, 0) > LARGE) await loopTick(environment);
+    if (storedSize(stored.values) > LARGE) await loopTick(environment);
     const { graph_id } = stored.metadata;
     const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
     const config = configOf(String(graph_id), stored.run_id);
@@ -137,6 +142,52 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
       const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
       return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader, stateConfigs(storage, scope, row));
     });
+
+  /** Reads the next states of a history, up to a large one. */
+  const historyPart = (row: ThreadRow, query: HistoryQuery & { readonly limit: number }): Promise<HistoryPart> =>
+    consistently(row, async (row) => {
+      const { thread_id } = row;
+      const { limit, before, metadata, checkpoint: { checkpoint_id, checkpoint_ns: ns = "" } = {} } = query;
+      const configOf = stateConfigs(storage, scope, row);
+      const reader = storedCheckpoints(storage, scope, thread_id, null);
+      const graphOf = askedOnce(of);
+      const states: ThreadState[] = [];
+      const named = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
+      const checkpoints: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
+        checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : named ? [named] : [];
+      let count = 0;
+      let last: string | null = null;
+      let isLarge = false;
+      for await (const { ns, checkpoint_id, values } of checkpoints) {
+        const state = await paced(() => stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf }));
+        if (state) states.push(state);
+        count++;
+        last = checkpoint_id;
+        isLarge = storedSize(values) > LARGE;
+        if (isLarge) break;
+      }
+      return { states, count, last, isLarge };
+    });
+
+  async function historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void> {
+    let left = query.limit ?? 10;
+    let { before } = query;
+    let isLarge = false;
+    while (left > 0) {
+      // After a large state the next one is read alone: it is probably as large.
+      const part = { ...query, limit: isLarge ? 1 : left, ...(before === undefined ? {} : { before }) };
+      let found: Omit<HistoryPart, "states"> = { count: 0, last: null, isLarge: false };
+      await add(async () => {
+        const { states, ...position } = await historyPart(row, part);
+        found = position;
+        return states;
+      });
+      left -= found.count;
+      if (found.count === 0 || found.last === null || query.checkpoint?.checkpoint_id !== undefined) return;
+      before = found.last;
+      ({ isLarge } = found);
+    }
+  }
 
   return {
     visible,
@@ -177,25 +228,26 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
       if (checkpoint_id === undefined) return EMPTY_STATE;
       throw noCheckpoint(thread_id, checkpoint_id);
     },
-    history: (row, { limit = 10, before, metadata, checkpoint = {} } = {}) =>
-      consistently(row, async (row) => {
-        const { thread_id } = row;
-        const configOf = stateConfigs(storage, scope, row);
-        const reader = storedCheckpoints(storage, scope, thread_id, null);
-        const { checkpoint_id, checkpoint_ns: ns = "" } = checkpoint;
-        const one = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
-        const checkpoints: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
-          checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
-        const states: ThreadState[] = [];
-        const graphOf = askedOnce(of);
-        for await (const { ns, checkpoint_id } of checkpoints) {
-          const state = await paced(() => stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf }));
-          if (state) states.push(state);
-        }
-        return states;
-      }),
+    async history(row, query = {}) {
+      const states: ThreadState[] = [];
+      await historyEach(row, query, async (read) => void states.push(...(await read())));
+      return states;
+    },
+    historyEach,
   };
 }
+
+/** Some states of a history, how many checkpoints they come from, and the oldest of these. */
+interface HistoryPart {
+  readonly states: readonly ThreadState[];
+  readonly count: number;
+  readonly last: string | null;
+  /** The oldest is large. */
+  readonly isLarge: boolean;
+}
+
+const storedSize = (values: StoredCheckpoint["values"]): number =>
+  values.reduce((sum, { data }) => sum + data.length, 0);
 
 /** The channels of states that are stored as one value, and of functional graphs. */
 const WHOLE: ReadonlySet<string> = new Set(["__root__", "__end__"]);

@@ -114,24 +114,28 @@ export interface ThreadSearch extends ThreadFilter {
 /** Rows per query of a filter on values. */
 const BATCH = 200;
 
+/** What receives the results of `searchEach`. */
+export interface SearchSteps {
+  begin(page: Omit<PageOf<unknown>, "items">): void;
+  add(read: () => Promise<Partial<Thread>>): Promise<void>;
+  check?(): void;
+}
+
 /** Searches of threads. */
 export interface ThreadSearches {
   /** Errors: invalid (a path of `extract`). */
   search(query?: ThreadSearch): Promise<PageOf<Partial<Thread>>>;
   /**
-   * The same, but no two states are in memory: `add` gets each thread and resolves when the next one may be read. `begin` comes first.
+   * Searches without two states in memory. Calls `begin` once, then `add` for each thread with a function that reads it, which may be
+   * called again. The next thread follows when `add` resolves. `check` may throw between the states that the search compares.
    */
-  searchEach(
-    query: ThreadSearch,
-    begin: (page: Omit<PageOf<unknown>, "items">) => void,
-    add: (thread: Partial<Thread>) => Promise<void>,
-  ): Promise<void>;
+  searchEach(query: ThreadSearch, steps: SearchSteps): Promise<void>;
   count(query?: ThreadFilter): Promise<number>;
 }
 
 export function createSearches(storage: Storage, states: States): Directory<ThreadSearches> {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
-  async function matching(scope: Scope, query: ThreadSearch): Promise<ThreadRow[]> {
+  async function matching(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const matches: ThreadRow[] = [];
     for (let offset = 0; ; offset += BATCH) {
@@ -141,6 +145,7 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
         ...page,
       });
       for (const row of rows) {
+        check?.();
         const found = await states.paced(async () => contains((await states.readable(row))?.values ?? null, values));
         if (found) matches.push(row);
       }
@@ -149,11 +154,11 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
   }
 
   /** The rows of a page. */
-  async function rowsOf(scope: Scope, query: ThreadSearch): Promise<PageOf<ThreadRow>> {
+  async function rowsOf(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
     const nextOf = (total: number): number | null => (offset + limit < total ? offset + limit : null);
     if (filtersValues(query)) {
-      const matches = await matching(scope, query);
+      const matches = await matching(scope, query, check);
       const { length } = matches;
       return { items: matches.slice(offset, offset + limit), total: length, next: nextOf(length) };
     }
@@ -162,7 +167,7 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
     return { items: rows, total, next: nextOf(total) };
   }
 
-  const searchEach: Directory<ThreadSearches>["searchEach"] = async (scope, query, begin, add) => {
+  const searchEach: Directory<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
     const { select, include = [] } = query;
     const extract = query.extract ? extractor(query.extract) : null;
     const selected = (name: string): boolean => !select || select.includes(name);
@@ -179,9 +184,9 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
       const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
       return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
     };
-    const { items, ...page } = await rowsOf(scope, query);
+    const { items, ...page } = await rowsOf(scope, query, check);
     begin(page);
-    for (const row of items) await add(await states.paced(() => pick(row)));
+    for (const row of items) await add(() => states.paced(() => pick(row)));
   };
 
   return {
@@ -189,10 +194,12 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
     async search(scope, query = {}) {
       const items: Partial<Thread>[] = [];
       let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
-      const begin = (found: typeof page): void => {
-        page = found;
-      };
-      await searchEach(scope, query, begin, async (thread) => void items.push(thread));
+      await searchEach(scope, query, {
+        begin(found) {
+          page = found;
+        },
+        add: async (read) => void items.push(await read()),
+      });
       return { items, ...page };
     },
     async count(scope, query = {}) {

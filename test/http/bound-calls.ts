@@ -83,8 +83,7 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
     const found: unknown[] = [];
     await threads.searchEach(
       { ids: [thread_id] },
-      (page) => void found.push(page),
-      async (one) => void found.push(one),
+      { begin: (page) => void found.push(page), add: async (read) => void found.push(await read()) },
     );
     return found;
   },
@@ -97,6 +96,11 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "threads.patchState": ({ threads }, its) => threads.patchState(its.thread_id, { a: 1 }),
   "threads.history": ({ threads }, its) => threads.history(its.thread_id),
   "threads.idOf": ({ threads }, its) => threads.idOf(its.thread_id),
+  "threads.historyEach": async ({ threads }, its) => {
+    const states: unknown[] = [];
+    await threads.historyEach(its.thread_id, {}, async (read) => void states.push(...(await read())));
+    return states;
+  },
   "threads.storage": ({ threads }, its) => threads.storage(its.thread_id),
   "threads.stream": ({ threads }, its) => left(threads.stream(its.thread_id)),
   // Events wait for their thread.

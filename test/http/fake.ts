@@ -167,13 +167,20 @@ export function fake(options: FakeOptions = {}): Fake {
   /** Shows as a search: the same threads, one by one. */
   const searchEach = async (
     query: unknown,
-    begin: (page: unknown) => void,
-    add: (thread: unknown) => Promise<void>,
+    { begin, add }: { begin(page: unknown): void; add(read: () => unknown): Promise<void> },
   ): Promise<void> => {
     calls.push(["threads.search", query]);
     const { items, ...page } = (known["threads.search"] as (query: unknown) => { items: readonly unknown[] })(query);
     begin(page);
-    for (const item of items) await add(item);
+    for (const item of items) await add(() => item);
+  };
+  const historyEach = async (
+    thread_id: unknown,
+    query: unknown,
+    add: (read: () => unknown) => Promise<void>,
+  ): Promise<void> => {
+    calls.push(["threads.history", thread_id, query]);
+    await add(async () => await known["threads.history"]?.(thread_id, query));
   };
   const noun = (name: string): unknown =>
     new Proxy(
@@ -184,6 +191,7 @@ export function fake(options: FakeOptions = {}): Fake {
           async (...args: unknown[]) => {
             const key = `${name}.${String(method)}`;
             if (key === "threads.searchEach") return await searchEach(...(args as Parameters<typeof searchEach>));
+            if (key === "threads.historyEach") return await historyEach(...(args as Parameters<typeof historyEach>));
             // Of a call that nobody bounds nothing is said.
             calls.push([key, ...(args.at(-1) === EVERYTHING ? args.slice(0, -1) : args)]);
             return known[key]?.(...args) ?? {};

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { invalidField } from "../../errors.ts";
 import type { Json } from "../../json.ts";
-import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
+import type { Run, RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
 import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
@@ -153,7 +153,29 @@ async function waitForRun(context: RequestContext): Promise<Response> {
   const path = pathOf(thread_id, wait.run.run_id);
   // Stateless runs have no route to join.
   const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
-  return waitResponse(context, wait, { "content-location": path, ...location });
+  const again = readAgain(context, wait.run);
+  return waitResponse(context, wait, { "content-location": path, ...location }, thread_id === null ? {} : { again });
+}
+
+/** Returns a function that reads the result of an ended run. */
+const readAgain =
+  ({ nouns }: RequestContext, { thread_id, run_id }: Run) =>
+  async (): Promise<Json> =>
+    (await (await nouns.runs.join(thread_id, run_id)).result) ?? {};
+
+async function joinRun(
+  context: RequestContext,
+  options: { readonly cancel_on_disconnect?: boolean },
+): Promise<Response> {
+  const wait = await context.nouns.runs.join(threadId(context), runId(context), options);
+  const { run } = wait;
+  if (run.status === "pending" || run.status === "running")
+    return waitResponse(context, wait, {}, { again: readAgain(context, run) });
+  try {
+    return json((await wait.result) ?? {});
+  } finally {
+    wait.leave();
+  }
 }
 
 async function createBatch(context: RequestContext): Promise<Response> {
@@ -245,7 +267,7 @@ export const RUN_ROUTES: readonly Route[] = [
       const { select, ...search } = context.query();
       const runs = selected(await context.nouns.runs.list(thread_id, search), select);
       return await jsonList(context, async (add) => {
-        for (const run of runs) await add(run);
+        for (const run of runs) await add(() => run);
       });
     },
   }),
@@ -273,8 +295,7 @@ export const RUN_ROUTES: readonly Route[] = [
     query: joinQuery,
     answer: "Result",
     async handle(context) {
-      const options = joinOptions(context, context.query());
-      return waitResponse(context, await context.nouns.runs.join(threadId(context), runId(context), options), {});
+      return await joinRun(context, joinOptions(context, context.query()));
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),

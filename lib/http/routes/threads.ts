@@ -11,6 +11,7 @@ import {
   MOST_SUPERSTEPS,
   type StateChange,
   type Superstep,
+  type Thread,
   type ThreadCreate,
   type ThreadFilter,
   type ThreadPatch,
@@ -21,7 +22,7 @@ import { NOT_STORABLE } from "../../validation.ts";
 import { jsonList, pagedList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
-import { empty, json, PAGE_HEADERS, selectedState } from "../respond.ts";
+import { empty, json, PAGE_HEADERS, repeatable, selectedState } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
 import { command } from "../run-request.ts";
 import { eventStream } from "../sse.ts";
@@ -215,11 +216,23 @@ async function history(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
 ): Promise<Response> {
-  const states = await context.nouns.threads.history(threadId(context), search);
-  return await jsonList(context, async (add) => {
-    for (const state of states) await add(selectedState(state, select));
-  });
+  const thread_id = threadId(context);
+  return await jsonList(context, (add) =>
+    context.nouns.threads.historyEach(thread_id, search, (read) =>
+      add(async () => (await read()).map((state) => selectedState(state, select))),
+    ),
+  );
 }
+
+/** The thread that a request has changed. While there is no room for a large one, it is dropped, and read later. */
+const threadAnswer = (context: RequestContext, thread: Thread): Response =>
+  repeatable(json(thread), rereadThread(context, thread.thread_id));
+
+// A function of its own: it must not refer to the thread that is dropped.
+const rereadThread =
+  ({ nouns }: RequestContext, thread_id: string) =>
+  async (): Promise<Response> =>
+    json(await nouns.threads.get(thread_id));
 
 const reads = { events: ["threads:read"], errors: [404] } as const;
 export const THREAD_ROUTES: readonly Route[] = [
@@ -231,7 +244,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "Thread",
     errors: [409],
     async handle(context) {
-      return json(await context.nouns.threads.create(await context.body()));
+      return threadAnswer(context, await context.nouns.threads.create(await context.body()));
     },
   }),
   route("post", "/threads/search", {
@@ -244,7 +257,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer_headers: PAGE_HEADERS,
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
-      return await pagedList(context, (begin, add) => context.nouns.threads.searchEach(search, begin, add));
+      return await pagedList(context, (steps) => context.nouns.threads.searchEach(search, steps));
     },
   }),
   route("post", "/threads/count", {
@@ -273,7 +286,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "Thread",
     errors: [409],
     async handle(context) {
-      return json(await context.nouns.threads.copy(threadId(context)));
+      return threadAnswer(context, await context.nouns.threads.copy(threadId(context)));
     },
   }),
   route("get", "/threads/:thread_id", {
@@ -297,7 +310,9 @@ export const THREAD_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const patch = await context.body();
       const thread = await context.nouns.threads.update(thread_id, patch);
-      return /\breturn=minimal\b/i.test(context.request.headers.get("prefer") ?? "") ? empty() : json(thread);
+      return /\breturn=minimal\b/i.test(context.request.headers.get("prefer") ?? "")
+        ? empty()
+        : threadAnswer(context, thread);
     },
   }),
   route("delete", "/threads/:thread_id", {

@@ -6,6 +6,7 @@ import type { Json, JsonObject } from "../../../json.ts";
 import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
+import { ClientGone } from "../../byte-budget.ts";
 import { eventStream } from "../../sse.ts";
 import { type CallState, cancelCall, isActive, readCall } from "../calls.ts";
 import { extensionHeaders, readHistory } from "./options.ts";
@@ -60,6 +61,9 @@ export async function subscribe({ context, request, assistant_id }: Called): Pro
 
 const PAGE = 50;
 const MOST = 100;
+/** How many runs are searched at once, and how much text of conversations a page reads before it ends early. */
+const PART = 5;
+const MAX_READ_CHARS = 4 * 1024 * 1024;
 
 /** The statuses of runs that a task of a state may have begun with. A run that asked has ended well. */
 const STATUSES: Readonly<Partial<Record<TaskState, readonly RunStatus[]>>> = {
@@ -116,35 +120,48 @@ export async function listTasks({ context, request, assistant_id }: Called): Pro
   // Nothing has such a context, or such a state.
   if ((contextId !== null && !UUID.test(contextId)) || (state !== null && !statuses)) return empty;
   if (typeof pageToken !== "string") throw new RpcError("params", "pageToken: must be a text");
-  const page = await nouns.runs
-    .search({
-      ...{ assistant_id, metadata: { created_by: "a2a" }, limit: size },
-      ...(contextId === null ? {} : { thread_id: contextId.toLowerCase() }),
-      ...(statuses ? { status: statuses } : {}),
-      ...(pageToken === "" ? {} : { cursor: pageToken }),
-    })
-    .catch((error: unknown) => {
-      if (error instanceof ServiceError && error.code === "invalid")
-        throw new RpcError("params", "pageToken: is unknown");
-      throw error;
-    });
   const found: Task[] = [];
-  for (const { run_id, metadata, temporary } of page.items) {
-    if (metadata.task_id !== undefined || temporary) continue;
-    const task = await listed(run_id);
-    if (task) found.push(task);
-    await context.tick();
+  let cursor = pageToken;
+  let left = size;
+  let read_chars = 0;
+  let isLast = false;
+  // The tasks of one context share its conversation, which each of them reads: a page of long ones ends early.
+  while (left > 0 && read_chars < MAX_READ_CHARS) {
+    const page = await nouns.runs
+      .search({
+        ...{ assistant_id, metadata: { created_by: "a2a" }, limit: Math.min(left, PART) },
+        ...(contextId === null ? {} : { thread_id: contextId.toLowerCase() }),
+        ...(statuses ? { status: statuses } : {}),
+        ...(cursor === "" ? {} : { cursor }),
+      })
+      .catch((error: unknown) => {
+        if (error instanceof ServiceError && error.code === "invalid")
+          throw new RpcError("params", "pageToken: is unknown");
+        throw error;
+      });
+    for (const { run_id, metadata, temporary } of page.items) {
+      if (metadata.task_id !== undefined || temporary) continue;
+      const task = await listed(run_id);
+      if (task) found.push(task);
+      await context.tick();
+      if (context.large.isGone()) throw new ClientGone();
+    }
+    left -= page.items.length;
+    cursor = page.next ?? "";
+    isLast = page.next === null;
+    if (isLast) break;
   }
   const timeOf = ({ status }: Task): number => Date.parse(status.timestamp);
   const tasks = found.sort((a, b) => timeOf(b) - timeOf(a)).map((task): Json => taskJson(task, request.version));
-  const isLast = page.next === null;
-  return { tasks, nextPageToken: page.next ?? "", pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
+  return { tasks, nextPageToken: cursor, pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
 
   /** Null for a task that does not fit, or was deleted meanwhile. */
   async function listed(run_id: string): Promise<Task | null> {
     const first = await firstRun(nouns, run_id, assistant_id);
     if (!first) return null;
-    const { artifacts, ...task } = await readTask(nouns, await readCall(nouns, first), history);
+    const { artifacts, ...task } = await readTask(nouns, await readCall(nouns, first), history, (chars) => {
+      read_chars += chars;
+    });
     const { status } = task;
     if ((state !== null && status.state !== state) || Date.parse(status.timestamp) < changed_after) return null;
     return includeArtifacts === true && artifacts ? { ...task, artifacts } : task;

@@ -2,6 +2,7 @@
 import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json } from "../../../json.ts";
+import { ClientGone } from "../../byte-budget.ts";
 import { readAssistantId } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf } from "../../route.ts";
@@ -52,6 +53,7 @@ const KINDS: Readonly<Record<string, "params" | "internal">> = {
 };
 
 function failed({ service, request_id }: RequestContext, head: RequestHead, error: unknown): Response {
+  if (error instanceof ClientGone) throw error;
   if (error instanceof RpcError) return json(errorMessage(head, error), {}, error.status);
   if (error instanceof ServiceError) {
     const kind = KINDS[error.code];
@@ -71,6 +73,9 @@ async function checkInput({ nouns }: RequestContext, { assistant_id }: Assistant
   throw new RpcError("params", `The agent takes no messages: its input has ${found}, and A2A needs a member messages`);
 }
 
+/** The methods that change nothing. */
+const READS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
+
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
   const assistant = await context.nouns.assistants.get(assistantId(context));
@@ -81,8 +86,13 @@ async function post(context: RequestContext): Promise<Response> {
     const request = readRequest(body, headers);
     await checkInput(context, assistant);
     const { assistant_id, graph_id } = assistant;
-    const answer = await dispatch({ context, request, assistant_id, graph_id });
-    return answer instanceof Response ? answer : json(resultMessage(request, answer), extensionHeaders(headers));
+    const respond = async (): Promise<Response> => {
+      const answer = await dispatch({ context, request, assistant_id, graph_id });
+      return answer instanceof Response ? answer : json(resultMessage(request, answer), extensionHeaders(headers));
+    };
+    if (!READS.has(request.method)) return await respond();
+    const name = `A2A ${request.method} ${JSON.stringify(request.params)}`;
+    return await context.large.answerRead(name, respond);
   } catch (error) {
     return failed(context, head, error);
   }

@@ -145,11 +145,21 @@ async function standingOf(nouns: TaskNouns, call: CallState): Promise<Standing> 
 
 export const ARTIFACT = { artifactId: "response", name: "Assistant Response" };
 
-/** Reads a task. */
-export async function readTask(nouns: TaskNouns, call: CallState, history: HistoryChoice): Promise<Task> {
+/** The length of the contents of messages. */
+const contentChars = (messages: readonly JsonObject[]): number =>
+  messages.reduce((sum, { content = "" }) => sum + (isText(content) ? content : JSON.stringify(content)).length, 0);
+
+/** Reads a task. Calls `onRead` with the length of the conversation that it has read. */
+export async function readTask(
+  nouns: TaskNouns,
+  call: CallState,
+  history: HistoryChoice,
+  onRead: (chars: number) => void = () => {},
+): Promise<Task> {
   const { first, newest } = call;
   const { state, values, said } = await standingOf(nouns, call);
   const conversation = conversationOf(first, values);
+  onRead(contentChars(conversation.messages));
   const parts = state === "COMPLETED" ? replyOf(conversation) : [];
   const status: Status = {
     ...{ state, timestamp: newest.updated_at },

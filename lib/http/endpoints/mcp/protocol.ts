@@ -106,16 +106,19 @@ export function parseBody(bytes: Uint8Array): unknown {
 
 const invalidRequest = (message: string): RpcError => new RpcError("request", message, { status: 400, id: null });
 
-/** The most requests of a batch. */
-const MOST_BATCHED = 50;
+const DEFAULT_MAX_BATCH = 50;
 
 /** The requests of a batch; null for a single message. Errors: an era without batches, or a list that is too long or empty. */
-export function batchOf(body: unknown, headers: Headers): readonly unknown[] | null {
+export function batchOf(
+  body: unknown,
+  headers: Headers,
+  max_batch: number = DEFAULT_MAX_BATCH,
+): readonly unknown[] | null {
   if (!Array.isArray(body)) return null;
   const version = headers.get("mcp-protocol-version") ?? UNNAMED;
   if (version > UNNAMED) throw invalidRequest("Invalid Request: no batches in this version of the protocol");
-  if (body.length === 0 || body.length > MOST_BATCHED) {
-    throw invalidRequest(`Invalid Request: a batch must have 1 to ${MOST_BATCHED} messages`);
+  if (body.length === 0 || body.length > max_batch) {
+    throw invalidRequest(`Invalid Request: a batch must have 1 to ${max_batch} messages`);
   }
   return body;
 }

@@ -2,6 +2,7 @@
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { ServiceOptions } from "../../../options.ts";
+import { ClientGone } from "../../byte-budget.ts";
 import { accepted, type HeaderValues, json } from "../../respond.ts";
 import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
@@ -28,9 +29,11 @@ import {
 } from "./protocol.ts";
 import { SESSION_HEADER, sessionId } from "./session.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
-import { argumentsOf, listTools, shownTool } from "./tools.ts";
+import { argumentsOf, listTools, shownTool, type Tool } from "./tools.ts";
 
 const PAGE = 100;
+/** The name of requests that list tools, by which the server remembers their size. */
+const READ = "MCP tools/list";
 const LIST_TTL_MS = 60_000;
 
 const cached = ({ isModern }: RpcRequest, ttlMs: number, isPublic = false): JsonObject =>
@@ -40,18 +43,29 @@ const cached = ({ isModern }: RpcRequest, ttlMs: number, isPublic = false): Json
 const isPublic = ({ service: { options } }: RequestContext): boolean =>
   (options.auth?.mode ?? "none") === "none" && options.auth?.custom === undefined;
 
+/** The pages of open requests by their first tool: the messages of a batch share them. */
+const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>>();
+
+async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
+  const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
+  const shown: JsonObject[] = [];
+  for (const tool of tools) {
+    const resume = resume_arguments && mayModelAnswer(context, tool.assistant);
+    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), { thread_id: resume_arguments, resume }));
+  }
+  return shown;
+}
+
 async function list(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
   const { cursor } = request.params;
   const tools = await listTools(context.nouns, graphsOf(context));
   const from = cursor === undefined ? 0 : Number(/^\d{1,6}$/.exec(String(cursor))?.[0] ?? Number.NaN);
   if (Number.isNaN(from)) throw new RpcError("params", "Invalid params: unknown cursor");
-  const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
-  const shown: JsonObject[] = [];
-  for (const tool of tools.slice(from, from + PAGE)) {
-    const resume = resume_arguments && mayModelAnswer(context, tool.assistant);
-    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), { thread_id: resume_arguments, resume }));
-  }
-  const result: JsonObject = { tools: shown, ...cached(request, LIST_TTL_MS, isPublic(context)) };
+  const pages = toolPages.get(context) ?? new Map<number, Promise<JsonObject[]>>();
+  toolPages.set(context, pages);
+  const page = pages.get(from) ?? readPage(context, tools.slice(from, from + PAGE));
+  pages.set(from, page);
+  const result: JsonObject = { tools: await page, ...cached(request, LIST_TTL_MS, isPublic(context)) };
   if (from + PAGE < tools.length) result.nextCursor = String(from + PAGE);
   return resultOf(request, result);
 }
@@ -102,7 +116,7 @@ const isOpen = (answer: JsonObject | OpenCall): answer is OpenCall =>
 /** The answer to a failed request. Errors that concern the HTTP request stay what they are on all routes. */
 function failed(context: RequestContext, error: unknown, id: Json): Response {
   if (error instanceof RpcError) return errorAnswer(error, id);
-  if (error instanceof ServiceError) throw error;
+  if (error instanceof ServiceError || error instanceof ClientGone) throw error;
   const { request_id, service } = context;
   service.environment.log({ level: "error", message: "A request of MCP failed", request_id, error });
   return errorAnswer(new RpcError("internal", "Internal error"), id);
@@ -124,11 +138,24 @@ const idOf = (message: unknown): Json => {
   return typeof id === "string" || typeof id === "number" ? id : null;
 };
 
+/** The request changes nothing. */
+const isRead = (message: unknown): boolean =>
+  isObject(message) && ["tools/list", "ping", "initialize", "server/discover"].includes(String(message.method));
+
 async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
   const { headers } = context.request;
   const open: OpenCall[] = [];
   const answers: Promise<JsonObject>[] = [];
+  const leave = (): void => {
+    for (const call of open) call.leave();
+  };
   for (const message of batch) {
+    // Other requests run between the messages.
+    await context.tick();
+    if (context.large.isGone()) {
+      leave();
+      throw new ClientGone();
+    }
     const id = idOf(message);
     try {
       const request = readRequest(message, headers);
@@ -141,7 +168,7 @@ async function answerBatch(context: RequestContext, batch: readonly unknown[]): 
       if (isOpen(answer)) open.push(answer);
       answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
     } catch (error) {
-      if (error instanceof ServiceError) for (const { leave } of open) leave();
+      if (error instanceof ServiceError) leave();
       const refused = await failed(context, error, id).json();
       answers.push(Promise.resolve(refused as JsonObject));
     }
@@ -150,9 +177,6 @@ async function answerBatch(context: RequestContext, batch: readonly unknown[]): 
   if (answers.length === 0) return accepted();
   const result = Promise.all(answers);
   if (!first) return json(await result);
-  const leave = (): void => {
-    for (const one of open) one.leave();
-  };
   return waitResponse(context, { run: first.run, result, leave }, {});
 }
 
@@ -162,8 +186,11 @@ async function post(context: RequestContext): Promise<Response> {
   try {
     checkTransport(headers);
     const body = parseBody(await context.bytes());
-    const batch = batchOf(body, headers);
-    if (batch) return await answerBatch(context, batch);
+    const batch = batchOf(body, headers, context.service.options.http?.mcp?.max_batch);
+    if (batch) {
+      const answerAll = (): Promise<Response> => answerBatch(context, batch);
+      return await (batch.every(isRead) ? context.large.answerRead(READ, answerAll) : answerAll());
+    }
     id = idOf(body);
     const request = readRequest(body, headers);
     if (!request) {
@@ -171,6 +198,9 @@ async function post(context: RequestContext): Promise<Response> {
       return accepted();
     }
     if (request.method === "subscriptions/listen") return await listen(context, request);
+    if (request.method === "tools/list") {
+      return await context.large.answerRead(READ, async () => json(await list(context, request)));
+    }
     const answer = await dispatch(context, request);
     if (isOpen(answer)) return answerOf(context, request, answer);
     const session = request.method === "initialize" ? newSession(context, request) : {};

@@ -70,8 +70,17 @@ async function assistantsOf({ assistants }: Assistants, graphs: readonly string[
   return [...defaults, ...made.filter(({ assistant_id }) => !known.has(assistant_id))];
 }
 
-/** All tools that the caller may read, by name. */
-export async function listTools(nouns: Assistants, graphs: readonly string[]): Promise<Tool[]> {
+/** The lists of open requests: the messages of a batch share one. */
+const toolLists = new WeakMap<Assistants, Promise<Tool[]>>();
+
+/** Returns all tools that the caller may read, by name. Reads them once for one request. */
+export function listTools(nouns: Assistants, graphs: readonly string[]): Promise<Tool[]> {
+  const tools = toolLists.get(nouns) ?? readTools(nouns, graphs);
+  toolLists.set(nouns, tools);
+  return tools;
+}
+
+async function readTools(nouns: Assistants, graphs: readonly string[]): Promise<Tool[]> {
   const taken = new Set<string>();
   const tools: Tool[] = [];
   for (const assistant of await assistantsOf(nouns, graphs)) {

@@ -1,0 +1,90 @@
+/** Response bodies of text that are sent in pieces at the speed of their reader. */
+import type { Environment } from "../environment.ts";
+import { pieceEnd } from "../json.ts";
+
+/** The size of a piece in characters. */
+const PIECE_CHARS = 64 * 1024;
+
+interface TextBodyOptions {
+  readonly environment: Pick<Environment, "timer">;
+  /** A reader that takes nothing for so many milliseconds is disconnected. */
+  readonly stalled_ms: number;
+  /** Called once when the body is complete, has failed, or was cancelled by its reader. */
+  onEnd(): void;
+}
+
+/** A body that is made while it is read. */
+export interface TextBody {
+  readonly stream: ReadableStream<Uint8Array>;
+  readonly isEnded: boolean;
+  /** Resolves when the reader has taken the text. Rejects if the body ends before. One call at a time. */
+  send(text: string): Promise<void>;
+  close(): void;
+  fail(error: unknown): void;
+}
+
+export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptions): TextBody {
+  const encoder = new TextEncoder();
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  let isEnded = false;
+  let goOn = (): void => {};
+
+  function end(): void {
+    if (isEnded) return;
+    isEnded = true;
+    goOn();
+    onEnd();
+  }
+
+  function fail(error: unknown): void {
+    if (isEnded) return;
+    end();
+    controller?.error(error);
+  }
+
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      start: (its) => {
+        controller = its;
+      },
+      pull: () => goOn(),
+      cancel: end,
+    },
+    { highWaterMark: 1 },
+  );
+
+  /** Resolves when the reader wants more, or the body has ended. */
+  async function untilPulled(): Promise<void> {
+    if (isEnded || (controller?.desiredSize ?? 0) > 0) return;
+    await new Promise<void>((resolve) => {
+      const cancel = environment.timer(stalled_ms, () => fail(new Error("The client does not read")));
+      goOn = () => {
+        goOn = () => {};
+        cancel();
+        resolve();
+      };
+    });
+  }
+
+  return {
+    stream,
+    get isEnded() {
+      return isEnded;
+    },
+    async send(text) {
+      for (let from = 0, to = 0; from < text.length; from = to) {
+        if (isEnded) throw new Error("The body has no reader any more");
+        to = pieceEnd(text, from + PIECE_CHARS);
+        controller?.enqueue(encoder.encode(text.slice(from, to)));
+        await untilPulled();
+      }
+      if (isEnded) throw new Error("The body has no reader any more");
+    },
+    close() {
+      if (isEnded) return;
+      controller?.close();
+      end();
+    },
+    fail,
+  };
+}
