@@ -34,11 +34,29 @@ export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> 
 }
 
 /** A further condition on rows with a run id: the run exists in the deployment, and the filter permits its thread. */
-export function andOfRunPermitted(run_id: RawBuilder<unknown>, deployment: string, bound: Bound): RawBuilder<unknown> {
+export function andOfRunPermitted(
+  run_id: Expression<unknown>,
+  deployment: Operand<string>,
+  bound: Bound,
+): RawBuilder<unknown> {
   if (bound === null) return sql``;
   return sql` and exists (select 1 from runs of_run where of_run.run_id = ${run_id}
     and of_run.deployment = ${deployment}${andOfPermitted("of_run", bound)} ${rowByRow})`;
 }
+
+/**
+ * Returns the condition that the filter permits the thread of rows of this table, also a hidden thread; true without a filter. The
+ * rows have the columns `deployment` and `thread_id`.
+ */
+export const isThreadPermitted = (rows: string, filter: Bound): RawBuilder<boolean> =>
+  sql<boolean>`true${andOfPermitted(rows, filter)}`;
+
+/** Returns the condition that the run exists in the deployment and the filter permits its thread; true without a filter. */
+export const isRunPermitted = (
+  run_id: Expression<unknown>,
+  deployment: Operand<string>,
+  filter: Bound,
+): RawBuilder<boolean> => sql<boolean>`true${andOfRunPermitted(run_id, deployment, filter)}`;
 
 /** Finds the filter of a statement that is being built. */
 export type BoundIn<Of> = (p: Of) => Bound;

@@ -134,11 +134,19 @@ describe("scripts/release.ts", () => {
     using repository = new Repository();
     repository.git("tag", "--delete", "v1.2.3");
     repository.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n");
+    repository.answer("deno-publish", 0, "file:///tree/LICENSE (1KB)\nfile:///tree/THIRD-PARTY-LICENSES (9KB)");
+    const incomplete = repository.release("--dry-run");
+    assert.equal(incomplete.code, 1);
+    assert.match(incomplete.output, /JSR would not get assets\.ts/);
+
+    const listed = ["LICENSE", "THIRD-PARTY-LICENSES", "adapters/studio/assets.ts"];
+    repository.answer("deno-publish", 0, listed.map((file) => `file:///tree/${file} (1KB)`).join("\n"));
     const { code, output, calls } = repository.release("--dry-run");
     assert.equal(code, 0, output);
-    assert.deepEqual(calls, [
+    assert.deepEqual(calls.slice(-3), [
       `${PUBLISH} --dry-run --ignore-scripts`,
       "deno publish --dry-run --allow-dirty --quiet --no-check",
+      "deno publish --dry-run --allow-dirty --no-check",
     ]);
   });
 

@@ -82,14 +82,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "every attempt is counted",
-    file: "adapters/sql/usage.ts",
+    file: "adapters/sql/statements/usage.ts",
     find: "and r.attempt = 1 and r.counts_as_attempt = 1`",
     replace: "and r.counts_as_attempt = 1`",
     also: [{ find: "select r.run_id, r.deployment,", replace: "select r.run_id || '/' || r.attempt, r.deployment," }],
   },
   {
     name: "a run that is claimed only to be ended is counted",
-    file: "adapters/sql/usage.ts",
+    file: "adapters/sql/statements/usage.ts",
     find: "and r.attempt = 1 and r.counts_as_attempt = 1`",
     replace: "and r.attempt < 2`",
     equivalent: "a pending run that a worker has to end had been started, and has its trace",
@@ -102,9 +102,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "full hours are counted by their sums and by their traces",
-    file: "adapters/sql/usage.ts",
-    find: "${events(edge, scalar(p.end))}",
-    replace: "${events(scalar(p.hours_from), scalar(p.end))}",
+    file: "adapters/sql/statements/usage.ts",
+    find: "${countEvents(edge, p.end)}",
+    replace: "${countEvents(p.hours_from, p.end)}",
   },
   {
     name: "an hour is summed before it is over",
