@@ -9,11 +9,11 @@ import type {
   Progress,
 } from "../../lib/storage/mod.ts";
 import type { LeaseFence } from "./checkpoints.ts";
-import { type deliveryTables, webhooks } from "./deliveries.ts";
+import { webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
 import type { Columns, Created, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
 import { feedback } from "./feedback.ts";
-import type { pushTables } from "./pushes.ts";
+import type { deliveryTables, pushTables } from "./schema/deliveries.ts";
 import type { feedbackTables } from "./schema/feedback.ts";
 import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";

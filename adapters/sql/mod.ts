@@ -7,7 +7,6 @@ import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
-import { endClaims } from "./deliveries.ts";
 import { isFull, isUnstorable } from "./dialect.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
 import { featureVerbs } from "./features.ts";
@@ -19,6 +18,7 @@ import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { type Database, prepared } from "./statement.ts";
+import { endWorkerClaims } from "./statements/deliveries.ts";
 import { stateVerbs } from "./states.ts";
 import { sql } from "./template.ts";
 import { threadVerbs } from "./threads.ts";
@@ -123,14 +123,14 @@ function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly 
   let adopted = false;
 
   async function adopt(now: number): Promise<void> {
-    await driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now }), endClaims({})]);
+    await driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now }), endWorkerClaims({})]);
     adopted = true;
   }
 
   return {
     executes: () => adopted,
     /**
-     * @statements freeSlots · requeueRunning · endClaims
+     * @statements freeSlots · requeueRunning · endWorkerClaims
      * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
      *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the
      *   delivery claims of dead workers.

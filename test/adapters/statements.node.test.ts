@@ -24,6 +24,7 @@ const FOREIGN_KEY =
 /** Statements that may read a whole stored table, with the reason. */
 const ALLOWED_SCANS: Readonly<Record<string, string>> = {
   insertUser: FOREIGN_KEY,
+  endWorkerClaims: "Reads an index that has only claimed deliveries, once at a start",
   selectUser: "Finds a user for an administrator who names it by id or by email",
   selectKeys: "Lists the API keys of a deployment, at most some thousands, for an administrator",
   revokeKeysOfUser: "Deleting a user is rare, and a deployment has at most some thousands of keys",
