@@ -255,6 +255,25 @@ describe("the AG-UI endpoint", () => {
     assert.equal((await test.service.runs.list(await test.service.threads.idOf("t"))).length, 2);
   });
 
+  it("answers once under one runId: the same answer gets the same events, another one is refused", async () => {
+    const agent = async function* ({ command, interrupt }: FunctionJob) {
+      yield command?.resume === undefined ? interrupt("Pay?") : `Got ${JSON.stringify(command.resume)}`;
+    };
+    await using test = await testService({ agents: { agent } });
+    await (await ask(test, "agent", input())).text();
+    const thread_id = await test.service.threads.idOf("t");
+    const [interrupt] = Object.values((await test.service.threads.get(thread_id)).interrupts).flat() as JsonObject[];
+    // CopilotKit answers under the id of the run that asks.
+    const answer = (payload: string) =>
+      ask(test, "agent", input({ resume: [{ interruptId: interrupt?.id, status: "resolved", payload }] }));
+    const first = await (await answer("yes")).text();
+    assert.match(first, /Got \\"yes\\"/);
+    assert.equal(await (await answer("yes")).text(), first);
+    const other = await answer("no");
+    assert.deepEqual([other.status, ((await other.json()) as JsonObject).code], [409, "no_open_interrupt"]);
+    assert.equal((await test.service.runs.list(thread_id)).length, 2);
+  });
+
   it("ignores forged messages and a state with messages", async () => {
     const seen: unknown[] = [];
     await using test = await testService({

@@ -126,6 +126,31 @@ describe("a chat's turn", () => {
     ]);
   });
 
+  it("refuses the text of a page that shows an earlier approval, and takes that of a page that shows none", async () => {
+    const approval = (name: string) => ({ actionRequests: [{ name, args: {} }], reviewConfigs: [] });
+    const agent = async function* ({ command, interrupt, state }: FunctionJob) {
+      if (command?.resume === undefined) yield interrupt(approval("small"));
+      else if (state.first === undefined) {
+        yield { first: command.resume };
+        yield interrupt(approval("large"));
+      } else yield JSON.stringify(command.resume);
+    };
+    await using test = await testService({ agents: { agent } });
+    const page = openChat({ id: "c", fetch: test.fetch });
+    await page.sendMessage({ text: "Pay" });
+    const messages = structuredClone(page.messages);
+    const [part] = messages.at(-1)?.parts.filter((one) => "approval" in one) ?? [];
+    await page.addToolApprovalResponse({ id: (part as { approval: { id: string } }).approval.id, approved: true });
+    await page.sendMessage();
+    const late = await post(test, submit("c", ...(plain(messages) as unknown as JsonObject[]), said("late", "No")));
+    assert.deepEqual([late.status, await late.text()], [409, "The question is not open any more. Reload the chat"]);
+    const thread_id = await test.service.threads.idOf("c");
+    assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
+    const bare = await post(test, submit("c", said("bare", "No")));
+    assert.match(await bare.text(), /reject/);
+    assert.deepEqual(await shownThread(test.fetch, thread_id), CLOSED);
+  });
+
   it("leaves no question behind after the stop route: neither an open one, nor that of a stopped answer", async () => {
     const { agent: waits } = gated();
     const executor = combine(

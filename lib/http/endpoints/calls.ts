@@ -52,19 +52,25 @@ export const isAnswer = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
  * gone, or hidden from the caller).
  */
 export async function readCall({ runs, threads }: Nouns, first: Run): Promise<CallState> {
+  const { thread_id } = first;
   let newest = first;
   let superseded = false;
-  for (let seen = 0; seen < MOST_ANSWERS && !superseded && !isActive(newest); seen += PAGE) {
-    const later = await runs.list(first.thread_id, { after: newest.run_id, limit: PAGE });
-    const end = later.findIndex((run) => !isAnswer(run));
-    newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
-    superseded = end >= 0;
-    if (later.length < PAGE) break;
+  for (;;) {
+    for (let count = 0; count < MOST_ANSWERS && !superseded && !isActive(newest); count += PAGE) {
+      const later = await runs.list(thread_id, { after: newest.run_id, limit: PAGE });
+      const end = later.findIndex((run) => !isAnswer(run));
+      newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
+      superseded = end >= 0;
+      if (later.length < PAGE) break;
+    }
+    const thread = await threads.get(thread_id, { include: ["ttl"], state: false });
+    const interrupts = questionsOf(Object.values(thread.interrupts).flat());
+    const ends = superseded || isActive(newest) || (thread.status !== "busy" && interrupts.length === 0);
+    // The interrupts may be those of a run that came between the two reads: an answer must not reach them.
+    if (!ends && (await runs.list(thread_id, { after: newest.run_id, limit: 1 })).length > 0) continue;
+    const rests = !superseded && newest.status === "success" && thread.status !== "busy";
+    return { first, newest, open: rests ? interrupts : [], superseded, thread };
   }
-  const thread = await threads.get(first.thread_id, { include: ["ttl"], state: false });
-  const rests = !superseded && newest.status === "success" && thread.status !== "busy";
-  const open = rests ? questionsOf(Object.values(thread.interrupts).flat()) : [];
-  return { first, newest, open, superseded, thread };
 }
 
 /** Somebody has cancelled its run, or closed its questions. */
@@ -107,9 +113,12 @@ export async function resultOfCall({ runs, threads }: Nouns, { newest, supersede
 const questionsOf = (list: readonly Json[]): readonly Interrupt[] =>
   list.filter((one): one is Interrupt => isObject(one) && typeof one.id === "string");
 
-/** For the run that answers the questions of a call's newest run: a repeated answer gives the same run. */
-export const answerOrigin = (newest: Run): Pick<RunOrigin, "idempotency"> => ({
-  idempotency: { route: "answer", key: `answer:${newest.run_id}`, body_hash: "" },
+/**
+ * For the run that answers the interrupts of a call's newest run. A repeated answer gives the same run; so does every other answer,
+ * unless `message_id` tells them apart.
+ */
+export const answerOrigin = (newest: Run, message_id = ""): Pick<RunOrigin, "idempotency"> => ({
+  idempotency: { route: "answer", key: `answer:${newest.run_id}${message_id}`, body_hash: "" },
 });
 
 /** The open questions of a result of `wait` or `join`. */
@@ -131,7 +140,25 @@ export async function requireAssistant(
 export const conflict = (message: string, options?: ErrorOptions): ServiceError =>
   new ServiceError("conflict", message, options);
 
-/** For the error of a run that answers: an answer that came too late is a conflict, which says so. */
-export function refuseLate(error: unknown, message: string): void {
-  if (error instanceof ServiceError && error.cause instanceof ResumeRefused) throw conflict(message, { cause: error });
+/** The interrupts as the caller has read them. Before LangGraph 1.5, two interrupts of a node have one id, and differ in this number. */
+export const expectedAnswers = (open: readonly Interrupt[]): Readonly<Record<string, number>> =>
+  Object.fromEntries(open.map(({ id, answered }) => [id, typeof answered === "number" ? answered : 0]));
+
+/** The interrupt that a run was to answer has an answer already, or is gone. */
+export const isLate = (error: unknown): error is ServiceError =>
+  error instanceof ServiceError &&
+  (error.reason === "interrupt_already_answered" ||
+    error.reason === "no_open_interrupt" ||
+    error.cause instanceof ResumeRefused);
+
+/** Throws the error of a run whose answer came too late as a conflict, with a text for people. */
+export function refuseLate(error: unknown): void {
+  if (!isLate(error)) return;
+  const { run_id } = error;
+  if (run_id === undefined) throw notOpen("This question is not open any more", { cause: error });
+  throw new ServiceError(error.reason, "This question is already answered", { cause: error, run_id });
 }
+
+/** The refusal of an answer to an interrupt that is not open. */
+export const notOpen = (message: string, options?: ErrorOptions): ServiceError =>
+  new ServiceError("no_open_interrupt", message, options);

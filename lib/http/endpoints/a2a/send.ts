@@ -10,7 +10,7 @@ import { readFields } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream, waitResponse } from "../../sse.ts";
-import { answerOrigin, callMetadata, isActive, isCancelled, readCall } from "../calls.ts";
+import { answerOrigin, callMetadata, expectedAnswers, isActive, isCancelled, isLate, readCall } from "../calls.ts";
 import { answerUrl, mayCallerApprove } from "../permissions.ts";
 import { EVENT_RUN } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
@@ -66,10 +66,11 @@ async function goOn(called: Called, sent: SentMessage): Promise<Wanted> {
     throw new RpcError("unsupported", `Only a person can approve this, ${place}. ${then}`);
   }
   const run: RunCreate = {
-    ...{ assistant_id, command: { resume: answersTo(open, sent) }, strict_resume: true },
+    ...{ assistant_id, strict_resume: true },
+    command: { resume: answersTo(open, sent), expected_answers: expectedAnswers(open) },
     metadata: callMetadata("a2a", first.run_id),
   };
-  return { thread_id: first.thread_id, run, origin: answerOrigin(newest), first };
+  return { thread_id: first.thread_id, run, origin: answerOrigin(newest, ` ${sent.messageId}`), first };
 }
 
 /** The task as it is now. */
@@ -124,7 +125,10 @@ export async function sendMessage(called: Called): Promise<Response> {
     ...wanted.origin,
     ...(push ? { push: { ...push, ...task } } : {}),
   };
-  const hide = (error: unknown): never => hideForeign(error, noContext(thread_id));
+  const hide = (error: unknown): never => {
+    if (isLate(error)) throw new RpcError("unsupported", "The task's question is already answered");
+    return hideForeign(error, noContext(thread_id));
+  };
   const more = extensionHeaders(headers);
 
   if (isStream) {

@@ -7,7 +7,7 @@ import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { callMetadata, conflict, isAnswer, refuseLate, requireAssistant } from "../calls.ts";
+import { callMetadata, conflict, expectedAnswers, isAnswer, notOpen, refuseLate, requireAssistant } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -63,7 +63,8 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
   const open = state?.interrupts ?? [];
   const answers = sent.resume ?? (sent.resume_all === undefined ? [] : resumeAll(open, sent.resume_all));
-  const known = await findRun(nouns, thread_id, sent, answers);
+  const digest = await answersDigest(answers);
+  const known = await findRun(nouns, thread_id, sent, digest);
   const cancels = origin.on_disconnect !== "continue";
   if (known) {
     await requireAssistant(nouns, known, origin.assistant_id);
@@ -83,20 +84,23 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     ...(input !== null && isObject(turn.input) ? { input: { ...input, ...turn.input } } : {}),
     ...(context ? { context } : {}),
     ...(sent.configurable ? { config: { configurable: sent.configurable } } : {}),
-    metadata: { ...callMetadata("ag-ui"), ag_ui: { ...sent.props, run_id: sent.runId } },
+    metadata: {
+      ...callMetadata("ag-ui"),
+      ag_ui: { ...sent.props, run_id: sent.runId, ...(digest === null ? {} : { answers_digest: digest }) },
+    },
     ...RUN,
     if_not_exists: "create",
     multitask_strategy: turn.command ? "reject" : "enqueue",
     on_disconnect: cancels ? "cancel" : "continue",
   });
-  const key = await sha256([sent.runId, ...idsOf(answers)].join(" "));
+  const key = await sha256([sent.runId, digest ?? ""].join(" "));
   const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
   try {
     const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
     const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
     return { run, events: eventsOf(nouns, run, frames, sent, origin, missed) };
   } catch (error) {
-    refuseLate(error, "The interrupt is not open any more");
+    refuseLate(error);
     return hideForeign(error);
   }
 }
@@ -109,7 +113,12 @@ function missedBy({ ids }: AguiRequest, values: JsonObject, { input = null }: Pa
   return shownMessages({ messages: [...messagesOf(values), ...sent] });
 }
 
-const idsOf = (answers: readonly SentAnswer[]): string[] => answers.map(({ id }) => id).sort();
+/** Names a list of answers, in any order; null for none. */
+async function answersDigest(answers: readonly SentAnswer[]): Promise<string | null> {
+  if (answers.length === 0) return null;
+  const sorted = [...answers].sort((first, second) => (first.id < second.id ? -1 : 1));
+  return await sha256(JSON.stringify(sorted.map(({ id, cancelled, payload }) => [id, cancelled, payload])));
+}
 
 /**
  * The run of an earlier request with the same `runId` and the same answers: CopilotKit answers under the id of the run that asks. A thread
@@ -119,20 +128,13 @@ async function findRun(
   { runs }: AguiNouns,
   thread_id: string,
   { runId, resume_all }: AguiRequest,
-  answers: readonly SentAnswer[],
+  digest: string | null,
 ): Promise<Run | undefined> {
   const newest = (await runs.list(thread_id, { limit: NEWEST_RUNS }).catch(nullIfNotFound)) ?? [];
   const same = newest.filter(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
   // A value for all that is open, when nothing is: it is repeated.
-  if (resume_all !== undefined && answers.length === 0) return same.find(isAnswer);
-  const ids = idsOf(answers);
-  return same.findLast((run) => sameJson(answeredBy(run), ids));
-}
-
-/** The ids of the interrupts that a run answers. */
-function answeredBy({ kwargs: { command = null } }: Run): string[] {
-  const resume = isObject(command) ? (command.resume ?? null) : null;
-  return isObject(resume) ? Object.keys(resume).sort() : [];
+  if (resume_all !== undefined && digest === null) return same.find(isAnswer);
+  return same.findLast(({ metadata }) => ((metadata.ag_ui as JsonObject).answers_digest ?? null) === digest);
 }
 
 interface TurnParts {
@@ -146,7 +148,10 @@ interface TurnParts {
 
 /** What the run does: answers interrupts, takes what is new in the list of messages, or goes back in the thread. Errors: conflict. */
 async function turnOf({ nouns, thread_id, sent, messages, open, answers }: TurnParts): Promise<Partial<RunCreate>> {
-  if (answers.length > 0) return { command: { resume: resumeOf(open, answers) }, strict_resume: true };
+  if (answers.length > 0) {
+    const command = { resume: resumeOf(open, answers), expected_answers: expectedAnswers(open) };
+    return { command, strict_resume: true };
+  }
   const { last } = sent;
   const place = last ? placeOf(messages, last.id) : -1;
   if (last && place >= 0 && !hasContent(messages[place] as JsonObject, last.content)) {
@@ -189,7 +194,7 @@ const resumeAll = (open: readonly Interrupt[], payload: Json): SentAnswer[] =>
 function resumeOf(open: readonly Interrupt[], answers: readonly SentAnswer[]): JsonObject {
   const byId = new Map(answers.map((answer) => [answer.id, answer]));
   const stranger = [...byId.keys()].find((id) => !open.some((one) => one.id === id));
-  if (stranger !== undefined) throw conflict(`Interrupt ${stranger} is not open`);
+  if (stranger !== undefined) throw notOpen(`Interrupt ${stranger} is not open`);
   const missing = open.filter(({ id }) => !byId.has(id)).map(({ id }) => id);
   if (missing.length > 0) throw conflict(`Answer all open interrupts at once: ${missing.join(", ")} has no answer`);
   return Object.fromEntries(open.map(({ id, value }) => [id, answerTo(value, byId.get(id) as SentAnswer)]));

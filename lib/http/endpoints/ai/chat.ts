@@ -4,7 +4,7 @@ import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import { callMetadata, conflict, isActive, refuseLate, requireAssistant } from "../calls.ts";
+import { callMetadata, conflict, expectedAnswers, isActive, notOpen, refuseLate, requireAssistant } from "../calls.ts";
 import { EVENT_RUN, RUN_EVENT_MODES } from "../run-events.ts";
 import {
   checkpointBefore,
@@ -108,6 +108,11 @@ class TurnStart {
       return await this.run({ input, checkpoint_id: from }, `${key} ${this.checkpoint}`);
     }
     if (open.length === 0) return await this.run({ input }, key);
+    // The page shows questions, and all of them are closed: its text is for none of those that are open.
+    const { asked } = user;
+    if (asked.length > 0 && !open.some(({ id }) => asked.includes(id))) {
+      throw notOpen("The question is not open any more. Reload the chat");
+    }
     const questions = answersByText(open, user.text);
     return await this.resume(questions, key, { message_id: replyId(user.id), user: user.shown });
   }
@@ -132,10 +137,11 @@ class TurnStart {
       });
       return [{ id, value, answer: decisionsAnswer(approval, decisions), answered_there: true }];
     });
-    if (questions.length === 0) throw conflict("None of the answers is for a question that is open");
+    if (questions.length === 0) throw notOpen("None of the answers is for a question that is open");
     const user_id = await this.messageOfTurn();
-    const ids = questions.map(({ id }) => id);
-    return await this.resume(questions, `answer ${this.checkpoint} ${ids}`, { message_id: user_id });
+    const answers = questions.map(({ id, answer = null }): Json => [id, answer]);
+    const key = `answer ${this.checkpoint} ${await sha256(JSON.stringify(answers))}`;
+    return await this.resume(questions, key, { message_id: user_id });
   }
 
   /** The message that waits for the answer. */
@@ -174,11 +180,12 @@ class TurnStart {
       ...(tool_calls === undefined ? {} : { calls: tool_calls }),
     });
     const answers = Object.fromEntries(questions.map(({ id, answer = null }) => [id, answer]));
-    const request: Partial<RunCreate> = { command: { resume: answers }, strict_resume: true, metadata };
+    const command = { resume: answers, expected_answers: expectedAnswers(this.head.state?.interrupts ?? []) };
+    const request: Partial<RunCreate> = { command, strict_resume: true, metadata };
     try {
       return await this.run({ ...request, multitask_strategy: "reject" }, key);
     } catch (error) {
-      refuseLate(error, "The question is not open any more");
+      refuseLate(error);
       throw error;
     }
   }

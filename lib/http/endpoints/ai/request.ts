@@ -18,6 +18,8 @@ export interface UserMessage {
   readonly text: string;
   readonly metadata: Json | undefined;
   readonly shown: UIMessage;
+  /** The ids of the interrupts that the page shows as open. */
+  readonly asked: readonly string[];
 }
 
 /** A decision on one action of an approval, by approval id. */
@@ -85,7 +87,7 @@ export function readChat(body: unknown): ChatRequest {
     return { ...rest, ask: { type: "answer", resume: resume ?? {}, approvals: approvalsIn(target) } };
   }
   if (last.role !== "user") throw invalidField("messages", "must end with a message of the user or the assistant");
-  return { ...rest, ask: { type: "submit", user: readUser(last) } };
+  return { ...rest, ask: { type: "submit", user: readUser(last, openQuestions(list)) } };
 }
 
 /** Default 7. Errors: bad_request. */
@@ -108,8 +110,20 @@ function approvalsIn({ parts }: JsonObject): ReadonlyMap<string, ApprovalRespons
   return approvals;
 }
 
+/** The ids of the interrupts that the last message of the assistant shows as open. Pages may send no more than the user's message. */
+function openQuestions(messages: readonly JsonObject[]): readonly string[] {
+  const { parts = [] } = messages.findLast(({ role }) => role === "assistant") ?? {};
+  return (Array.isArray(parts) ? parts : [])
+    .filter(isObject)
+    .flatMap(({ type, data = null, state, approval = null }) => {
+      if (type === "data-interrupt") return isObject(data) && data.open === true ? [String(data.id)] : [];
+      // The id of an approval is that of its interrupt, and the number of its action.
+      return state === "approval-requested" && isObject(approval) ? [String(approval.id).replace(/:\d+$/, "")] : [];
+    });
+}
+
 /** Errors: invalid. */
-function readUser({ id, parts, metadata }: JsonObject): UserMessage {
+function readUser({ id, parts, metadata }: JsonObject, asked: readonly string[]): UserMessage {
   const place = "messages";
   if (!isId(id)) throw invalidField(place, "the last message needs an id");
   if (!Array.isArray(parts) || parts.length === 0) throw invalidField(place, "the last message is empty");
@@ -126,7 +140,7 @@ function readUser({ id, parts, metadata }: JsonObject): UserMessage {
   const content = isText ? text : blocks;
   const about = metadata === undefined || metadata === null ? {} : { metadata };
   const shown: UIMessage = { id, role: "user", ...about, parts: parts as JsonObject[] };
-  return { id, content, text, metadata: metadata ?? undefined, shown };
+  return { id, content, text, metadata: metadata ?? undefined, shown, asked };
 }
 
 /** Errors: invalid. */
