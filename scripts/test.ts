@@ -75,7 +75,7 @@ const lanesOf = (runtime: Runtime): string[][] => {
 };
 
 /** What depends on the version of LangGraph, and the clients whose answers may. */
-const LANGGRAPH = /^test\/(?:adapters\/langgraph|clients\/remote-graph\.test)/;
+const LANGGRAPH = /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|one-answer)\.test)/;
 const CLIENTS = /^test\/clients\/(?:thread-streams|sdk)\.test/;
 const LOWEST = "node_modules/.lowest";
 

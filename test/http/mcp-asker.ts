@@ -118,6 +118,16 @@ export const asks =
   ({ command, interrupt }) =>
     command?.resume === undefined ? interrupt(question) : `Got ${JSON.stringify(command.resume)}`;
 
+/** Asks twice, and says both answers. */
+export const asksTwice = (question: JsonObject | string): AgentFunction =>
+  async function* ({ command, interrupt, state }) {
+    if (command?.resume === undefined) yield interrupt(question);
+    else if (state.first === undefined) {
+      yield { first: command.resume };
+      yield interrupt(question);
+    } else yield `${state.first} ${command.resume}`;
+  };
+
 /** Functions whose interrupts the model of the client may answer. */
 export const answerable = (agents: Readonly<Record<string, AgentFunction>>): Executor =>
   fromFunctions(

@@ -203,10 +203,13 @@ describe("a call of MCP that asks on its answer", () => {
     const crashed = await client.asked({ name: "both", arguments: {} }, 2);
     const [thread] = (await it.service.threads.search({ limit: 1 })).items;
     const open = Object.values(thread?.interrupts ?? {}).flat() as { readonly id: string }[];
-    const notes = open.map(({ id }): [string, JsonObject] => [`mcp_answer_${id}`, { value: { name: "Stored" } }]);
-    await it.service.threads.update(String(thread?.thread_id), { metadata: Object.fromEntries(notes) });
-    const { answers: stored } = (await crashed.result).structuredContent as { answers: JsonObject[] };
-    assert.deepEqual(stored, [{ name: "Stored" }, { name: "Stored" }]);
+    const thread_id = String(thread?.thread_id);
+    const [{ run_id } = { run_id: "" }] = await it.service.runs.list(thread_id);
+    const stored = { run_id, value: { name: "Stored" } };
+    const notes = open.map(({ id }): [string, JsonObject] => [`mcp_answer_${id}`, stored]);
+    await it.service.threads.update(thread_id, { metadata: Object.fromEntries(notes) });
+    const { answers: resumed } = (await crashed.result).structuredContent as { answers: JsonObject[] };
+    assert.deepEqual(resumed, [{ name: "Stored" }, { name: "Stored" }]);
   });
 
   it("asks again, and reports the progress of each run", async () => {

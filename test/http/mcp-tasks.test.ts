@@ -9,7 +9,7 @@ import { processes } from "../core/shared-database.ts";
 import { ASKING, CLOSED, shownThread } from "../support/inbox.ts";
 import { until } from "../support/until.ts";
 import { customWorld, owning } from "./custom-world.ts";
-import { AGENTS, type Ask, asker, call, FORMS, mcpWorld, TASKS, textOf } from "./mcp-asker.ts";
+import { AGENTS, type Ask, asker, asksTwice, call, FORMS, mcpWorld, TASKS, textOf } from "./mcp-asker.ts";
 
 const LIVE = { capabilities: TASKS };
 const BOTH = { capabilities: { ...FORMS, ...TASKS } };
@@ -105,6 +105,27 @@ describe("a task of MCP", () => {
     const { thread_id } = await it.service.runs.get(null, taskId as string);
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
     assert.equal((await it.ask("tasks/update", { taskId: taskId as string, inputResponses: 3 }, BOTH)).status, 400);
+  });
+
+  it("never has a key again: an update that comes twice answers no later question", async () => {
+    await using it = await mcpWorld({ ...AT_ONCE, agents: { twice: asksTwice({ key: "sure", question: "Sure?" }) } });
+    const { taskId } = await created(it.ask, "twice");
+    const asked = async (): Promise<string[]> =>
+      Object.keys((await polled(it.ask, taskId as string, "input_required")).inputRequests as JsonObject);
+    const [first = ""] = await asked();
+    assert.equal(first, "sure");
+    const update = (key: string, answer: string) =>
+      it.ask(
+        "tasks/update",
+        { taskId: taskId as string, inputResponses: { [key]: { action: "accept", content: { answer } } } },
+        BOTH,
+      );
+    await update(first, "a");
+    await until(async () => (await asked())[0] !== first);
+    await update(first, "again");
+    const [second = ""] = await asked();
+    await update(second, "b");
+    assert.equal(textOf(resultOf(await polled(it.ask, taskId as string, "completed"))), "a b");
   });
 
   it("is seen to be answered by a person in the studio", async () => {

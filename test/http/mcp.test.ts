@@ -1,7 +1,9 @@
 /** Calls of tools by MCP as runs: their results, questions, progress and ends. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { keepAlive } from "../support/alive.ts";
 import { until } from "../support/until.ts";
 import { customWorld } from "./custom-world.ts";
@@ -12,6 +14,7 @@ import {
   answered,
   answerOf,
   asker,
+  asksTwice,
   call,
   FORMS,
   mcpWorld,
@@ -129,6 +132,40 @@ describe("a call of MCP", () => {
     const repeated = (await ask(reply)).result;
     assert.deepEqual([repeated.resultType, repeated.requestState], ["input_required", second.requestState]);
     assert.equal(textOf((await ask(answered(second, { answer: "b" }))).result), "a b");
+  });
+
+  it("answers no later question while somebody else answers the first one", async () => {
+    const storage = nodeSqlite(":memory:");
+    let reads = 0;
+    let [nth, answer] = [0, async (): Promise<void> => {}];
+    const slow: Storage = {
+      ...storage,
+      async getThread(...args) {
+        if (++reads === nth) await answer();
+        return await storage.getThread(...args);
+      },
+    };
+    await using it = await mcpWorld({
+      agents: { twice: asksTwice({ key: "sure", question: "Sure?" }) },
+      storage: slow,
+    });
+    const ask = (more: JsonObject) => it.ask("tools/call", call("twice", more), { capabilities: FORMS });
+    // Among these reads is one after the newest run was read, and before its interrupts are.
+    for (const read of [1, 2, 3, 4]) {
+      const first = (await ask({})).result;
+      const thread_id = threadOf(first);
+      answer = async () => {
+        nth = 0;
+        const request = { assistant_id: "twice", command: { resume: "person" } };
+        await (await it.service.runs.wait(thread_id, request)).result;
+      };
+      [reads, nth] = [0, read];
+      const { result } = await ask(answered(first, { answer: "client" }));
+      nth = 0;
+      const { status } = await it.service.threads.get(thread_id);
+      const { length } = await it.service.runs.list(thread_id);
+      assert.deepEqual([result.resultType, status, length], ["input_required", "interrupted", 2], `read ${read}`);
+    }
   });
 
   it("gives clients that cannot be asked a handle, which the model answers if the agent allows it", async () => {

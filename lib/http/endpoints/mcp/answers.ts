@@ -96,14 +96,14 @@ function requestOf(request: Able, interrupt: Interrupt): JsonObject | null {
   return { method: "elicitation/create", params: { mode: "form", message, requestedSchema: formSchema(interrupt) } };
 }
 
-/** The questions as requests, in their order. */
-export function askedOf(request: Able, open: readonly Interrupt[]): Asked[] {
+/** The questions as requests, in their order. `suffix`: at the end of all keys. */
+export function askedOf(request: Able, open: readonly Interrupt[], suffix = ""): Asked[] {
   const taken = new Set<string>();
   return open.map((interrupt) => {
     const { id, value } = interrupt;
     const own = isObject(value) && isText(value.key) && !taken.has(value.key) ? value.key : id;
     taken.add(own);
-    return { key: own, interrupt, request: requestOf(request, interrupt) };
+    return { key: `${own}${suffix}`, interrupt, request: requestOf(request, interrupt) };
   });
 }
 

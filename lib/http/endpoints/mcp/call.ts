@@ -11,9 +11,11 @@ import {
   answerOrigin,
   type CallState,
   callMetadata,
+  expectedAnswers,
   isActive,
   isAnswer,
   isCancelled,
+  isLate,
   questionsIn,
   readCall,
   resultOfCall,
@@ -140,7 +142,7 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   if (resume !== undefined) {
     const command = answered(called, continued, resume);
     if ("content" in command) return resultOf(called.request, command);
-    const run = { ...requestOfRun(called), command: { resume: command.resume as Json }, strict_resume: true };
+    const run = { ...requestOfRun(called), command, strict_resume: true };
     return follow(called, null, await start(called, continued?.thread_id ?? "", run));
   }
   const { mcp_ms = DEFAULTS.retention.mcp_ms } = context.service.options.retention ?? {};
@@ -199,7 +201,7 @@ function answered(
   called: Called,
   thread: Awaited<ReturnType<typeof conversationOf>>,
   resume: Json,
-): JsonObject | { readonly resume: JsonObject } {
+): JsonObject | NonNullable<RunCreate["command"]> {
   const { context, tool, args } = called;
   const may = mayModelAnswer(context, tool.assistant);
   if (!thread && !may)
@@ -211,13 +213,14 @@ function answered(
   if (open.length === 1) {
     const [{ id } = { id: "" }] = open;
     const isMap = isObject(resume) && Object.keys(resume).length === 1 && Object.hasOwn(resume, id);
-    return { resume: isMap ? resume : { [id]: resume } };
+    return { resume: isMap ? resume : { [id]: resume }, expected_answers: expectedAnswers(open) };
   }
   const ids = open.map(({ id }) => id);
   const isMap = isObject(resume) && ids.every((id) => Object.hasOwn(resume, id));
   if (!isMap)
     return failure(`${ids.length} questions are open: ${args.resume} must give an answer to each of ${ids.join(", ")}`);
-  return { resume: Object.fromEntries(ids.map((id) => [id, resume[id] as Json])) };
+  const answers = Object.fromEntries(ids.map((id) => [id, resume[id] as Json]));
+  return { resume: answers, expected_answers: expectedAnswers(open) };
 }
 
 /** The result for a client that cannot ask its user. */
@@ -266,13 +269,13 @@ async function goOn(
   );
   if (values.length < open.length) return asks(called, first, newest, open);
   const resume = Object.fromEntries(values);
-  const run = { ...requestOfRun(called, first.run_id), command: { resume }, strict_resume: true };
+  const command = { resume, expected_answers: expectedAnswers(open) };
+  const run = { ...requestOfRun(called, first.run_id), command, strict_resume: true };
   try {
     return follow(called, first, await start(called, thread.thread_id, run, answerOrigin(newest)));
   } catch (error) {
-    // Somebody else has answered meanwhile.
-    if (again && error instanceof ServiceError && error.code === "invalid")
-      return await goOn(called, first, asked_by, sent, false);
+    // Somebody else has answered meanwhile: the client gets the outcome of that answer.
+    if (again && isLate(error)) return await goOn(called, first, asked_by, sent, false);
     throw error;
   }
 }

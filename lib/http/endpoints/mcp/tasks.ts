@@ -47,6 +47,12 @@ export async function shownTask(context: RequestContext, request: RpcRequest, fi
   return resultOf(request, { resultType: "task", ...headOf(context, call), status: "working" });
 }
 
+/** The unanswered questions as requests. Keys never come back in a task: an update that comes twice must not answer a later question. */
+function requestsOf(request: RpcRequest, call: CallState): ReturnType<typeof askedOf> {
+  const { first, newest } = call;
+  return askedOf(request, unansweredOf(call), newest.run_id === first.run_id ? "" : `:${newest.run_id}`);
+}
+
 /** What a task is now. */
 async function stateOf(context: RequestContext, request: RpcRequest, call: CallState): Promise<JsonObject> {
   const { newest, open } = call;
@@ -55,13 +61,13 @@ async function stateOf(context: RequestContext, request: RpcRequest, call: CallS
   }
   if (isCancelled(call)) return { status: "cancelled" };
   if (open.length > 0) {
-    const unanswered = unansweredOf(call);
-    if (unanswered.length === 0) {
+    const asked = requestsOf(request, call);
+    if (asked.length === 0) {
       // A crash came between the last answer and the run that it starts.
       await resumeCall(context, call);
       return { status: "working", statusMessage: "queued" };
     }
-    const requests = inputRequests(askedOf(request, unanswered));
+    const requests = inputRequests(asked);
     if (requests) return { status: "input_required", inputRequests: requests };
     return { status: "working", statusMessage: "Waits for a person" };
   }
@@ -103,8 +109,8 @@ export async function getTask(context: RequestContext, request: RpcRequest): Pro
 export async function updateTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
   const call = await taskCall(context, request, request.params.taskId);
   const sent = readResponses(request.params.inputResponses);
-  const open = isCancelled(call) ? [] : unansweredOf(call);
-  const fresh = askedOf(request, open).flatMap(({ key, interrupt }): Answer[] => {
+  const asked = isCancelled(call) ? [] : requestsOf(request, call);
+  const fresh = asked.flatMap(({ key, interrupt }): Answer[] => {
     const reply = isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null;
     return reply?.kind === "resume" ? [[interrupt, reply.value]] : [];
   });
