@@ -1,6 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
 import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
+import { interruptGone } from "../../lib/executor/kwargs.ts";
 import { recordedParts, recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
@@ -89,10 +90,11 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const script = scriptOf(job.input ?? job.context.script, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
   const messages = messagesIn(head);
-  const isLate = job.strict_resume && !job.resumed && questionsIn(head).length === 0;
-  // As graphs do it: an answer by id is refused where nothing waits, any other is ignored.
-  const { resume = {} } = job.command ?? {};
-  if (isLate && !("tag" in (resume as JsonObject))) throw new Error(`${script.tag} is too late`);
+  const pending = pendingIn(head);
+  const gone = (job.resume_targets ?? []).filter(({ interrupt_id: id }) => id !== null && !pending.includes(id));
+  // `recordStates` looks itself, before it calls the agent.
+  if (job.graph_id === "saver" && !job.resumed && gone.length > 0) throw interruptGone(gone, pending);
+  world.oracle.answers.consumed(job, pending);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.
@@ -135,7 +137,6 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     release?.();
   }
 
-  if (isLate) return yield* state([], null);
   // Where an earlier attempt had come to its question, only its last word is missing.
   if (done > 0 && script.steps[done - 1]?.end === "ask") return yield* state([name], `${script.tag}?`);
   if (done >= script.steps.length) return yield* state([], null);
@@ -174,8 +175,9 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
   });
 }
 
-const questionsIn = (stored: StoredCheckpoint | null): readonly unknown[] =>
-  ((stored && recordedParts(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts);
+/** The ids of the interrupts that are pending in a state. */
+const pendingIn = (stored: StoredCheckpoint | null): readonly string[] =>
+  ((stored && recordedParts(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
 
 function messagesIn(stored: StoredCheckpoint | null): Json[] {
   const value = stored?.values.find(({ channel }) => channel === "messages");

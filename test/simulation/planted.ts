@@ -79,6 +79,18 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "recordRoot(",
   },
   {
+    name: "an answer is not compared with what is open when its run starts",
+    file: "lib/executor/recorded-states.ts",
+    find: "    if (gone.length > 0) throw interruptGone(gone, pending);\n",
+    replace: "",
+  },
+  {
+    name: "two runs answer one interrupt",
+    file: "adapters/sql/runs/create-statements.ts",
+    find: "sql`${allowed(p, deployment)} and not exists (select 1 from ${answeringRuns(p, deployment)})`;",
+    replace: "sql`${allowed(p, deployment)} and (true or exists (select 1 from ${answeringRuns(p, deployment)}))`;",
+  },
+  {
     name: "a run that is deleted while it waits has no end",
     file: "adapters/sql/runs/mod.ts",
     find: "        ...endPending(key, filter),\n",

@@ -79,7 +79,7 @@ function removesOthers({ thread_id, request }: Asked): ((run: RunNote) => boolea
   return (run) => run.thread.thread_id === thread_id;
 }
 
-async function submit(caller: Caller, asked: Asked, kind: "create" | "stream" | "wait"): Promise<void> {
+export async function submit(caller: Caller, asked: Asked, kind: "create" | "stream" | "wait"): Promise<void> {
   const { tag, thread_id, request, origin } = asked;
   const what = `${kind} ${tag} ${request.multitask_strategy} ${thread_id === null ? "stateless" : ""}`;
   caller.world.note(`${caller.name} ${what}`);

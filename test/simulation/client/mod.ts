@@ -2,6 +2,7 @@
 import { GRAPHS } from "../agent.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
+import { answer } from "./answer.ts";
 import { Caller } from "./caller.ts";
 import { create, repeat, replaceLater } from "./create.ts";
 import { submitFeedback } from "./feedback.ts";
@@ -13,6 +14,7 @@ import { deleteThread, look, touchThread, watchThread } from "./thread.ts";
 /** What a client does, with how often it does so among the requests that stop or look at something. */
 const ACTS: readonly (readonly [weight: number, act: (caller: Caller) => Promise<void>])[] = [
   [30, create],
+  [10, answer],
   [20, cancel],
   [6, cancelMany],
   [8, deleteRun],

@@ -1,6 +1,7 @@
 /** What must hold after every transaction: each change of a run or a thread is compared with what was there before it. */
 import type { Process } from "../node.ts";
 import type { World } from "../world.ts";
+import type { Answers } from "./answers.ts";
 import { type Change, Changes } from "./changes.ts";
 import type { Executions } from "./executions.ts";
 import { isActive, type ThreadNote, type ThreadState } from "./notes.ts";
@@ -14,6 +15,7 @@ const POLL_MS = 2_000;
 export class Oracle {
   readonly runs: RunRules;
   readonly executions: Executions;
+  readonly answers: Answers;
   readonly changes: Changes;
   /** The present life of each thread. */
   readonly threads: Map<string, ThreadNote> = new Map();
@@ -32,6 +34,7 @@ export class Oracle {
     this.changes = new Changes(world.database);
     this.runs = new RunRules(world);
     this.executions = this.runs.executions;
+    this.answers = this.runs.answers;
   }
 
   /** No fault occurs any more. */

@@ -4,6 +4,7 @@ import { MAX_ATTEMPTS, scriptOf } from "../agent.ts";
 import type { Process } from "../node.ts";
 import { ofAttempts } from "../thread-events.ts";
 import type { World } from "../world.ts";
+import { Answers } from "./answers.ts";
 import { Executions } from "./executions.ts";
 import {
   type Claim,
@@ -40,10 +41,12 @@ export class RunRules {
   exact = true;
   readonly #world: World;
   readonly executions: Executions;
+  readonly answers: Answers;
 
   constructor(world: World) {
     this.#world = world;
     this.executions = new Executions(world, this.byId);
+    this.answers = new Answers(world, this.byId);
   }
 
   /** A batch has left the run's row so; `extra` is what it was made of. */
@@ -108,6 +111,7 @@ export class RunRules {
       world.violation("I14", `${note.tag} has context ${kwargs.context["v"]}, its assistant had ${v}`);
     }
     this.#checkStrategy(note, strategy, others);
+    this.answers.accepted(note, strategy, others);
     if (this.exact) this.#checkTokens(note, null);
     if (state.status === "running") {
       this.#claimed(note, { ...state, claims: 0, attempt: 0, status: "pending" }, state, process);
