@@ -76,7 +76,7 @@ export const TASKS = "__pregel_tasks";
 export const ANSWERED = "__answered__";
 /** Another: the call whose sleeps and waits are open beside what clients are asked. */
 export const CALL = "__call__";
-/** A third: by interrupt id, how many answers the task had consumed that raised it. */
+/** A third: by interrupt id, how many answers the task had consumed that raised it; under the empty id, the task of this note. */
 const COUNTS = "__answer_counts__";
 const NOTES: ReadonlySet<string> = new Set([ANSWERED, CALL, COUNTS]);
 /** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
@@ -100,6 +100,8 @@ export class Saver {
   private readonly threads: Threads;
   protected readonly values: Values;
   private readonly metadata: JsonObject;
+  /** The run whose answers count although its tasks have failed; null for none. */
+  protected readonly run_id: string | null = null;
   private readonly branch: number = Math.floor(Math.random() * 1e12) / 1e12;
 
   constructor(options: SaverOptions) {
@@ -262,7 +264,7 @@ export class Saver {
         checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
       metadata: stored.metadata,
       ...(parent_id === null ? {} : { parentConfig: named(parent_id) }),
-      pendingWrites: pendingWrites(stored, this.values),
+      pendingWrites: pendingWrites(stored, this.values, this.run_id),
     };
   }
 
@@ -285,13 +287,40 @@ export class Saver {
 }
 
 /** The writes on a checkpoint for LangGraph, in the order in which they were applied. */
-export function pendingWrites({ writes }: StoredCheckpoint, values: Values): TaskWrite[] {
+export function pendingWrites(
+  { writes }: Pick<StoredCheckpoint, "writes">,
+  values: Values,
+  run_id: string | null = null,
+): TaskWrite[] {
   // LangGraph keeps the interrupt of a task that was answered and has finished, beside the task's writes.
   const finished = new Set(writes.filter(({ channel }) => !isControl(channel)).map(({ task_id }) => task_id));
+  const isPending = ({ channel, task_id }: StoredWrite): boolean => channel === INTERRUPT && !finished.has(task_id);
+  const interrupted = new Set(writes.filter(isPending).map(({ task_id }) => task_id));
   return writes
-    .filter(({ channel, task_id }) => !NOTES.has(channel) && (channel !== INTERRUPT || !finished.has(task_id)))
+    .filter((write) => !NOTES.has(write.channel) && (write.channel !== INTERRUPT || isPending(write)))
     .toSorted((a, b) => byCodePoint(pathOf(a), pathOf(b)))
-    .map((write) => [write.task_id, write.channel, readWrite(write, values)]);
+    .flatMap((write): TaskWrite[] => {
+      const { task_id, channel } = write;
+      const value = readWrite(write, values);
+      if (channel !== RESUME || !interrupted.has(task_id) || !Array.isArray(value)) return [[task_id, channel, value]];
+      const kept = keptAnswers(writes, task_id, run_id);
+      const left = kept === null ? value : value.slice(0, kept);
+      return left.length > 0 ? [[task_id, channel, left]] : [];
+    });
+}
+
+/**
+ * How many answers of an interrupted task remain: it has failed with the answer of another run, which is removed. Null for all of
+ * them.
+ */
+function keptAnswers(writes: readonly StoredWrite[], task_id: string, run_id: string | null): number | null {
+  const note = (of: string): unknown => {
+    const found = writes.find((write) => write.task_id === task_id && write.channel === of);
+    return found && JSON.parse(found.data as string);
+  };
+  const giver = [note(ANSWERED)].flat()[0];
+  if (giver === undefined || giver === run_id) return null;
+  return (note(COUNTS) as Record<string, number> | undefined)?.[""] ?? 0;
 }
 
 /** The value of a write. The type of its data is followed by the path of its task, if LangGraph (since 1.7) has set it. */
@@ -321,7 +350,8 @@ export const answerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, 
   new Map(
     writes
       .filter(({ channel }) => channel === COUNTS)
-      .flatMap(({ data }) => Object.entries(JSON.parse(data as string) as Record<string, number>)),
+      .flatMap(({ data }) => Object.entries(JSON.parse(data as string) as Record<string, number>))
+      .filter(([id, count]) => id !== "" && count > 0),
   );
 
 /** The job, as its saver needs it. */
@@ -345,6 +375,7 @@ export class JobSaver extends Saver {
   /** Why a write failed. Nothing is written after it. */
   failure: unknown;
   private closed = false;
+  protected override readonly run_id: string;
   private readonly job: SaverJob;
   /** The ids of the open interrupts by task, when the attempt first read their checkpoint. */
   private readonly asked = new Map<string, readonly string[]>();
@@ -354,6 +385,7 @@ export class JobSaver extends Saver {
   constructor(options: SaverOptions, job: SaverJob) {
     super(options);
     this.job = job;
+    this.run_id = job.run_id;
   }
 
   /** `answerCounts` of the current root checkpoint. */
@@ -409,18 +441,15 @@ export class JobSaver extends Saver {
     await this.guarded(() => super.putWrites(config, counted, task_id, task_path));
   }
 
-  /** Of the interrupts that a task raises: how many answers it has consumed. Undefined where all have consumed none. */
+  /** What the note of a task that raises interrupts has. Undefined where no answer was consumed. */
   private countsOf(writes: readonly (readonly [string, unknown])[]): Record<string, number> | undefined {
     const ids = writes.flatMap(([channel, asked]) => (channel === INTERRUPT ? idsOf(asked) : []));
     if (ids.length === 0) return undefined;
     const consumed = writes.findLast(([channel]) => channel === RESUME)?.[1];
     const count = Array.isArray(consumed) ? consumed.length : 0;
     for (const id of ids) if (!this.counts.has(id)) this.counts.set(id, count);
-    const some = ids.flatMap((id): [string, number][] => {
-      const known = this.counts.get(id) ?? 0;
-      return known > 0 ? [[id, known]] : [];
-    });
-    return some.length > 0 ? Object.fromEntries(some) : undefined;
+    const known = [["", count] as const, ...ids.map((id) => [id, this.counts.get(id) ?? 0] as const)];
+    return known.some(([, consumed]) => consumed > 0) ? Object.fromEntries(known) : undefined;
   }
 
   private get stopped(): boolean {

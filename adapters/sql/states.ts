@@ -118,7 +118,8 @@ const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now:
     sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
       status, head, interrupts, error, hidden, revision, run_count, turn, ttl_strategy, ttl_ms)
     select deployment, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, config, graph_id,
-      'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ${firstTurn(p)}, ttl_strategy, ttl_ms
+      case when status = 'interrupted' then status else 'idle' end, head,
+      case when status = 'interrupted' then interrupts else '{}' end, null, 0, ${p.now}, ${marked(sql`run_count`)}, ${firstTurn(p)}, ttl_strategy, ttl_ms
     from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
       and revision = ${p.seen_revision} ${andPermitted(sql`metadata`, bound)}
     on conflict do nothing returning *`,

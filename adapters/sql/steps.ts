@@ -130,7 +130,7 @@ export const steps: Feature<keyof typeof callTables> = {
     prepared(
       (p) =>
         sql`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at)
-        select deployment, ${p.thread_id}, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at from calls
+        select deployment, ${p.thread_id}, call_id, graph_id, '', run_id, beginning, created_at, ended_at from calls
         where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.from)}
           and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null)
           and ${copied(p)}`,
@@ -299,6 +299,7 @@ const toEvent = (row: SqlRow): CallEvent => ({
 const toCall = (row: SqlRow): CallRow => ({
   thread_id: row.thread_id as string,
   call_id: row.call_id as string,
+  copied: row.first_run === "",
   graph_id: row.graph_id as string,
   run_id: row.run_id as string,
   origin: row.beginning as string,

@@ -85,8 +85,8 @@ export async function openJournal(options: OpenOptions): Promise<OpenJournal | n
 }
 
 /** The thread rests, and shows what the call waits for. */
-export const isWaiting = (interrupts: JsonObject, { call_id }: Pick<CallRow, "call_id">): boolean =>
-  Object.hasOwn(interrupts, call_id);
+export const isWaiting = (interrupts: JsonObject, { call_id, copied }: Pick<CallRow, "call_id" | "copied">): boolean =>
+  !copied && Object.hasOwn(interrupts, call_id);
 
 /** What another call takes over: failed steps are tried again. */
 function kept(entries: readonly JournalEntry[]): JournalEntry[] {

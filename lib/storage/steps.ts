@@ -16,6 +16,8 @@ export interface CallRow {
   readonly thread_id: string;
   readonly call_id: string;
   readonly graph_id: string;
+  /** It came with a copy of its thread: an answer begins another call with its entries. */
+  readonly copied: boolean;
   /** The run that continued it last. */
   readonly run_id: string;
   /** JSON: what its function gets in every attempt. */

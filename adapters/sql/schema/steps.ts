@@ -8,6 +8,7 @@ export const callTables = {
       thread_id: "text not null",
       call_id: "text not null",
       graph_id: "text not null",
+      /** The run that began it; empty for the copy of a call. */
       first_run: "text not null",
       /** The run that continued it last. */
       run_id: "text not null",

@@ -117,6 +117,63 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
+  api.describe("an interrupt that a run answers", () => {
+    const answer = (...resume_targets: string[]) => ({ run: { resume_targets } });
+    const answered = (run_id: string) => ({ kind: "interrupt_answered", run_id }) as const;
+
+    test("is answered by no other pending or running run", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u"]) await aThread(storage, id);
+      await created(storage, assistant, "t", "r1", answer("a", "b"));
+      for (const multitask_strategy of ["enqueue", "interrupt", "reject"] as const) {
+        const other = { run: { resume_targets: ["c", "b"], multitask_strategy } };
+        assert.deepEqual(await create(storage, assistant, "t", `no ${multitask_strategy}`, other), answered("r1"));
+      }
+      assert.equal((await storage.getRun(here, "r1"))?.status, "pending");
+      await created(storage, assistant, "t", "r2", answer("c"));
+      await created(storage, assistant, "t", "r3");
+      await created(storage, assistant, "u", "r4", answer("a"));
+      const next = (await claimNext(storage, here, claimTerms("first"))) as ClaimedRun;
+      assert.equal(next.run.run_id, "r1");
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), answered("r1"));
+      await storage.finishRun(here, next.lease, finish());
+      await created(storage, assistant, "t", "r5", answer("a"));
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("b", "c")), answered("r2"));
+    });
+
+    test("is free after a rollback and a deletion, and an idempotency key comes first", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const idempotency = { route: "/runs", key: "k", body_hash: "1" };
+      const first = await created(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
+      assert.equal(await storage.findRepeated(here, { ...idempotency, key: "l" }), null);
+      const { run } = first;
+      const known = await storage.findRepeated(here, idempotency);
+      assert.deepEqual([known?.run, known?.same_body], [run, true]);
+      assert.equal((await storage.findRepeated(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
+      const again = await create(storage, assistant, "t", "r2", { ...answer("a"), idempotency });
+      assert.deepEqual(again, { kind: "repeated", run, same_body: true });
+      const replacing = { run: { resume_targets: ["a"], multitask_strategy: "rollback" } } as const;
+      const { stopped } = await created(storage, assistant, "t", "r3", replacing);
+      assert.equal(fates(stopped), "r1 deleted");
+      assert.deepEqual(await create(storage, assistant, "t", "no", answer("a")), answered("r3"));
+      assert.equal(await storage.deleteRun(here, "t", "r3", 1000), "deleted");
+      await created(storage, assistant, "t", "r4", answer("a"));
+    });
+
+    test("gets one of twenty concurrent answers", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const outcomes = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => create(storage, assistant, "t", `r${i}`, answer("a", `own ${i}`))),
+      );
+      const won = outcomes.flatMap((outcome) => (outcome.kind === "created" ? [outcome.run.run_id] : []));
+      assert.equal(won.length, 1);
+      const lost = outcomes.filter(({ kind }) => kind !== "created");
+      assert.deepEqual(lost, Array(19).fill(answered(String(won[0]))));
+    });
+  });
+
   api.describe("limits on waiting runs", () => {
     const limits = { pending_per_thread: 2, pending: 4 };
 
