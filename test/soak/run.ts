@@ -1,13 +1,14 @@
 /**
  * Real processes under real faults. Prints one table row per figure and ends with 1 on any violation.
  *
- *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, postgres, claims, rollback, webhooks, readers, fsync, reconnect, pauses, steps,
- *                                                 or ci for all short forms. `--seed N` repeats the calls of steps
+ *   npm run soak -- NAME... [--long] [--keep]     NAME: answers, kill, postgres, claims, rollback, webhooks, readers, fsync, reconnect,
+ *                                                 pauses, steps, or ci for all short forms. `--seed N` repeats the calls of steps
  *   npm run soak -- kill --kills N --runs N       until there were so many kills and acknowledged runs
  *   npm run soak -- judge FOLDER                  checks what a soak `kill` left that was cut off, from its files
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import * as answers from "./answers.ts";
 import * as claims from "./claims.ts";
 import * as fsync from "./fsync.ts";
 import { judge } from "./kill/judge.ts";
@@ -27,6 +28,7 @@ type Program = (report: Report, long: boolean) => Promise<void>;
 const programs: Record<string, Program> = {
   kill: (report, long) => kill.kill(report, kill.withCounts(long ? kill.LONG : kill.SHORT, counts)),
   postgres: (report, long) => postgres.postgres(report, long ? postgres.LONG : postgres.SHORT),
+  answers: (report, long) => answers.answers(report, long ? answers.LONG : answers.SHORT),
   claims: (report, long) => claims.claims(report, long ? claims.LONG : claims.SHORT),
   fsync: (report, long) => fsync.fsync(report, long ? fsync.LONG : fsync.SHORT),
   pauses: (report, long) => pauses.pauses(report, long ? pauses.LONG : pauses.SHORT),

@@ -4,6 +4,7 @@ import { closeSync, cpSync, mkdtempSync, openSync, readFileSync, rmSync, writeFi
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 
 export type Runtime = "bun" | "node" | "deno";
 export const RUNTIMES: readonly Runtime[] = ["bun", "node", "deno"];
@@ -116,6 +117,8 @@ export interface ServerOptions {
   readonly under?: readonly string[];
   /** What is started, from the repository's root; default `server.ts`. */
   readonly script?: string;
+  /** On Node: a folder whose packages replace those of the checkout, as test/versions/use.mjs does. */
+  readonly versions?: string;
 }
 
 const START_MS = 60_000;
@@ -128,12 +131,14 @@ export async function startServer({
   port = 0,
   under = [],
   script = "server.ts",
+  versions,
 }: ServerOptions): Promise<Server> {
   const output = join(site.path, `server-${++started}-${runtime}.log`);
   const [program = "", ...args] = [
     ...under,
     ...COMMANDS[runtime],
     "--conditions=greenroom-source",
+    ...(versions ? ["--import", pathToFileURL(join(root, "test/versions/use.mjs")).href] : []),
     join(root, script),
     ...["--config", site.config, "--database", site.database, "--port", String(port)],
   ];
@@ -141,6 +146,7 @@ export async function startServer({
     ([name]) => !/^(?:GREENROOM_(?!DATABASE_WRITER)|NODE_OPTIONS|npm_)/.test(name),
   );
   const env = { ...Object.fromEntries(inherited), SOAK_EXECUTIONS: site.executions, DENO_NO_UPDATE_CHECK: "1" };
+  if (versions) Object.assign(env, { GREENROOM_TEST_VERSIONS: versions });
   // Into a file: a pipe that nobody empties in time would hold the server up.
   const file = openSync(output, "a");
   const child = spawn(program, args, { cwd: site.path, env, stdio: ["ignore", file, file] });
