@@ -5,7 +5,7 @@ import { toText } from "../columns.ts";
 import { whenFinished, whenSaved } from "../features.ts";
 import { valueLabels } from "../labels.ts";
 import { type Database, ofThread, prepared, rowsIn, type Statement } from "../statement.ts";
-import { isNewer as hasNewEvents } from "../steps.ts";
+import { hasNewEvents } from "../statements/steps.ts";
 import { type RawBuilder, sql } from "../template.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
