@@ -124,11 +124,14 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
   return { root, base, workdir: join(root, workdir), user, env, entrypoint, cmd, healthcheck, others };
 }
 
-/** Of the machine: what a command finds its programs by, and nothing that is Greenroom's. */
+const OF_NETWORK = /^(?:npm_config_\w+|https?_proxy|no_proxy|NODE_EXTRA_CA_CERTS|SSL_CERT_\w+)$/i;
+
+/** Variables of the machine by which a command finds its programs and its registry, and none that is Greenroom's. */
 export function outside(programs?: string): Record<string, string> {
-  const { PATH = "", HOME = "", npm_config_cache } = process.env;
+  const { PATH = "", HOME = "" } = process.env;
   const path = [programs, dirname(process.execPath), PATH].filter(Boolean).join(":");
-  return { PATH: path, HOME, ...(npm_config_cache ? { npm_config_cache } : {}) };
+  const network = Object.entries(process.env).filter(([name, value]) => value !== undefined && OF_NETWORK.test(name));
+  return { ...(Object.fromEntries(network) as Record<string, string>), PATH: path, HOME };
 }
 
 function copy(from: string, path: string, target: string, into: boolean, known: readonly string[] | null): void {
