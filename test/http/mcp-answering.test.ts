@@ -101,6 +101,26 @@ describe("an interrupt of an MCP call", () => {
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });
 
+  it("is open again for a person, and the text says so, when the run that answered it has failed", async () => {
+    const fragile: AgentFunction = ({ command, interrupt }) => {
+      if (command?.resume === undefined) return interrupt("Refund 30 euros?");
+      if (command.resume === "bad") throw new Error("No such account");
+      return `Got ${JSON.stringify(command.resume)}`;
+    };
+    await using it = await mcpWorld({ agents: { fragile } });
+    const first = (await it.ask("tools/call", call("fragile"))).result;
+    const thread_id = threadOf(first);
+    const again = async () =>
+      (await it.ask("tools/call", call("fragile", { arguments: { message: "Hi", thread_id } }))).result;
+    const answer = async (resume: string) =>
+      await (await it.service.runs.wait(thread_id, { assistant_id: "fragile", command: { resume } })).result;
+    await answer("bad");
+    assert.equal(textOf(await again()), textOf(first));
+    await answer("good");
+    assert.equal(textOf(await again()), 'Got "good"');
+    assert.equal((await it.service.runs.list(thread_id)).length, 3);
+  });
+
   it("names the address of the studio only where the server serves it", async () => {
     await using it = await mcpWorld({ agents: FORMS_OF_INTERRUPTS, public_base_url: "https://agents.example" });
     assert.doesNotMatch(textOf((await it.ask("tools/call", call("text"))).result), /https:/);

@@ -110,7 +110,8 @@ export async function resultOfCall({ runs, threads }: Nouns, { newest, supersede
   return { __error__: { error: LAPSED, message: "The conversation went on without an answer" } };
 }
 
-const questionsOf = (list: readonly Json[]): readonly Interrupt[] =>
+/** The interrupts in a list of JSON values. */
+export const questionsOf = (list: readonly Json[]): readonly Interrupt[] =>
   list.filter((one): one is Interrupt => isObject(one) && typeof one.id === "string");
 
 /**

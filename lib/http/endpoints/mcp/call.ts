@@ -17,6 +17,7 @@ import {
   isCancelled,
   isLate,
   questionsIn,
+  questionsOf,
   readCall,
   resultOfCall,
   withoutRequest,
@@ -132,7 +133,12 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   if (continued && resume === undefined) {
     const repeated = await repeatedCall(called, continued.thread_id, input);
     if (repeated) {
-      const { newest, first } = repeated;
+      const { newest, first, thread } = repeated;
+      // The run that answered has failed: its interrupts are open again.
+      const reopened = newest.status === "error" ? questionsOf(Object.values(thread.interrupts).flat()) : [];
+      if (reopened.length > 0) {
+        return resultOf(called.request, waiting(called, reopened, continued.thread_id), idsOf(newest));
+      }
       return follow(called, first, await context.nouns.runs.join(newest.thread_id, newest.run_id));
     }
   }
@@ -207,7 +213,7 @@ function answered(
   if (!thread && !may)
     return failure(`Only a person can answer the questions of ${tool.name}. Leave out ${args.resume}`);
   if (!thread) return failure(`${args.resume} needs ${args.thread_id}: the conversation whose question it answers`);
-  const open = questionsIn({ __interrupt__: Object.values(thread.interrupts).flat() });
+  const open = questionsOf(Object.values(thread.interrupts).flat());
   if (open.length === 0) return failure("No question is open in this conversation");
   if (!may) return waiting(called, open, thread.thread_id);
   if (open.length === 1) {
