@@ -106,7 +106,7 @@ async function joinFiles(): Promise<string[]> {
     metafile: true,
   });
   for (const file of Object.keys(metafile.inputs)) {
-    if (file in metafile.outputs || JOINED.some((name) => file.startsWith(`node_modules/${name}/`))) continue;
+    if (file in metafile.outputs || JOINED.some((name) => file.includes(`node_modules/${name}/`))) continue;
     if (!file.startsWith("dist/")) throw new Error(`${file} belongs to a package that dist must not contain`);
     rmSync(file);
     rmSync(`${file}.map`, { force: true });
