@@ -31,9 +31,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "a run that ends without having started is not told",
-    file: "adapters/sql/deliveries.ts",
-    find: "from runs where webhook is not null and ${runs(p)}",
-    replace: "from runs where webhook is not null and claims > 0 and ${runs(p)}",
+    file: "adapters/sql/statements/deliveries.ts",
+    find: "from runs where webhook is not null and ${runs}",
+    replace: "from runs where webhook is not null and claims > 0 and ${runs}",
   },
   {
     name: "a delivery is done before its answer is there",
@@ -57,27 +57,27 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "each attempt says its own time in the body",
-    file: "adapters/sql/deliveries.ts",
+    file: "adapters/sql/statements/deliveries.ts",
     find: "sent_at = coalesce(sent_at, ${p.now})",
     replace: "sent_at = ${p.now}",
   },
   {
     name: "a delivery that a dead process had claimed is never sent",
-    file: "adapters/sql/deliveries.ts",
-    find: "(w.claim_token is null or w.claimed_until <= ${scalar(p.now)})",
+    file: "adapters/sql/statements/deliveries.ts",
+    find: "(w.claim_token is null or w.claimed_until <= ${p.now})",
     replace: "w.claim_token is null",
   },
   {
     name: "deliveries of a host that are under way do not count",
-    file: "adapters/sql/deliveries.ts",
-    find: "where due.rank + coalesce(busy.sends, 0) <= ${scalar(p.per_host)}",
-    replace: "where due.rank <= ${scalar(p.per_host)}",
+    file: "adapters/sql/statements/deliveries.ts",
+    find: "where due.rank + coalesce(busy.sends, 0) <= ${p.per_host}",
+    replace: "where due.rank <= ${p.per_host}",
   },
   {
     name: "the state is told of a run that leaves none",
-    file: "adapters/sql/deliveries.ts",
-    find: "case when temporary = 1 then null else ${p.values} end",
-    replace: "case when temporary = 2 then null else ${p.values} end",
+    file: "adapters/sql/statements/deliveries.ts",
+    find: "case when r.temporary = 1 then null else ${end.values} end",
+    replace: "case when r.temporary = 2 then null else ${end.values} end",
     equivalent: "the payload of a run that leaves no state names none, and the worker gives none along",
   },
   {
@@ -115,9 +115,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "feedback tokens survive the rollback of their run",
-    file: "adapters/sql/feedback.ts",
-    find: "delete from feedback_tokens where run_id in (${which(p)})",
-    replace: "delete from feedback_tokens where expires_at is not null and run_id in (${which(p)})",
+    file: "adapters/sql/statements/feedback.ts",
+    find: "delete from feedback_tokens where run_id in (${run_ids})",
+    replace: "delete from feedback_tokens where expires_at is not null and run_id in (${run_ids})",
   },
   {
     name: "the links of a run without a webhook never die",
@@ -127,8 +127,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the life of a link begins with its run",
-    file: "adapters/sql/feedback.ts",
-    find: "set expires_at = ${p.now} + life_ms where",
+    file: "adapters/sql/statements/feedback.ts",
+    find: "set expires_at = ${now} + life_ms where",
     replace: "set expires_at = created_at + life_ms where",
   },
   {
@@ -147,7 +147,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "feedback that is sent again is recorded again",
     file: "adapters/sql/feedback.ts",
-    find: "...(idempotency ? [insertKey(",
-    replace: "...(idempotency && now < 0 ? [insertKey(",
+    find: "...(idempotency ? [insertSubmissionKey(",
+    replace: "...(idempotency && now < 0 ? [insertSubmissionKey(",
   },
 ];

@@ -25,9 +25,9 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a call forgets that its run belongs to it",
-    file: "adapters/sql/steps.ts",
-    find: "update runs set call_id = ${p.call_id}, progressed = attempt",
-    replace: "update runs set progressed = attempt",
+    file: "adapters/sql/statements/steps.ts",
+    find: ".set({ call_id: p.call_id, progressed: sql`attempt` })",
+    replace: ".set({ progressed: sql`attempt` })",
     durable: true,
   },
   {
