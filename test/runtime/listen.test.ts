@@ -109,10 +109,13 @@ describe("serve", () => {
     assert.match(answer, /^HTTP\/1\.1 200 [\s\S]*answered/);
   });
 
-  it("answers a head that does not arrive with 408", { timeout: 20_000, skip: runtime !== "node" }, async () => {
-    await using server = await serving(() => new Response("answered"), { headers_timeout_ms: 100 });
-    assert.match(await raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
-  });
+  // The other runtimes close such a connection by limits of their own.
+  if (runtime === "node") {
+    it("answers a head that does not arrive with 408", { timeout: 20_000 }, async () => {
+      await using server = await serving(() => new Response("answered"), { headers_timeout_ms: 100 });
+      assert.match(await raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n"), /^HTTP\/1\.1 408 /);
+    });
+  }
 
   it("answers a head that cannot be read with 400, and one that is too long with 431", async () => {
     await using server = await serving(() => new Response("answered"));
