@@ -475,7 +475,7 @@ describe("a configuration file", () => {
       "graphs.a.timeout_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.abandon_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.factory: must be true or false",
-      "graphs.a.attempts: unknown key; known: description, max_attempts, timeout_ms, abandon_ms, mcp, a2a, path, factory",
+      "graphs.a.attempts: unknown key",
       "graphs.a.description: must be a text",
       "graphs.a.mcp.model_may_answer: must be true or false",
       "graphs.a.a2a.caller_may_aprove: unknown option; did you mean caller_may_approve?",
