@@ -20,11 +20,10 @@ import type {
 import { refuseForOthers, requireKept } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
+import { planRun, type Resolved } from "./plan.ts";
 import {
   checkpointOf,
   checkRequest,
-  planRun,
-  type Resolved,
   type RunCreate,
   type RunOrigin,
   type ScopedOrigin,

@@ -1,30 +1,11 @@
-/** Run requests: their validation, and the plan of the run that a request creates. */
-import { refuseTwoValues } from "../assistants/mod.ts";
+/** Run requests and their validation. */
 import { ServiceError } from "../errors.ts";
-import {
-  type AuthUser,
-  type CheckpointRef,
-  type InterruptRef,
-  type RunConfig,
-  type Send,
-  STREAM_MODES,
-  type StreamMode,
-} from "../executor/contract.ts";
-import { gotoList, type JobRequest, PLACES, withoutBridge, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
-import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
-import type {
-  AssistantRow,
-  CreateRun,
-  IdempotencyKey,
-  MultitaskStrategy,
-  NewRun,
-  NewThread,
-  Scope,
-  ThreadRow,
-} from "../storage/mod.ts";
+import { type AuthUser, type CheckpointRef, type Send, STREAM_MODES, type StreamMode } from "../executor/contract.ts";
+import { withoutBridge } from "../executor/kwargs.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { IdempotencyKey, MultitaskStrategy, Scope } from "../storage/mod.ts";
 import { unknownKey } from "../validation.ts";
 import type { PushRequest } from "../webhooks/pushes.ts";
-import { targetName } from "./resume.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -194,72 +175,6 @@ export function withAnswers(request: RunCreate): RunCreate {
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
 const LONGEST_WAIT = 3_155_760_000;
 
-/** Everything that a run is planned from. `thread` null: a thread with `thread_id` is created. */
-export interface Resolved {
-  readonly request: RunCreate;
-  /** The threads that the caller can see. */
-  readonly seen: Scope;
-  readonly origin: RunOrigin;
-  readonly assistant: AssistantRow;
-  readonly thread: ThreadRow | null;
-  readonly from: CheckpointRef | null;
-  /** The interrupts that its resume value answers. */
-  readonly resume_targets: readonly InterruptRef[];
-  readonly thread_id: string;
-  readonly run_id: string;
-  readonly stateless: boolean;
-  /** What features add to the row of the run, and to a thread that it creates and keeps. */
-  readonly added: Partial<NewRun>;
-  readonly thread_added: Partial<NewThread>;
-  readonly now: number;
-}
-
-/** Errors: bad_request (one key with two values). */
-export function planRun(resolved: Resolved): CreateRun {
-  const { request, origin, assistant, thread, thread_id, run_id, stateless, added, thread_added, now } = resolved;
-  const { resume_targets } = resolved;
-  const { assistant_id, graph_id } = assistant;
-  const own = { graph_id, assistant_id };
-  const config = requestConfig(request, origin, thread);
-  // Credentials are stored with the run only, not with its thread.
-  const kept = withoutSecrets(config);
-  const job = jobRequest(resolved, config);
-  return {
-    run: {
-      run_id,
-      thread_id,
-      assistant_id,
-      graph_id,
-      metadata: { ...assistant.metadata, ...thread?.metadata, ...own, ...request.metadata },
-      kwargs: writeKwargs(job, stateless),
-      multitask_strategy: request.multitask_strategy ?? "enqueue",
-      stateless,
-      resumable: job.resumable,
-      created_at: now + Math.ceil((request.after_seconds ?? 0) * 1000),
-      user_id: origin.user_id ?? null,
-      api_key: origin.api_key ?? null,
-      ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
-      ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
-      ...(resume_targets.length > 0 ? { resume_targets: resume_targets.map(targetName) } : {}),
-      ...added,
-    },
-    seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
-    ...(thread
-      ? changed(thread, { metadata: { ...thread.metadata, ...own }, config: kept })
-      : {
-          create_thread: {
-            thread_id,
-            metadata: { ...own, ...request.metadata },
-            config: kept,
-            stateless,
-            ...(stateless ? {} : thread_added),
-          },
-        }),
-    ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
-    now,
-  };
-}
-
 /** The checkpoint to start from. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
 export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
@@ -267,81 +182,4 @@ export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): 
   const { checkpoint_id: named, checkpoint_ns } = config?.configurable ?? {};
   if (typeof named !== "string" || named === "") return null;
   return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: named };
-}
-
-/** Graphs trust these members, so only the server may set them. */
-const isIdentity = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
-
-/** The configuration for the thread: its own, overridden by the request's. The assistant's stays with its versions. */
-function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
-  const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
-  const before = thread?.config ?? {};
-  const own = isObject(configurable)
-    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !isIdentity(key))
-    : [];
-  const merged = {
-    ...(isObject(before["configurable"]) ? before["configurable"] : {}),
-    ...origin.configurable,
-    ...Object.fromEntries(own),
-  };
-  return { ...before, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
-}
-
-function changed(
-  thread: ThreadRow,
-  next: { metadata: JsonObject; config: JsonObject },
-): Pick<CreateRun, "update_thread"> {
-  return sameJson(thread.metadata, next.metadata) && sameJson(thread.config, next.config)
-    ? {}
-    : { update_thread: next };
-}
-
-function jobRequest(
-  { assistant, request, origin, from, resume_targets, stateless, run_id, thread_id }: Resolved,
-  config: JsonObject,
-): JobRequest {
-  const context = request.context ?? {};
-  refuseTwoValues(request.config?.configurable, context);
-  const { configurable: assistantConfigurable, ...assistantConfig } = assistant.config;
-  const { configurable, ...rest } = config;
-  const { resume, update, goto } = request.command ?? {};
-  const command =
-    request.command && (resume !== undefined || update !== undefined || goto !== undefined)
-      ? {
-          ...(resume === undefined ? {} : { resume }),
-          ...(update === undefined || update === null ? {} : { update }),
-          ...(gotoList(goto).length > 0 ? { goto: gotoList(goto) } : {}),
-        }
-      : null;
-  const modes = request.stream_mode ?? [];
-  return {
-    input: command ? undefined : (request.input ?? undefined),
-    command,
-    strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
-    resume_targets,
-    from,
-    config: {
-      ...assistantConfig,
-      ...rest,
-      configurable: {
-        ...(isObject(assistantConfigurable)
-          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isIdentity(key)))
-          : {}),
-        ...(isObject(configurable) ? configurable : {}),
-        graph_id: assistant.graph_id,
-        assistant_id: assistant.assistant_id,
-        run_id,
-        thread_id,
-      },
-    } as RunConfig,
-    context: { ...assistant.context, ...context },
-    stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
-    subgraphs: request.stream_subgraphs ?? false,
-    resumable: request.stream_resumable ?? false,
-    records_all: origin.records_all ?? false,
-    interrupt_before: request.interrupt_before ?? [],
-    interrupt_after: request.interrupt_after ?? [],
-    // A stateless run needs no checkpoints, unless the request wants its retries to resume.
-    durability: request.durability ?? ((request.checkpoint_during ?? !stateless) ? "async" : "exit"),
-  };
 }
