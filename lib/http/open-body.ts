@@ -24,7 +24,13 @@ interface OpenBody {
 /** Here `serve` and `toNodeHandler` find the body: without the stream around it a chunk costs them half. */
 const OPEN_BODY = Symbol.for("greenroom.open-body");
 
-export function openResponse(open: OpenBody, headers: HeaderValues): Response {
+/** A response with the text of the source as its body. `watch` ends the body when its caller loses the permission to read it. */
+export function openResponse(
+  { handler: { bodies }, watch }: Pick<RequestContext, "handler" | "watch">,
+  source: Source,
+  headers: HeaderValues,
+): Response {
+  const open = new ChunkedBody(bodies, watch, source);
   const stream = new ReadableStream<Uint8Array>(open, { highWaterMark: 0 });
   return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
 }
@@ -37,7 +43,7 @@ interface Taken {
 }
 
 /** The text of an open body. */
-interface Source {
+export interface Source {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
   /** The body begins with a heartbeat, and closes normally where it would fail. */
@@ -108,128 +114,149 @@ function chunksOf(source: Source): Chunks {
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-export function openBody(bodies: OpenBodies, watch: RequestContext["watch"], source: Source): OpenBody {
-  const chunks = chunksOf(source);
-  // That of the last pull.
-  let sink: Sink;
-  let pulled = false;
-  let waiting = false;
-  let missed = 0;
-  let closed = false;
-  let deferred = false;
-  let cancelTimer: (() => void) | undefined;
-  let cancelFirst: (() => void) | undefined;
-  let stopWatching: (() => void) | undefined;
-  bodies.open++;
+class ChunkedBody implements OpenBody {
+  readonly #bodies: OpenBodies;
+  readonly #watch: RequestContext["watch"];
+  readonly #source: Source;
+  readonly #chunks: Chunks;
+  /** That of the last pull. */
+  #sink: Sink | undefined;
+  /** The reader waits for a chunk. */
+  #isPulled = false;
+  #isWaitingForText = false;
+  #isWaitingForTick = false;
+  #isClosed = false;
+  /** The number of heartbeats since the last pull. */
+  #missedBeats = 0;
+  #cancelBeat: (() => void) | undefined;
+  #cancelFirstBeat: (() => void) | undefined;
+  #stopWatching: (() => void) | undefined;
 
-  function close(): void {
-    if (!closed) {
-      bodies.open--;
-      source.end?.();
-    }
-    closed = true;
-    chunks.clear();
-    cancelTimer?.();
-    cancelFirst?.();
-    stopWatching?.();
+  constructor(bodies: OpenBodies, watch: RequestContext["watch"], source: Source) {
+    this.#bodies = bodies;
+    this.#watch = watch;
+    this.#source = source;
+    this.#chunks = chunksOf(source);
+    bodies.open++;
   }
 
-  function leave(): void {
-    close();
-    source.leave();
+  pull(sink: Sink): void {
+    this.#sink = sink;
+    this.#isPulled = true;
+    this.#missedBeats = 0;
+    if (!this.#cancelBeat) this.#start();
+    this.#answer();
   }
 
-  /** Ends the body with an error, so that the client sees it is incomplete. */
-  function fail({ isStalled = false } = {}): void {
-    leave();
-    // Closing would wait for a reader that has stalled.
-    if (source.endless && !isStalled) sink.close();
-    else sink.error(new Error("The body ended before it was complete"));
+  cancel(): void {
+    this.#close();
+    this.#source.leave();
   }
 
-  /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
-  function answer(): void {
-    if (!pulled || closed || deferred) return;
-    if (bodies.limit.isReached()) {
-      deferred = true;
-      bodies.limit.wait(() => {
-        deferred = false;
-        answer();
-      });
-      return;
-    }
-    try {
-      const chunk = chunks.next();
-      const done = chunks.isDone();
-      if (done) close();
-      if (chunk) {
-        pulled = false;
-        cancelFirst?.();
-        bodies.limit.spend(1);
-        sink.enqueue(encoder.encode(chunk));
-      }
-      if (done) sink.close();
-      else if (pulled && !waiting) wait();
-    } catch (error) {
-      // A server may cancel the body inside `enqueue`; later calls of the controller then throw.
-      if (closed) return;
-      source.fail(error);
-      fail();
-    }
+  #start(): void {
+    this.#scheduleBeat();
+    this.#stopWatching = this.#watch(() => {
+      if (!this.#isClosed) this.#fail();
+    });
+    this.#cancelFirstBeat = this.#bodies.environment.timer(FIRST_BEAT_MS, () => this.#beat());
   }
 
-  function ready(more: boolean): void {
-    waiting = false;
-    if (more) answer();
-    else if (!closed) fail();
-  }
-
-  function broken(error: unknown): void {
-    if (closed) return;
-    source.fail(error);
-    fail();
-  }
-
-  function wait(): void {
-    waiting = true;
-    // An error of one reader, or of the log, must not end the process.
-    source
-      .wait()
-      .then(ready, broken)
-      .catch(() => {});
-  }
-
-  function beat(): void {
-    cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
-      const stalled_ms = source.stalled_ms?.();
-      const beats = stalled_ms === undefined ? STALLED_BEATS : Math.ceil(stalled_ms / HEARTBEAT_MS);
-      if (!pulled && ++missed >= beats) {
-        fail({ isStalled: true });
+  #scheduleBeat(): void {
+    this.#cancelBeat = this.#bodies.environment.timer(HEARTBEAT_MS, () => {
+      if (!this.#isPulled && ++this.#missedBeats >= this.#maxMissedBeats()) {
+        this.#fail({ isStalled: true });
         return;
       }
-      chunks.beat_due = true;
-      beat();
-      answer();
+      this.#scheduleBeat();
+      this.#beat();
     });
   }
 
-  return {
-    pull(to) {
-      sink = to;
-      pulled = true;
-      missed = 0;
-      if (!cancelTimer) {
-        beat();
-        stopWatching = watch(() => {
-          if (!closed) fail();
-        });
-        cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
-          chunks.beat_due = true;
-          answer();
-        });
+  #maxMissedBeats(): number {
+    const stalled_ms = this.#source.stalled_ms?.();
+    return stalled_ms === undefined ? STALLED_BEATS : Math.ceil(stalled_ms / HEARTBEAT_MS);
+  }
+
+  #beat(): void {
+    this.#chunks.beat_due = true;
+    this.#answer();
+  }
+
+  /** Sends a chunk if the reader has pulled, in a later tick if this one has sent enough. */
+  #answer(): void {
+    if (!this.#isPulled || this.#isClosed || this.#isWaitingForTick) return;
+    const { limit } = this.#bodies;
+    if (!limit.isReached()) {
+      this.#send();
+      return;
+    }
+    this.#isWaitingForTick = true;
+    limit.wait(() => {
+      this.#isWaitingForTick = false;
+      this.#answer();
+    });
+  }
+
+  /** Sends the next chunk, or waits for text. An error ends this body alone: no caller could catch it. */
+  #send(): void {
+    try {
+      const chunk = this.#chunks.next();
+      const isDone = this.#chunks.isDone();
+      if (isDone) this.#close();
+      if (chunk) {
+        this.#isPulled = false;
+        this.#cancelFirstBeat?.();
+        this.#bodies.limit.spend(1);
+        this.#sink?.enqueue(encoder.encode(chunk));
       }
-      answer();
-    },
-    cancel: leave,
-  };
+      if (isDone) this.#sink?.close();
+      else if (this.#isPulled && !this.#isWaitingForText) this.#waitForText();
+    } catch (error) {
+      // A server may cancel the body inside `enqueue`; later calls of the controller then throw.
+      this.#failWith(error);
+    }
+  }
+
+  #waitForText(): void {
+    this.#isWaitingForText = true;
+    this.#source
+      .wait()
+      .then(
+        (hasText) => {
+          this.#isWaitingForText = false;
+          if (hasText) this.#answer();
+          else if (!this.#isClosed) this.#fail();
+        },
+        (error: unknown) => this.#failWith(error),
+      )
+      // An error of one reader, or of the log, must not end the process.
+      .catch(() => {});
+  }
+
+  /** Ends the body because of an error, unless it has ended. */
+  #failWith(error: unknown): void {
+    if (this.#isClosed) return;
+    this.#source.fail(error);
+    this.#fail();
+  }
+
+  /** Ends the body with an error, so that the client sees it is incomplete. */
+  #fail({ isStalled = false } = {}): void {
+    this.cancel();
+    // Closing would wait for a reader that has stalled.
+    if (this.#source.endless && !isStalled) this.#sink?.close();
+    else this.#sink?.error(new Error("The body ended before it was complete"));
+  }
+
+  #close(): void {
+    if (!this.#isClosed) {
+      this.#bodies.open--;
+      this.#source.end?.();
+    }
+    this.#isClosed = true;
+    this.#chunks.clear();
+    this.#cancelBeat?.();
+    this.#cancelFirstBeat?.();
+    this.#stopWatching?.();
+  }
 }

@@ -4,7 +4,7 @@ import { type Json, type SharedText, textOf } from "../json.ts";
 import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import { LARGE, SharedTexts } from "../streams/shared-texts.ts";
 import { type ByteHold, ClientGone } from "./byte-budget.ts";
-import { CHUNK_SIZE, openBody, openResponse } from "./open-body.ts";
+import { CHUNK_SIZE, openResponse, type Source } from "./open-body.ts";
 import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
 
@@ -37,15 +37,17 @@ interface StreamOptions {
  * `ids` are part of its log records.
  */
 export function eventStream(
-  { handler: { bodies }, watch, request_id }: RequestContext,
+  context: RequestContext,
   frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
   { endless = false }: StreamOptions = {},
 ): Response {
+  const { handler, request_id } = context;
+  const { bodies } = handler;
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  const body = openBody(bodies, watch, {
+  const source: Source = {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     endless,
@@ -84,9 +86,9 @@ export function eventStream(
       bodies.environment.log({ level: "error", message: "Reading a stream failed", ...ids, request_id, error });
     },
     leave: frames.leave,
-  });
+  };
   const fixed = { "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" };
-  return openResponse(body, { ...fixed, ...headers });
+  return openResponse(context, source, { ...fixed, ...headers });
 }
 
 interface WaitOptions {
@@ -96,11 +98,12 @@ interface WaitOptions {
 
 /** The result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
 export function waitResponse(
-  { handler: { bodies }, watch, request_id, large }: RequestContext,
+  context: RequestContext,
   { run: { run_id, thread_id }, result, leave }: RunWait,
   headers: HeaderValues,
   { again }: WaitOptions = {},
 ): Response {
+  const { handler, request_id, large } = context;
   const ids = { run_id, thread_id, request_id };
   let pending: Promise<Json | null> | undefined = result;
   let text: SharedText | undefined;
@@ -118,7 +121,7 @@ export function waitResponse(
       return textOf((await from) ?? {});
     } catch (error) {
       if (error instanceof ServiceError && error.code === "not_found") throw error;
-      bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
+      handler.bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
       return textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
     }
   }
@@ -132,7 +135,7 @@ export function waitResponse(
     return length;
   }
 
-  const body = openBody(bodies, watch, {
+  const source: Source = {
     heartbeat: "\n",
     stalled_ms: () => (bytes ? large.stalled_ms : undefined),
     take: () => ({ pieces: text === undefined ? [] : [text.json], last: text !== undefined }),
@@ -164,6 +167,6 @@ export function waitResponse(
       isEnded = true;
       bytes?.release();
     },
-  });
-  return openResponse(body, { "content-type": "application/json", ...headers });
+  };
+  return openResponse(context, source, { "content-type": "application/json", ...headers });
 }

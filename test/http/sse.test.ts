@@ -212,6 +212,8 @@ async function openLeaving(service: Fake): Promise<Reader> {
       new Real(
         {
           ...source,
+          // The source may be an instance of a class: a spread copies none of its methods.
+          cancel: (reason) => source.cancel?.(reason),
           pull: (controller) =>
             source.pull?.({
               desiredSize: null,
