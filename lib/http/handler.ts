@@ -14,10 +14,11 @@ import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultU
 import { ClientGone } from "./byte-budget.ts";
 import { callerName, clientSignal } from "./caller.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
-import { createLargeBodies, createRequestBodies } from "./large-bodies.ts";
+import { createLargeBodies } from "./large-bodies.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
+import { createRequestBodies } from "./request-bodies.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import { type HandlerHost, type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
 import { createRouteTable, type MatchedRoute } from "./route-table.ts";

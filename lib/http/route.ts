@@ -12,10 +12,11 @@ import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { SharedTexts } from "../streams/shared-texts.ts";
-import type { LargeBodies, RequestBodies } from "./large-bodies.ts";
+import type { LargeBodies } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";
 import { type Fields, type OnUnknownKeys, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
 import type { HeaderCopy, Messages } from "./request.ts";
+import type { RequestBodies } from "./request-bodies.ts";
 import type { ErrorForm, HeaderValues } from "./respond.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
