@@ -18,7 +18,7 @@ import { createLargeBodies } from "./large-bodies.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { nothing, readObject, readQuery } from "./parse.ts";
 import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
-import { createRequestBodies } from "./request-bodies.ts";
+import { RequestBodies } from "./request-bodies.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import { type HandlerHost, type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
 import { createRouteTable, type MatchedRoute } from "./route-table.ts";
@@ -275,7 +275,7 @@ type CreateContext = (
 function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
   return (request, call, { route, params, parameters }, principal, auth) => {
-    const large = createRequestBodies(
+    const large = new RequestBodies(
       handler.large,
       () => callerName(principal, call.host, request),
       () => clientSignal(call.host, request),
@@ -283,7 +283,7 @@ function contextFactory(service: ServiceInternals, read: ReadBody, handler: Hand
     const isRepeated = isRead(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
     const bytes = (): Promise<Uint8Array> => {
-      const sent = body ?? read(request, { limit: route.max_body_bytes, receive: large.receive });
+      const sent = body ?? read(request, { limit: route.max_body_bytes, receive: (size) => large.receive(size) });
       // Only a read may be made again. The body of another request is not kept while its run executes.
       if (isRepeated) body = sent;
       return sent;

@@ -2,6 +2,7 @@
 import { type Environment, loopTick } from "../environment.ts";
 import type { LargeBodyOptions } from "../options/http.ts";
 import { type ByteBudget, type ByteHold, createByteBudget } from "./byte-budget.ts";
+import { LARGE_BYTES } from "./respond.ts";
 
 const DEFAULT_BUDGET_BYTES = 64 * 1024 * 1024;
 const DEFAULT_CALLER_SHARE = 0.25;
@@ -13,10 +14,65 @@ const MAX_UNMEASURED = 16;
 const MAX_SMALL = 32;
 /** The event loop ticks after reads have taken so many milliseconds. */
 const MAX_BUSY_MS = 8;
+/** The number of reads whose size is remembered, and the longest name of one. */
+const MAX_MEASURED = 5_000;
+const MAX_NAME_CHARS = 500;
 
-export interface SharedHold {
-  readonly bytes: ByteHold;
-  users: number;
+/** The sizes of the last responses of reads, by the names of the reads. */
+export class ResponseSizes {
+  readonly #sizes = new Map<string, number>();
+
+  /** 0 for a read whose size is unknown. */
+  get(name: string): number {
+    return this.#sizes.get(name) ?? 0;
+  }
+
+  has(name: string): boolean {
+    return this.#sizes.has(name);
+  }
+
+  isLarge(name: string): boolean {
+    return this.get(name) > LARGE_BYTES;
+  }
+
+  set(name: string, size: number): void {
+    if (name.length > MAX_NAME_CHARS || this.#sizes.get(name) === size) return;
+    this.#sizes.delete(name);
+    this.#sizes.set(name, size);
+    if (this.#sizes.size > MAX_MEASURED) this.#sizes.delete(this.#sizes.keys().next().value as string);
+  }
+}
+
+/** The part of one response in bytes that several responses share. */
+export type SharedHold = Pick<ByteHold, "release">;
+
+/** The bytes of texts that several responses share. The first of them takes the bytes for all, the last gives them back. */
+export class SharedHolds {
+  readonly #holds = new WeakMap<object, { readonly bytes: ByteHold; users: number }>();
+
+  /** Adds a response to those that share the text. Null if there are none: their bytes have to be taken first. */
+  join(text: object): SharedHold | null {
+    const hold = this.#holds.get(text);
+    if (!hold) return null;
+    hold.users++;
+    let isReleased = false;
+    return {
+      release: () => {
+        if (isReleased) return;
+        isReleased = true;
+        if (--hold.users > 0) return;
+        this.#holds.delete(text);
+        hold.bytes.release();
+      },
+    };
+  }
+
+  /** Shares the bytes of a text from now on, or gives them back if other responses share the text already. */
+  add(text: object, bytes: ByteHold): SharedHold {
+    if (this.#holds.has(text)) bytes.release();
+    else this.#holds.set(text, { bytes, users: 0 });
+    return this.join(text) as SharedHold;
+  }
 }
 
 /** The large bodies of one server. */
@@ -29,10 +85,8 @@ export interface LargeBodies {
   /** Slots of reads that begin without bytes. A small state may have become large. */
   readonly unmeasured: ByteBudget;
   readonly small: ByteBudget;
-  /** The bytes of texts that several responses share, by their text. */
-  readonly shared: WeakMap<object, SharedHold>;
-  /** The size of the last response of a read by its name. */
-  readonly sizes: Map<string, number>;
+  readonly shared: SharedHolds;
+  readonly sizes: ResponseSizes;
   readonly wait_ms: number;
   readonly stalled_ms: number;
 }
@@ -49,7 +103,6 @@ export function createLargeBodies(
   const budget = createByteBudget(environment, { total: budget_bytes, share: budget_bytes * caller_share });
   const unmeasured = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
   const small = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
-  const shared = new WeakMap<object, SharedHold>();
   const now = environment.monotonic ?? environment.now;
   let busy_ms = 0;
   // An embedded database answers at once: without ticks, nothing else would be done between many reads.
@@ -59,5 +112,7 @@ export function createLargeBodies(
     busy_ms = 0;
     await loopTick(environment);
   }
-  return { environment, rest, now, budget, unmeasured, small, shared, sizes: new Map(), wait_ms, stalled_ms };
+  const shared = new SharedHolds();
+  const sizes = new ResponseSizes();
+  return { environment, rest, now, budget, unmeasured, small, shared, sizes, wait_ms, stalled_ms };
 }

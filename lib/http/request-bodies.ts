@@ -1,253 +1,245 @@
 /** The large bodies of one request: they take from the byte budget of the server. */
 import type { ByteBudget, ByteHold, Departure } from "./byte-budget.ts";
-import type { LargeBodies } from "./large-bodies.ts";
-import { LARGE_BYTES, repeatOf, responseText } from "./respond.ts";
+import type { LargeBodies, SharedHold } from "./large-bodies.ts";
+import { repeatOf, responseText } from "./respond.ts";
 import { createTextBody } from "./text-body.ts";
 
-/** The number of reads whose size is remembered, and the longest name of one. */
-const MAX_MEASURED = 5_000;
-const MAX_NAME_CHARS = 500;
+type Answer = () => Response | Promise<Response>;
 
-/** The large bodies of one request. */
-export interface RequestBodies {
-  readonly stalled_ms: number;
+/** What came of a read: its response, or the size that the budget has no room for. */
+type ReadResult = { readonly response: Response } | { readonly missing: number };
+
+/** The departure of the client of a request, whose signal is read once, when it is needed. */
+class ClientDeparture implements Departure {
+  readonly #readSignal: () => AbortSignal;
+  #signal: AbortSignal | undefined;
+  readonly #listeners = new Set<() => void>();
+  #isLeft = false;
+  #isWatching = false;
+
+  constructor(readSignal: () => AbortSignal) {
+    this.#readSignal = readSignal;
+  }
+
+  get isGone(): boolean {
+    return this.#isLeft || this.#getSignal().aborted;
+  }
+
+  onGone(fn: () => void): () => void {
+    if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.leave(), { once: true });
+    this.#isWatching = true;
+    this.#listeners.add(fn);
+    return () => this.#listeners.delete(fn);
+  }
+
+  leave(): void {
+    if (this.#isLeft) return;
+    this.#isLeft = true;
+    for (const fn of [...this.#listeners]) fn();
+  }
+
+  #getSignal(): AbortSignal {
+    this.#signal ??= this.#readSignal();
+    return this.#signal;
+  }
+}
+
+/** The request body and the responses of one request. */
+export class RequestBodies {
+  readonly #large: LargeBodies;
+  readonly #caller: () => string;
+  readonly #departure: ClientDeparture;
+  /** The slot of a read of unknown size. */
+  #slot: ByteHold | null = null;
+  /** Taken for a response before it is made. */
+  #responseBytes: ByteHold | null = null;
+  #requestBytes: ByteHold | null = null;
+  #readName: string | null = null;
+  /** The size of the response, or of a part of it, is known. */
+  #isMeasured = false;
+
+  /** `caller`: the name of the credential, or of the address without authentication. */
+  constructor(large: LargeBodies, caller: () => string, readSignal: () => AbortSignal) {
+    this.#large = large;
+    this.#caller = caller;
+    this.#departure = new ClientDeparture(readSignal);
+  }
+
+  get stalled_ms(): number {
+    return this.#large.stalled_ms;
+  }
+
   /** Returns true once the client has disconnected. */
-  isGone(): boolean;
+  isGone(): boolean {
+    return this.#departure.isGone;
+  }
+
   /** Ends the work for the request: its client reads nothing more. */
-  leave(): void;
+  leave(): void {
+    this.#departure.leave();
+  }
+
   /** Waits until the budget has room for a request body of so many bytes. They are in use until the response. */
-  receive(bytes: number): Promise<void>;
+  async receive(bytes: number): Promise<void> {
+    this.#requestBytes = await this.#wait(this.#large.budget, bytes);
+  }
+
   /**
    * Answers a read. A large response that does not fit the budget is dropped, and read again when it fits. `name` identifies the read,
    * so that its size is known the next time. Throws `server_busy` and `ClientGone`.
    */
-  answerRead(name: string, read: () => Response | Promise<Response>): Promise<Response>;
+  async answerRead(name: string, read: Answer): Promise<Response> {
+    this.#readName = name;
+    try {
+      await this.#admit(name);
+      return await this.#readUntilFits(read, await this.#tryRead(read));
+    } finally {
+      this.#releaseAll();
+    }
+  }
+
   /**
    * Answers a request that may change something: calls `change` once, after a wait for bytes if the last response by this name was large.
    * Null: a request that creates something has no name.
    * A response that is larger than what it has taken does not wait, unless it is `repeatable`. Throws `server_busy` and `ClientGone`
    * before the change.
    */
-  answerChange(name: string | null, change: () => Response | Promise<Response>): Promise<Response>;
+  async answerChange(name: string | null, change: Answer): Promise<Response> {
+    this.#readName = name;
+    const { budget, sizes } = this.#large;
+    try {
+      if (name !== null && sizes.isLarge(name)) this.#responseBytes = await this.#wait(budget, sizes.get(name));
+      const { again, ...first } = await this.#tryChange(change);
+      return "response" in first ? first.response : await this.#readUntilFits(again as Answer, first);
+    } finally {
+      this.#releaseAll();
+    }
+  }
+
   /** Takes bytes for a part of a response that is sent while it is made, if they fit now, else returns null. */
-  tryTake(bytes: number): ByteHold | null;
+  tryTake(bytes: number): ByteHold | null {
+    this.#remember(bytes);
+    return this.#takeNow(bytes);
+  }
+
   /**
    * Waits for bytes for a part of a response. `isStarted`: the response has begun, so the wait has no limit. Throws `server_busy` and
    * `ClientGone`.
    */
-  take(bytes: number, isStarted: boolean): Promise<ByteHold>;
+  async take(bytes: number, isStarted: boolean): Promise<ByteHold> {
+    this.#leaveSlot();
+    return await this.#wait(this.#large.budget, bytes, isStarted);
+  }
+
   /** Takes bytes for a text that several responses may share, if they fit now. The first of them takes the bytes for all. */
-  tryShare(text: object, bytes: number): Pick<ByteHold, "release"> | null;
+  tryShare(text: object, size: number): SharedHold | null {
+    const { shared, budget } = this.#large;
+    const joined = shared.join(text);
+    if (joined) return joined;
+    const bytes = budget.tryTake(this.#caller(), size);
+    return bytes && shared.add(text, bytes);
+  }
+
   /** Waits for the bytes of such a text. Throws `ClientGone`. */
-  share(text: object, bytes: number): Promise<Pick<ByteHold, "release">>;
-}
-
-/** Creates the departure of a client from the signal of its request. The second result ends the work earlier. */
-function createDeparture(signal: AbortSignal | undefined): readonly [departure: Departure, leave: () => void] {
-  const listeners = new Set<() => void>();
-  let isLeft = false;
-  let isWatched = false;
-  const leave = (): void => {
-    if (isLeft) return;
-    isLeft = true;
-    for (const fn of [...listeners]) fn();
-  };
-  const departure: Departure = {
-    get isGone() {
-      return isLeft || signal?.aborted === true;
-    },
-    onGone(fn) {
-      if (!isWatched) signal?.addEventListener("abort", leave, { once: true });
-      isWatched = true;
-      listeners.add(fn);
-      return () => listeners.delete(fn);
-    },
-  };
-  return [departure, leave];
-}
-
-/** What came of a read: its response, or the size that the budget has no room for. */
-type ReadResult = { readonly response: Response } | { readonly missing: number };
-
-/** `caller`: the name of the credential, or of the address without authentication. */
-export function createRequestBodies(
-  large: LargeBodies,
-  caller: () => string,
-  signal: () => AbortSignal | undefined,
-): RequestBodies {
-  const { budget, unmeasured, small, shared, sizes, wait_ms, stalled_ms } = large;
-  let departed: readonly [Departure, () => void] | undefined;
-  // The slot of a read of unknown size, the bytes of its response, and those of the request.
-  let slot: ByteHold | null = null;
-  let held: ByteHold | null = null;
-  let received: ByteHold | null = null;
-  let readName: string | null = null;
-  let isMeasured = false;
-
-  function departure(): readonly [Departure, () => void] {
-    departed ??= createDeparture(signal());
-    return departed;
+  async share(text: object, size: number): Promise<SharedHold> {
+    const { shared, budget } = this.#large;
+    return shared.join(text) ?? shared.add(text, await this.#wait(budget, size, true));
   }
 
-  const wait = (from: ByteBudget, bytes: number, isStarted = false): Promise<ByteHold> =>
-    from.take(caller(), bytes, { departure: departure()[0], ...(isStarted ? {} : { wait_ms }) });
-
-  function leaveSlot(): void {
-    slot?.release();
-    slot = null;
+  #wait(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteHold> {
+    const limit = isStarted ? {} : { wait_ms: this.#large.wait_ms };
+    return budget.take(this.#caller(), bytes, { departure: this.#departure, ...limit });
   }
 
-  function releaseAll(): void {
-    leaveSlot();
-    held?.release();
-    received?.release();
-    held = null;
-    received = null;
-  }
-
-  function remember(size: number): void {
-    isMeasured = true;
-    if (readName === null || readName.length > MAX_NAME_CHARS || (sizes.get(readName) ?? -1) === size) return;
-    sizes.delete(readName);
-    sizes.set(readName, size);
-    if (sizes.size > MAX_MEASURED) sizes.delete(sizes.keys().next().value as string);
-  }
-
-  /** Adds a response to those that share a text. `first`: takes the bytes if there are none. */
-  function shareWith(text: object, first: ByteHold | null): Pick<ByteHold, "release"> | null {
-    const known = shared.get(text) ?? (first ? { bytes: first, users: 0 } : null);
-    if (!known) return null;
-    if (first && known.bytes !== first) first.release();
-    shared.set(text, known);
-    known.users++;
-    let isReleased = false;
-    return {
-      release() {
-        if (isReleased) return;
-        isReleased = true;
-        if (--known.users > 0) return;
-        shared.delete(text);
-        known.bytes.release();
-      },
-    };
-  }
-
-  /** Sends the text of a response in pieces, as its client reads it. */
-  function send({ status, headers }: Response, text: string, bytes: ByteHold): Response {
-    const end = departure()[1];
-    const body = createTextBody({
-      environment: large.environment,
-      stalled_ms,
-      onEnd() {
-        bytes.release();
-        end();
-      },
-    });
-    body.send(text).then(body.close, () => {});
-    return new Response(body.stream, { status, headers });
-  }
-
-  /** Takes bytes if they fit now. Uses those that the read has taken before it began. */
-  function takeNow(bytes: number): ByteHold | null {
-    const own = held;
-    held = null;
-    if (own?.resize(bytes)) return own;
-    own?.release();
-    return budget.tryTake(caller(), bytes);
-  }
-
-  /** Takes what a read needs before it begins: its size if it is known to be large, or a slot if it is unknown. */
-  async function admit(name: string): Promise<void> {
-    const isLarge = (): boolean => (sizes.get(name) ?? 0) > LARGE_BYTES;
-    if (!isLarge()) slot = await wait(sizes.has(name) ? small : unmeasured, 1);
+  /** Takes what a read needs before it begins: its size if it is known to be large, else a slot. */
+  async #admit(name: string): Promise<void> {
+    const { budget, small, unmeasured, sizes } = this.#large;
+    if (!sizes.isLarge(name)) this.#slot = await this.#wait(sizes.has(name) ? small : unmeasured, 1);
     // Another read may have measured it meanwhile.
-    if (!isLarge()) return;
-    leaveSlot();
-    held = await wait(budget, sizes.get(name) as number);
+    if (!sizes.isLarge(name)) return;
+    this.#leaveSlot();
+    this.#responseBytes = await this.#wait(budget, sizes.get(name));
   }
 
   // A function of its own: while the caller waits, nothing refers to the text.
-  async function tryRead(read: () => Response | Promise<Response>): Promise<ReadResult> {
-    const from = large.now();
+  async #tryRead(read: Answer): Promise<ReadResult> {
+    const from = this.#large.now();
     const response = await read();
-    await large.rest(from);
+    await this.#large.rest(from);
     const text = responseText(response);
     if (text === undefined) {
       // Large parts of a list have been measured.
-      if (!isMeasured) remember(0);
+      if (!this.#isMeasured) this.#remember(0);
       return { response };
     }
-    remember(text.length);
-    const bytes = takeNow(text.length);
-    return bytes ? { response: send(response, text, bytes) } : { missing: text.length };
+    this.#remember(text.length);
+    const bytes = this.#takeNow(text.length);
+    return bytes ? { response: this.#send(response, text, bytes) } : { missing: text.length };
   }
 
-  async function readUntilFits(read: () => Response | Promise<Response>, first: ReadResult): Promise<Response> {
+  async #readUntilFits(read: Answer, first: ReadResult): Promise<Response> {
     let result = first;
     while ("missing" in result) {
-      leaveSlot();
-      held = await wait(budget, result.missing);
-      result = await tryRead(read);
+      this.#leaveSlot();
+      this.#responseBytes = await this.#wait(this.#large.budget, result.missing);
+      result = await this.#tryRead(read);
     }
     return result.response;
   }
 
   /** Calls a handler once. The result is its response, or a way to read it when the budget has room. */
-  async function tryChange(
-    change: () => Response | Promise<Response>,
-  ): Promise<ReadResult & { again?: () => Promise<Response> }> {
+  async #tryChange(change: Answer): Promise<ReadResult & { again?: Answer }> {
     const response = await change();
     const text = responseText(response);
-    received?.release();
-    received = null;
+    this.#requestBytes?.release();
+    this.#requestBytes = null;
     if (text === undefined) {
-      if (!isMeasured && readName !== null && sizes.has(readName)) remember(0);
+      if (!this.#isMeasured && this.#readName !== null && this.#large.sizes.has(this.#readName)) this.#remember(0);
       return { response };
     }
-    remember(text.length);
+    const { length } = text;
+    this.#remember(length);
     const again = repeatOf(response);
-    const bytes = takeNow(text.length) ?? (again ? null : budget.force(caller(), text.length));
-    return bytes ? { response: send(response, text, bytes) } : { missing: text.length, ...(again ? { again } : {}) };
+    const bytes = this.#takeNow(length) ?? (again ? null : this.#large.budget.force(this.#caller(), length));
+    return bytes ? { response: this.#send(response, text, bytes) } : { missing: length, ...(again ? { again } : {}) };
   }
 
-  return {
-    stalled_ms,
-    isGone: () => departure()[0].isGone,
-    leave: () => departure()[1](),
-    async receive(bytes) {
-      received = await wait(budget, bytes);
-    },
-    async answerRead(name, read) {
-      readName = name;
-      try {
-        await admit(name);
-        return await readUntilFits(read, await tryRead(read));
-      } finally {
-        releaseAll();
-      }
-    },
-    async answerChange(name, change) {
-      readName = name;
-      try {
-        const size = name === null ? 0 : (sizes.get(name) ?? 0);
-        if (size > LARGE_BYTES) held = await wait(budget, size);
-        const { again, ...first } = await tryChange(change);
-        return "response" in first ? first.response : await readUntilFits(again as () => Promise<Response>, first);
-      } finally {
-        releaseAll();
-      }
-    },
-    tryTake(bytes) {
-      remember(bytes);
-      return takeNow(bytes);
-    },
-    async take(bytes, isStarted) {
-      leaveSlot();
-      return await wait(budget, bytes, isStarted);
-    },
-    tryShare: (text, bytes) => shareWith(text, shared.has(text) ? null : budget.tryTake(caller(), bytes)),
-    async share(text, bytes) {
-      return shareWith(text, null) ?? (shareWith(text, await wait(budget, bytes, true)) as ByteHold);
-    },
-  };
+  /** Takes bytes if they fit now. Uses those that the read has taken before it began. */
+  #takeNow(size: number): ByteHold | null {
+    const bytes = this.#responseBytes;
+    this.#responseBytes = null;
+    if (bytes?.resize(size)) return bytes;
+    bytes?.release();
+    return this.#large.budget.tryTake(this.#caller(), size);
+  }
+
+  /** Sends the text of a response in pieces, as its client reads it. */
+  #send({ status, headers }: Response, text: string, bytes: ByteHold): Response {
+    const { environment, stalled_ms } = this.#large;
+    const onEnd = (): void => {
+      bytes.release();
+      this.leave();
+    };
+    const body = createTextBody({ environment, stalled_ms, onEnd });
+    body.send(text).then(body.close, () => {});
+    return new Response(body.stream, { status, headers });
+  }
+
+  #remember(size: number): void {
+    this.#isMeasured = true;
+    if (this.#readName !== null) this.#large.sizes.set(this.#readName, size);
+  }
+
+  #leaveSlot(): void {
+    this.#slot?.release();
+    this.#slot = null;
+  }
+
+  #releaseAll(): void {
+    this.#leaveSlot();
+    this.#responseBytes?.release();
+    this.#requestBytes?.release();
+    this.#responseBytes = null;
+    this.#requestBytes = null;
+  }
 }
