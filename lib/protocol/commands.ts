@@ -284,9 +284,9 @@ async function requirePending(
   const open = new Set((await pendingInterrupts(threads, thread)).map(({ id }) => id));
   const strangers = ids.filter((id) => !open.has(id));
   if (strangers.length === 0) return;
-  const command = last?.kwargs.command;
-  const answered = isObject(command) && isObject(command.resume) ? command.resume : {};
-  if (open.size === 0 && !strangers.some((id) => Object.hasOwn(answered, id))) {
+  const targets = last?.kwargs.resume_targets;
+  const answered = Array.isArray(targets) ? (targets as JsonObject[]).map(({ interrupt_id }) => interrupt_id) : [];
+  if (open.size === 0 && !strangers.some((id) => answered.includes(id))) {
     throw invalid("input.respond can only be used while the run is interrupted.");
   }
   const pendingIds = open.size === 0 ? "none is pending" : `pending: ${[...open].sort().join(", ")}`;

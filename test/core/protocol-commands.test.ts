@@ -297,6 +297,19 @@ describe("commands", () => {
     });
   });
 
+  it("an answer behind one that was given as a plain value gets no_such_interrupt", async () => {
+    await world(async ({ service, run, send, settled }) => {
+      const thread_id = newThread();
+      await run(thread_id);
+      const interrupt_id = await interruptId(service, thread_id);
+      await service.runs.create(thread_id, { assistant_id: "ask", command: { resume: "first" } });
+      await settled(thread_id);
+      const answer = await send(thread_id, "input.respond", { interrupt_id, response: "second" });
+      assert.equal(errorOf(answer)[0], "no_such_interrupt");
+      assert.equal((await service.runs.list(thread_id)).length, 2);
+    });
+  });
+
   it("of two answers to one interrupt, the second gets no_such_interrupt and starts nothing", async () => {
     await world(async ({ service, run, send, settled }) => {
       for (const racing of [true, false]) {

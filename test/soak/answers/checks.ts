@@ -16,7 +16,7 @@ const REFUSALS: Readonly<Record<Sent["way"], readonly string[]>> = {
   stream: ["409 interrupt_already_answered"],
   command: ["200 no_such_interrupt"],
   // It compares the answers with the open interrupts first, and the answering run may have got on meanwhile.
-  "ag-ui": ["409 interrupt_already_answered", "409 conflict"],
+  "ag-ui": ["409 interrupt_already_answered", "409 no_open_interrupt"],
 };
 
 const describe = ({ thread_id, agent, question }: Try): string => `${agent} ${thread_id} question ${question}`;
