@@ -67,7 +67,7 @@ export interface CheckpointRef {
 }
 
 /**
- * A pending interrupt that a run answers. With LangGraph before 1.5.0, interrupts of one task share an id: the number of answers tells
+ * A pending interrupt that a run answers. With LangGraph before 1.7.0, interrupts of one task share an id: the number of answers tells
  * them apart.
  */
 export interface InterruptRef {

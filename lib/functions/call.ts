@@ -17,7 +17,7 @@ import { MessagePiece } from "./streams.ts";
 import type { Verbs } from "./verbs.ts";
 
 /** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
-export interface FunctionJob extends Omit<Job, "journal">, Verbs {
+export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, Verbs {
   /** The thread's values with this run's input or `command.update` applied. */
   readonly state: JsonObject;
   /** `state.messages` in wire form (`{type, content, id, …}`); `[]` where there are none. */

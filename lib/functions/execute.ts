@@ -207,7 +207,7 @@ function commandUpdates(update: Json): JsonObject[] {
 
 function functionJob(job: Job, head: Head, values: JsonObject, signal: AbortSignal): DrivenJob {
   const state = copyJson(values, "state") as JsonObject;
-  const { journal: _journal, ...own } = job;
+  const { journal: _journal, resume_targets: _targets, ...own } = job;
   const command = job.command && commandFor(job.command, head.interrupt_ids);
   return Object.assign(own, { command, state, messages: messagesOf(state) as JsonObject[], signal });
 }

@@ -32,6 +32,9 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
       "must be an object or a list of [channel, value] pairs",
     ),
   ),
+  expected_answers: v.optional(
+    v.record(parse.name, parse.integer(0, Number.MAX_SAFE_INTEGER), "must be an object of interrupt ids and numbers"),
+  ),
   goto: v.optional(v.union([parse.name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
 

@@ -223,7 +223,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
 
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const answers = readAnswers(params);
-    const ids = Object.keys(answers);
+    const ids = Object.keys(answers.resume);
     const seen = await caller.read(thread_id);
     const read = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
       const thread = await findThread(threads, seen, thread_id);
@@ -315,10 +315,10 @@ function startRequest(params: JsonObject): RunCreate {
 const isCommand = (input: Json | undefined): input is JsonObject => isObject(input) && input.lg_name === "Command";
 
 /** `reject`: of two answers to one interrupt, the second creates no run. */
-function respondRequest(params: JsonObject, assistant_id: string, answers: JsonObject): RunCreate {
+function respondRequest(params: JsonObject, assistant_id: string, answers: ReturnType<typeof readAnswers>): RunCreate {
   return {
     assistant_id,
-    command: { resume: answers, ...taken(params, ["update", "goto"]) },
+    command: { ...(answers as RunCreate["command"]), ...taken(params, ["update", "goto"]) },
     ...taken(params, ["config", "metadata"]),
     strict_resume: true,
     multitask_strategy: "reject",
@@ -327,15 +327,16 @@ function respondRequest(params: JsonObject, assistant_id: string, answers: JsonO
 
 const isFork = ({ config }: RunCreate): boolean => typeof config?.configurable?.checkpoint_id === "string";
 
-/** The answers by interrupt id. */
-function readAnswers(params: JsonObject): JsonObject {
+/** The answers by interrupt id, and the numbers of answers that the sender has seen. */
+function readAnswers(params: JsonObject): { readonly resume: JsonObject; readonly expected_answers?: JsonObject } {
   const { responses } = params;
   const sent = responses === undefined || responses === null ? [params] : responses;
   if (!Array.isArray(sent)) throw invalid("input.respond: responses must be a list.");
   if (sent.length === 0) throw invalid("input.respond requires at least one response.");
   const answers = new Map<string, Json>();
+  const expected: JsonObject = {};
   for (const item of sent) {
-    const { interrupt_id, response = null } = isObject(item) ? item : {};
+    const { interrupt_id, response = null, expected_answers = null } = isObject(item) ? item : {};
     if (typeof interrupt_id !== "string" || interrupt_id === "") {
       throw invalid("input.respond requires an interrupt_id.");
     }
@@ -343,8 +344,12 @@ function readAnswers(params: JsonObject): JsonObject {
       throw invalid(`input.respond: responses answers interrupt ${interrupt_id} more than once.`);
     }
     answers.set(interrupt_id, response);
+    if (expected_answers !== null) expected[interrupt_id] = expected_answers;
   }
-  return Object.fromEntries(answers);
+  return {
+    resume: Object.fromEntries(answers),
+    ...(Object.keys(expected).length > 0 ? { expected_answers: expected } : {}),
+  };
 }
 
 const REFUSED: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_found", "conflict", "gone"]);

@@ -171,7 +171,14 @@ export const schemas: JsonObject = {
       }),
     ],
   },
-  Error: record({ detail: string, code: errorCode }),
+  Error: record(
+    {
+      detail: string,
+      code: errorCode,
+      run_id: { ...uuid, description: "Of `interrupt_already_answered`: the run that answers it" },
+    },
+    ["run_id"],
+  ),
 };
 
 /** Answers that are no component of their own, by the name that the route table gives them. */
