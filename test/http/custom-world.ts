@@ -71,12 +71,13 @@ export async function customWorld(options: WorldOptions = {}): Promise<World> {
     },
   ]);
   const custom = { authenticate: authenticate ?? known, on: Object.fromEntries(noted) } as Auth;
-  const it = await testService({
-    agents: {
-      async *agent({ input }) {
-        yield { messages: [], said: input };
-      },
+  const agents: WorldOptions["agents"] = {
+    async *agent({ input }) {
+      yield { messages: [], said: input };
     },
+  };
+  const it = await testService({
+    ...(rest.executor ? {} : { agents }),
     ...rest,
     environment: { timer, ...environment },
     auth: { custom, ...auth },
