@@ -54,10 +54,13 @@ export function runs({ describe, it, bench, subject }: Suite): void {
       itOverSse("end when their thread is deleted", async () => {
         await using at = await bench();
         const thread = at.stream(graph);
-        const events = follow(at.stream(graph, thread.threadId), ["values"]);
+        const opened = Promise.withResolvers<void>();
+        const events = follow(at.stream(graph, thread.threadId), ["values"], 1, () => opened.resolve());
         await thread.run.start({ input: human("a") });
         const { output } = thread;
         await at.gates.reached("a");
+        // A stream that opens after the deletion waits for a new thread with this id.
+        await opened.promise;
         await at.client.threads.delete(thread.threadId);
         assert.equal(rootEvents(await events).at(-1), "interrupted");
         await output;
