@@ -18,6 +18,8 @@ export interface Environment {
   readonly keepAlive?: KeepAlive;
   /** The runtime and its version, such as `Node.js/24`. */
   readonly runtime?: string;
+  /** Frees memory that is not used any more. Absent where the runtime needs no hint. */
+  collectGarbage?(): void;
 }
 
 /** The process stays alive while calls of `acquire` outnumber those of `release`. */
@@ -264,6 +266,8 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   const runtime = (globalThis as { navigator?: { readonly userAgent?: string } }).navigator?.userAgent;
+  // Bun collects the texts of large bodies late: they grow to 1 GB.
+  const { gc } = (globalThis as { Bun?: { gc(isSynchronous: boolean): void } }).Bun ?? {};
   return {
     now: () => Date.now(),
     monotonic: () => performance.now(),
@@ -277,6 +281,7 @@ export function systemEnvironment(): Environment {
     uuid: () => crypto.randomUUID(),
     keepAlive: createKeepAlive(),
     ...(runtime === undefined ? {} : { runtime }),
+    ...(gc ? { collectGarbage: () => gc(true) } : {}),
     log(record) {
       const line = logLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);

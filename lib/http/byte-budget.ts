@@ -57,10 +57,17 @@ const busyError = (): ServiceError =>
     "Large requests and responses of this caller use all memory that one caller may use: read or close the open ones, and retry later",
   );
 
+interface ByteBudgetOptions {
+  readonly total: number;
+  /** The largest part that one caller may use. */
+  readonly share: number;
+  onRelease?(bytes: number): void;
+}
+
 /** Creates a budget of `total` bytes, of which one caller uses at most `share`. */
 export function createByteBudget(
   environment: Pick<Environment, "timer">,
-  { total, share }: { readonly total: number; readonly share: number },
+  { total, share, onRelease = () => {} }: ByteBudgetOptions,
 ): ByteBudget {
   // In the order of their turns.
   const callers = new Map<string, CallerUse>();
@@ -93,6 +100,7 @@ export function createByteBudget(
       release() {
         if (isReleased) return;
         isReleased = true;
+        onRelease(bytes);
         change(-bytes);
         forget(caller, use);
         admit();

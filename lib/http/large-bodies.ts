@@ -12,6 +12,10 @@ const DEFAULT_STALLED_MS = 15_000;
 /** The number of reads at the same time whose size is unknown, and of those that were small; of one caller a quarter. */
 const MAX_UNMEASURED = 16;
 const MAX_SMALL = 32;
+/** Memory is freed after large bodies of so many bytes: each leaves several times its size behind. */
+const COLLECT_BYTES = 15 * 1024 * 1024;
+/** The pause after that, in multiples of its time. */
+const MIN_COLLECT_PAUSE = 3;
 /** The event loop ticks after reads have taken so many milliseconds. */
 const MAX_BUSY_MS = 8;
 /** The number of reads whose size is remembered, and the longest name of one. */
@@ -92,7 +96,7 @@ export interface LargeBodies {
 }
 
 export function createLargeBodies(
-  environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic">,
+  environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic" | "collectGarbage">,
   {
     budget_bytes = DEFAULT_BUDGET_BYTES,
     caller_share = DEFAULT_CALLER_SHARE,
@@ -100,10 +104,21 @@ export function createLargeBodies(
     stalled_ms = DEFAULT_STALLED_MS,
   }: LargeBodyOptions = {},
 ): LargeBodies {
-  const budget = createByteBudget(environment, { total: budget_bytes, share: budget_bytes * caller_share });
+  const now = environment.monotonic ?? environment.now;
+  let uncollected = 0;
+  let collectFrom = 0;
+  function onRelease(bytes: number): void {
+    uncollected += bytes;
+    const from = now();
+    if (uncollected < COLLECT_BYTES || from < collectFrom || !environment.collectGarbage) return;
+    uncollected = 0;
+    environment.collectGarbage();
+    // It takes as long as the heap is large.
+    collectFrom = from + MIN_COLLECT_PAUSE * (now() - from);
+  }
+  const budget = createByteBudget(environment, { total: budget_bytes, share: budget_bytes * caller_share, onRelease });
   const unmeasured = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
   const small = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
-  const now = environment.monotonic ?? environment.now;
   let busy_ms = 0;
   // An embedded database answers at once: without ticks, nothing else would be done between many reads.
   async function rest(from: number): Promise<void> {

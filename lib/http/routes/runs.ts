@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Use } from "../../auth/principal.ts";
 import { invalidField } from "../../errors.ts";
 import type { Json } from "../../json.ts";
-import type { Run, RunCreate, RunOrigin } from "../../runs/mod.ts";
+import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
 import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
@@ -153,13 +153,13 @@ async function waitForRun(context: RequestContext): Promise<Response> {
   const path = pathOf(thread_id, wait.run.run_id);
   // Stateless runs have no route to join.
   const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
-  const again = readAgain(context, wait.run);
+  const again = readAgain(context, wait.run.thread_id, wait.run.run_id);
   return waitResponse(context, wait, { "content-location": path, ...location }, thread_id === null ? {} : { again });
 }
 
-/** Returns a function that reads the result of an ended run. */
+/** Returns a function that reads the result of an ended run. It must not refer to the run, whose input may be large. */
 const readAgain =
-  ({ nouns }: RequestContext, { thread_id, run_id }: Run) =>
+  ({ nouns }: RequestContext, thread_id: string, run_id: string) =>
   async (): Promise<Json> =>
     (await (await nouns.runs.join(thread_id, run_id)).result) ?? {};
 
@@ -170,7 +170,7 @@ async function joinRun(
   const wait = await context.nouns.runs.join(threadId(context), runId(context), options);
   const { run } = wait;
   if (run.status === "pending" || run.status === "running")
-    return waitResponse(context, wait, {}, { again: readAgain(context, run) });
+    return waitResponse(context, wait, {}, { again: readAgain(context, run.thread_id, run.run_id) });
   try {
     return json((await wait.result) ?? {});
   } finally {
