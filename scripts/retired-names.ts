@@ -91,7 +91,6 @@ export const RETIRED_NAMES: readonly Retired[] = [
     only: ["adapters/libsql", "adapters/postgres", "adapters/sql/driver.ts", "adapters/sql/mod.ts"],
   },
   { name: "fork", use: "byDialect", only: ["adapters/sql"] },
-  { name: "shape", use: "prepared", only: ["adapters/sql"] },
   { name: "touched", use: "lock_keys", except: ["lib/auth"] },
   { name: "settled", use: "constant (sql), or what the thing is" },
   { name: "served", use: "what the thing is" },

@@ -94,8 +94,8 @@ async function requireTargets(
 /** A plain value addressed to the interrupt that it is bound to: no other task can take it then. */
 function addressed(resume: Json | undefined, { resume_targets = [] }: Job): Json | undefined {
   const id = resume_targets[0]?.interrupt_id ?? "";
-  const isPlain = resume !== undefined && !(isObject(resume) && Object.hasOwn(resume, id));
-  return isPlain && resume_targets.length === 1 && isInterruptId(id) ? { [id]: resume } : resume;
+  const isPlainValue = resume !== undefined && !(isObject(resume) && Object.hasOwn(resume, id));
+  return isPlainValue && resume_targets.length === 1 && isInterruptId(id) ? { [id]: resume } : resume;
 }
 
 /**

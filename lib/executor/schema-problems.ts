@@ -62,10 +62,10 @@ export function parseSchema(value: unknown, label: string): JsonObject {
 /** The first mistake in a schema, with its path; undefined if there is none. */
 function findSchemaProblem(value: unknown, path = "schema", depth = 0): string | undefined {
   if ((typeof value === "boolean" && depth > 0) || depth > MAX_DEPTH) return undefined;
-  if (typeof value === "object" && value !== null && "~standard" in value && !isPlain(value)) {
+  if (typeof value === "object" && value !== null && "~standard" in value && !isPlainObject(value)) {
     return `${path}: must be JSON Schema. Convert it first, for example with z.toJSONSchema(schema)`;
   }
-  if (!isPlain(value)) return `${path}: must be a JSON Schema object such as { type: "boolean" }`;
+  if (!isPlainObject(value)) return `${path}: must be a JSON Schema object such as { type: "boolean" }`;
   const keys = Object.keys(value);
   for (const key of keys) {
     const problem = findKeywordProblem(key, value[key] as Json, `${path}.${key}`);
@@ -81,7 +81,7 @@ function findSchemaProblem(value: unknown, path = "schema", depth = 0): string |
   return undefined;
 }
 
-const isPlain = (value: unknown): value is JsonObject =>
+const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value as Json) && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
 function findKeywordProblem(key: string, value: Json, path: string): string | undefined {

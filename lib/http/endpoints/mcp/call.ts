@@ -209,13 +209,13 @@ function answered(
   resume: Json,
 ): JsonObject | NonNullable<RunCreate["command"]> {
   const { context, tool, args } = called;
-  const may = mayModelAnswer(context, tool.assistant);
-  if (!thread && !may)
+  const modelMayAnswer = mayModelAnswer(context, tool.assistant);
+  if (!thread && !modelMayAnswer)
     return failure(`Only a person can answer the questions of ${tool.name}. Leave out ${args.resume}`);
   if (!thread) return failure(`${args.resume} needs ${args.thread_id}: the conversation whose question it answers`);
   const open = questionsOf(Object.values(thread.interrupts).flat());
   if (open.length === 0) return failure("No question is open in this conversation");
-  if (!may) return waiting(called, open, thread.thread_id);
+  if (!modelMayAnswer) return waiting(called, open, thread.thread_id);
   if (open.length === 1) {
     const [{ id } = { id: "" }] = open;
     const isMap = isObject(resume) && Object.keys(resume).length === 1 && Object.hasOwn(resume, id);
