@@ -10,11 +10,11 @@ import { misfit } from "../../lib/executor/schema-check.ts";
 import { labelOf } from "../../lib/executor/step-names.ts";
 import type { Json } from "../../lib/json.ts";
 import { consumedAnswers } from "./answers.ts";
+import type { JobSaver } from "./job-saver.ts";
 import {
   answerCounts,
   CALL,
   INTERRUPT,
-  type JobSaver,
   NULL_TASK,
   pendingWrites,
   readWrite,
