@@ -1,4 +1,4 @@
-/** The states of agents that put no checkpoints: how they are recorded, read and updated. */
+/** The states of agents that put no checkpoints: how they are stored, read and recorded. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoints.ts";
@@ -14,7 +14,6 @@ import {
   type NewCheckpoint,
   type StateEvent,
   StateRefused,
-  type StateUpdate,
   type StoredCheckpoint,
   type StreamEvent,
   type ThreadState,
@@ -22,11 +21,7 @@ import {
 } from "./contract.ts";
 import { type Coroutine, CoroutineEvents, type EventStage, eventsOf } from "./coroutine.ts";
 import { checkpointMetadata, interruptGone } from "./kwargs.ts";
-import { applyUpdates } from "./messages.ts";
-
-/** The names that graphs reserve for their entry and their exit. */
-export const START = "__start__";
-export const END = "__end__";
+import { changeState, END, START } from "./state-changes.ts";
 
 /** The error of an agent that finds the state of another runtime. */
 export const FOREIGN_STATE = "The thread's state was written by another kind of graph";
@@ -191,95 +186,6 @@ export const recordedState: GraphState = {
     return {};
   },
 };
-
-const INPUT = "__input__";
-const COPY = "__copy__";
-
-/** The state after the updates of one step, with the `source` of its checkpoint. */
-interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
-  readonly values: JsonObject;
-  readonly source: "update" | "input" | "fork";
-}
-
-/**
- * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
- * `__input__` make the node next, `__end__` nothing. Without `as_node` open interrupts stay open. Errors: StateRefused.
- */
-export function changeState(
-  before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
-  name: string,
-  updates: readonly StateUpdate[],
-  uuid: () => string,
-): ChangedState {
-  if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
-  const state = before?.values ?? {};
-  if (!isObject(state)) throw new StateRefused("values: this graph's state is not an object and cannot be changed");
-  const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
-  let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
-  let source: ChangedState["source"] = "update";
-  for (const update of updates) {
-    const { as_node } = update;
-    if (as_node !== undefined && ![name, START, INPUT, END].includes(as_node)) {
-      throw new StateRefused(
-        `as_node: the graph has no node ${JSON.stringify(as_node)}; its only node is ${JSON.stringify(name)}`,
-      );
-    }
-    const ahead = as_node === START || as_node === INPUT || (as_node === undefined && place.next.includes(name));
-    for (const change of changesOf(update, name)) changes.push([change, ahead ? "human" : "ai"]);
-    const next = nextOf(update, name);
-    if (next) place = { next, tasks: [] };
-    if (as_node === INPUT) source = "input";
-  }
-  return { ...place, values: applied(state, changes, uuid), source };
-}
-
-function copied(
-  before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
-  updates: readonly StateUpdate[],
-): ChangedState {
-  if (updates.length > 1) throw new StateRefused(`as_node: ${COPY} must be the only update of its step`);
-  if (updates[0]?.values) throw new StateRefused(`values: must be absent with ${COPY}`);
-  if (!before || !isObject(before.values))
-    throw new StateRefused(`as_node: ${COPY} needs a state to copy, and the thread has none`);
-  const { next, tasks, values } = before;
-  return { next, tasks, values, source: "fork" };
-}
-
-/** Null: `next` does not change. */
-function nextOf({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
-  const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
-  const stranger = targets.find((target) => target !== name && target !== END);
-  if (stranger !== undefined) {
-    throw new StateRefused(`command.goto: the graph has no node ${JSON.stringify(stranger)}`);
-  }
-  if (targets.length > 0) return targets.includes(name) ? [name] : [];
-  if (as_node === undefined) return null;
-  return as_node === START || as_node === INPUT ? [name] : [];
-}
-
-function changesOf({ values, command }: StateUpdate, name: string): JsonObject[] {
-  if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run can answer an interrupt");
-  const sent = (command?.goto ?? []).flatMap((target) =>
-    typeof target === "string" || target.node !== name ? [] : [target.input],
-  );
-  const update = command?.update ?? null;
-  const pairs = Array.isArray(update)
-    ? (update as [string, Json][]).map((pair) => Object.fromEntries([pair]))
-    : [update];
-  const changes = [...(Array.isArray(values) ? values : [values]), ...pairs, ...sent].filter(
-    (change) => change !== null,
-  );
-  if (changes.every(isObject)) return changes;
-  throw new StateRefused("values: must be an object, a list of objects or null");
-}
-
-function applied(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
-  try {
-    return applyUpdates(state, changes, uuid);
-  } catch (error) {
-    throw new StateRefused(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
-  }
-}
 
 /**
  * The `execute` of an executor that puts no checkpoints: each state that it yields is put as one, and shown in the modes

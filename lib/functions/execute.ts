@@ -4,7 +4,7 @@ import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contra
 import type { Coroutine } from "../executor/coroutine.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
-import { END, START } from "../executor/recorded-states.ts";
+import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { type AgentEntry, Call, RaisedInterrupt, show, showInterrupts, task } from "./call.ts";
 import { Driver, Emitted, type FunctionEvent } from "./drive.ts";

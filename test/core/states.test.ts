@@ -4,7 +4,8 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AuthContext } from "../../lib/auth/custom.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
-import { changeState, recordedState } from "../../lib/executor/recorded-states.ts";
+import { recordedState } from "../../lib/executor/recorded-states.ts";
+import { changeState } from "../../lib/executor/state-changes.ts";
 import {
   ConfigError,
   createService,
