@@ -9,7 +9,7 @@ export type { Auth, AuthContext } from "./auth/custom.ts";
 export type { AuthMode, AuthOptions } from "./auth/principal.ts";
 export { type StaticIdentityOptions, staticIdentity } from "./auth/static-keys.ts";
 export type { Cron, CronCreate, Crons } from "./crons/mod.ts";
-export type { FinishedRun } from "./engine/attempt-context.ts";
+export type { FinishedRun } from "./engine/finished-runs.ts";
 export type { Environment, LogRecord } from "./environment.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
 export type { AuthUser, Executor, StoreItem, ThreadState } from "./executor/contract.ts";

@@ -1,8 +1,8 @@
 /** The options of a service, and their validation. */
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
-import type { FinishedRun } from "./engine/attempt-context.ts";
 import type { Prices } from "./engine/events.ts";
+import type { FinishedRun } from "./engine/finished-runs.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor/contract.ts";

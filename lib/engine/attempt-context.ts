@@ -1,5 +1,5 @@
-/** The parts of one attempt: its job, its state, its lease, its checkpoints, what it shows, and the hook that its end calls. */
-import { type Environment, loopTick, pause } from "../environment.ts";
+/** The parts of one attempt: its job, its state, its lease, its checkpoints and what it shows. */
+import { type Environment, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type {
   AuthUser,
@@ -15,8 +15,6 @@ import type {
 import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState, reopened } from "../executor/recorded-states.ts";
 import type { AttemptJournal, RunFeatures } from "../features/mod.ts";
-import type { JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
 import type { Bus } from "../storage/bus.ts";
 import type {
   ClaimedRun,
@@ -30,6 +28,7 @@ import type {
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder, type Prices } from "./events.ts";
+import type { OnRunFinished } from "./finished-runs.ts";
 import { type Heartbeat, startHeartbeat } from "./leases.ts";
 import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
 
@@ -403,57 +402,4 @@ async function readState(context: AttemptContext, checkpoint_id?: string): Promi
   } catch {
     return null;
   }
-}
-
-/** A run that has ended; times are ISO 8601, UTC. */
-export interface FinishedRun {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly assistant_id: string;
-  readonly graph_id: string;
-  readonly status: TerminalStatus;
-  readonly metadata: JsonObject;
-  /** The number of attempts; 0 for a run cancelled before it started. */
-  readonly attempt: number;
-  readonly started_at: string | null;
-  readonly ended_at: string;
-  /** `{error, message}` if the run failed. */
-  readonly error?: JsonObject;
-}
-
-type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
-
-/** Calls the hook in a later tick of the event loop. Never throws. */
-type OnRunFinished = (run: RunRow, end: RunEnd) => void;
-
-/** `onCall` receives the promise of each call; it never rejects. */
-export function createRunFinishedHook(
-  environment: Environment,
-  hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
-  onCall: (call: Promise<void>) => void,
-): OnRunFinished {
-  return (run, { status, ended_at, error }) => {
-    if (!hook) return;
-    const { run_id, thread_id, assistant_id, graph_id, metadata, attempt, started_at } = run;
-    const finished: FinishedRun = {
-      run_id,
-      thread_id,
-      assistant_id,
-      graph_id,
-      status,
-      metadata,
-      attempt,
-      started_at: isoTime(started_at),
-      ended_at: isoTime(ended_at ?? environment.now()),
-      ...(error ? { error } : {}),
-    };
-    onCall(
-      // In a later tick: a hook that blocks must not delay the subscribers of the run.
-      loopTick(environment)
-        .then(() => hook(finished))
-        .catch((thrown: unknown) => {
-          environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
-        }),
-    );
-  };
 }

@@ -1,0 +1,58 @@
+/** The hook of the host that is called when a run has ended, and what it gets. */
+import { type Environment, loopTick } from "../environment.ts";
+import type { JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
+import type { RunRow, TerminalStatus } from "../storage/mod.ts";
+
+/** A run that has ended; times are ISO 8601, UTC. */
+export interface FinishedRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly status: TerminalStatus;
+  readonly metadata: JsonObject;
+  /** The number of attempts; 0 for a run cancelled before it started. */
+  readonly attempt: number;
+  readonly started_at: string | null;
+  readonly ended_at: string;
+  /** `{error, message}` if the run failed. */
+  readonly error?: JsonObject;
+}
+
+type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
+
+/** Calls the hook in a later tick of the event loop. Never throws. */
+export type OnRunFinished = (run: RunRow, end: RunEnd) => void;
+
+/** `onCall` receives the promise of each call; it never rejects. */
+export function createRunFinishedHook(
+  environment: Environment,
+  hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
+  onCall: (call: Promise<void>) => void,
+): OnRunFinished {
+  return (run, { status, ended_at, error }) => {
+    if (!hook) return;
+    const { run_id, thread_id, assistant_id, graph_id, metadata, attempt, started_at } = run;
+    const finished: FinishedRun = {
+      run_id,
+      thread_id,
+      assistant_id,
+      graph_id,
+      status,
+      metadata,
+      attempt,
+      started_at: isoTime(started_at),
+      ended_at: isoTime(ended_at ?? environment.now()),
+      ...(error ? { error } : {}),
+    };
+    onCall(
+      // In a later tick: a hook that blocks must not delay the subscribers of the run.
+      loopTick(environment)
+        .then(() => hook(finished))
+        .catch((thrown: unknown) => {
+          environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
+        }),
+    );
+  };
+}
