@@ -26,6 +26,7 @@ import {
   type TraceUsage,
 } from "../storage/mod.ts";
 import { refusedResume } from "../streams/run-subscription.ts";
+import { type NewEvent, OpenEvents } from "./open-events.ts";
 import type { ProgressWriter } from "./progress.ts";
 
 /** The prices of models in US dollars per million tokens. */
@@ -208,9 +209,6 @@ export interface EventRecorder {
   end(end: RecordedEnd): Promise<void> | undefined;
 }
 
-/** An event of the executor, or one of the recorder's own. */
-type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
-
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
@@ -222,10 +220,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   if ((job.events ?? "none") === "none") return null;
   const all = job.events === "all";
   const derive = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
-  // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
-  const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
-  // Messages that have started and not ended.
-  const speaking = new Map<string, Pick<NewEvent, "namespace" | "node"> & { readonly run_id: Json }>();
+  const open = new OpenEvents();
   const requested = new Set<Json>();
   let running = false;
   let read = run.claims === 1;
@@ -240,25 +235,9 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const recordRoot = (method: EventMethod, data: Json, end = false): void =>
     record({ method, namespace: [], data }, end);
 
-  function track(namespace: readonly string[], data: Json): void {
-    if (namespace.length === 0 || !isObject(data)) return;
-    const key = JSON.stringify(namespace);
-    if (data.event === "started") open.set(key, { namespace, graph_name: data.graph_name ?? null });
-    else open.delete(key);
-  }
-
-  function trackMessage({ namespace, node }: Pick<NewEvent, "namespace" | "node">, data: Json): void {
-    const { event, run_id = null } = isObject(data) ? data : {};
-    if (event !== "message-start" && event !== "message-finish" && event !== "error") return;
-    const key = JSON.stringify([namespace, run_id]);
-    if (event === "message-start") speaking.set(key, { namespace, node, run_id });
-    else speaking.delete(key);
-  }
-
   function takeYielded(event: YieldedEvent): void {
-    const { method, namespace, data } = event;
-    if (method === "lifecycle") track(namespace, data);
-    if (method === "messages") trackMessage(event, data);
+    const { method, data } = event;
+    open.follow(event);
     if (method === "input.requested") {
       const { interrupt_id = null } = isObject(data) ? data : {};
       if (requested.has(interrupt_id)) return;
@@ -277,9 +256,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       for (const { run_id, method, namespace, node, data } of page.events) {
         if (run_id !== run.run_id) continue;
         const parsed = JSON.parse(data ?? "null") as Json;
-        if (method === "lifecycle") track(namespace, parsed);
-        else if (method === "messages") trackMessage({ namespace, node }, parsed);
-        else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
+        open.follow({ method, namespace, node, data: parsed });
+        if (method === "input.requested" && isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
         running ||= namespace.length === 0;
       }
       after = page.more ? page.read_to : null;
@@ -288,21 +266,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     read = true;
   }
 
-  /** Some clients wait for the end of a message. Inner ones first. */
-  function closeOpen(data: JsonObject, message: string): void {
-    for (const { run_id, ...place } of speaking.values()) {
-      record({ ...place, method: "messages", data: { event: "error", message, run_id } });
-    }
-    speaking.clear();
-    for (const { namespace, graph_name } of [...open.values()].reverse()) {
-      const named = graph_name === null ? data : { ...data, graph_name };
-      record({ method: "lifecycle", namespace, data: named });
-    }
-    open.clear();
-  }
-
   function begun(): void {
-    closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
+    for (const end of open.close({ event: "interrupted" }, "The run was interrupted, and starts again")) record(end);
     if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
     const answered = job.resumed ? [] : answeredIds(job, thread.interrupts);
     if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
@@ -311,7 +276,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   function ended({ status, error, waits, failure }: RecordedEnd): void {
     const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
     const message = typeof error?.message === "string" ? error.message : undefined;
-    closeOpen({ event }, message ?? "The run was stopped");
+    for (const end of open.close({ event }, message ?? "The run was stopped")) record(end);
     const data: JsonObject = {
       event,
       graph_name: run.graph_id,

@@ -1,0 +1,48 @@
+/** What the events of a run have started and not ended: subgraphs, nodes and messages. Their ends are made when the run stops. */
+import type { ExecutorEvent } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { ThreadEvent } from "../storage/mod.ts";
+
+/** An event of the executor, or one of the engine's own. */
+export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
+
+export class OpenEvents {
+  /** Namespaces of subgraphs and nodes, with the names of their graphs. */
+  readonly #graphs = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
+  readonly #messages = new Map<string, Pick<NewEvent, "namespace" | "node"> & { readonly run_id: Json }>();
+
+  /** Takes an event in its order; only starts and ends count. */
+  follow(event: NewEvent): void {
+    if (!isObject(event.data)) return;
+    if (event.method === "lifecycle") this.#followGraph(event.namespace, event.data);
+    else if (event.method === "messages") this.#followMessage(event, event.data);
+  }
+
+  #followGraph(namespace: readonly string[], data: JsonObject): void {
+    if (namespace.length === 0) return;
+    const key = JSON.stringify(namespace);
+    if (data.event === "started") this.#graphs.set(key, { namespace, graph_name: data.graph_name ?? null });
+    else this.#graphs.delete(key);
+  }
+
+  #followMessage({ namespace, node }: NewEvent, { event, run_id = null }: JsonObject): void {
+    if (event !== "message-start" && event !== "message-finish" && event !== "error") return;
+    const key = JSON.stringify([namespace, run_id]);
+    if (event === "message-start") this.#messages.set(key, { namespace, node, run_id });
+    else this.#messages.delete(key);
+  }
+
+  /** Ends everything, inner parts first. Some clients wait for the end of a message. */
+  close(data: JsonObject, message: string): readonly NewEvent[] {
+    const messages = [...this.#messages.values()].map(
+      ({ run_id, ...place }): NewEvent => ({ ...place, method: "messages", data: { event: "error", message, run_id } }),
+    );
+    const graphs = [...this.#graphs.values()].reverse().map(({ namespace, graph_name }): NewEvent => {
+      const end = graph_name === null ? data : { ...data, graph_name };
+      return { method: "lifecycle", namespace, data: end };
+    });
+    this.#messages.clear();
+    this.#graphs.clear();
+    return [...messages, ...graphs];
+  }
+}
