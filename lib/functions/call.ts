@@ -7,11 +7,11 @@ import type {
   Spending,
   StateEvent,
   StreamEvent,
-  StreamMode,
   Task,
 } from "../executor/contract.ts";
-import { applyUpdate, messagesOf } from "../executor/messages.ts";
-import { isObject, type Json, type JsonObject } from "../json.ts";
+import { applyUpdate } from "../executor/messages.ts";
+import type { Json, JsonObject } from "../json.ts";
+import { CallFrames, showInterrupts } from "./frames.ts";
 import { copyJson, describe, isPlainObject } from "./plain.ts";
 import { MessagePiece } from "./streams.ts";
 import type { Verbs } from "./verbs.ts";
@@ -87,9 +87,8 @@ export class Call {
   private readonly uuid: () => string;
   private readonly id: string;
   private values: JsonObject;
-  private step: number;
-  /** That of the messages of this step, once one is shown: every token carries it. */
-  private shownMetadata: JsonObject | null = null;
+  /** Makes the frames that show this call. */
+  readonly frames: CallFrames;
   /** The state with which the function was called. */
   readonly initial: JsonObject;
   /** The message that is being written. */
@@ -109,7 +108,7 @@ export class Call {
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
   private stepWaits = false;
   // What shows the next state.
-  private frames: StreamEvent[] = [];
+  private stateFrames: StreamEvent[] = [];
 
   constructor(job: Job, values: JsonObject, step: number, uuid: () => string, asked: readonly Task[]) {
     this.job = job;
@@ -119,19 +118,14 @@ export class Call {
     this.id = uuid();
     this.values = values;
     this.initial = values;
-    this.step = step + 1;
-  }
-
-  private get metadata(): JsonObject {
-    this.shownMetadata ??= metadataOf(this.job, this.step);
-    return this.shownMetadata;
+    this.frames = new CallFrames(job, step + 1);
   }
 
   begin(): StreamEvent[] {
     const { id, name } = this;
     return [
-      ...this.show("tasks", { id, name, input: this.values, triggers: [`branch:to:${name}`], interrupts: [] }),
-      ...this.chain("on_chain_start", { input: this.job.input ?? null }),
+      ...this.frames.show("tasks", { id, name, input: this.values, triggers: [`branch:to:${name}`], interrupts: [] }),
+      ...this.frames.chain("on_chain_start", { input: this.job.input ?? null }),
     ];
   }
 
@@ -150,9 +144,9 @@ export class Call {
 
   /** Takes emitted data: it follows what shows the step that waits. */
   emit(data: Json): StreamEvent[] {
-    const shown = this.show("custom", data);
+    const shown = this.frames.show("custom", data);
     if (!this.stepWaits) return shown;
-    this.frames.push(...shown);
+    this.stateFrames.push(...shown);
     return [];
   }
 
@@ -165,8 +159,8 @@ export class Call {
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.take(value);
     events.push(...this.completeReply());
-    if (this.updates.length === 0) this.frames.push(...this.show("updates", { [this.name]: null }));
-    this.frames.push(...this.chain("on_chain_end", { output: this.values }), ...this.ended([]));
+    if (this.updates.length === 0) this.stateFrames.push(...this.frames.show("updates", { [this.name]: null }));
+    this.stateFrames.push(...this.frames.chain("on_chain_end", { output: this.values }), ...this.ended([]));
     events.push(this.state([], []));
     return events;
   }
@@ -179,13 +173,13 @@ export class Call {
   /** Ends the run with interrupts of one task. */
   pauseFor(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
-    this.frames.push(...showInterrupts(this.job, interrupts), ...this.ended(interrupts));
+    this.stateFrames.push(...showInterrupts(this.job, interrupts), ...this.ended(interrupts));
     return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
   }
 
   /** A token of a message that a step writes. */
   spoken(id: string, text: string): ExecutorEvent[] {
-    return [...this.commitStep(), ...this.chunk(id, { content: text })];
+    return [...this.commitStep(), ...this.frames.chunk(id, { content: text })];
   }
 
   /** The message that a step has written becomes part of the state. */
@@ -199,7 +193,7 @@ export class Call {
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
-    this.frames.push(...this.ended([], { result: {}, error: text }));
+    this.stateFrames.push(...this.ended([], { result: {}, error: text }));
     const failed = this.asked.length > 0 ? this.asked : [task(this.id, this.name)];
     return [
       this.state(
@@ -207,10 +201,6 @@ export class Call {
         failed.map((one) => ({ ...one, error: text })),
       ),
     ];
-  }
-
-  show(mode: StreamMode, data: Json): StreamEvent[] {
-    return show(this.job, mode, data);
   }
 
   /** Reports usage, unless an earlier attempt or run of the call has. Work of a step is executed once, so it is always new. */
@@ -234,19 +224,10 @@ export class Call {
   }
 
   private part({ id }: Reply, content: JsonObject): ExecutorEvent[] {
-    const shown = this.chunk(id, content);
+    const shown = this.frames.chunk(id, content);
     const last = this.durable ? shown.pop() : undefined;
     if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: this.reply && { ...this.reply } } });
     return [...this.commitStep(), ...shown];
-  }
-
-  private chunk(id: string, content: JsonObject): StreamEvent[] {
-    const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
-    // As LangGraph: the event comes first, with this member, which AG-UI's bridge reads.
-    return [
-      ...this.chain("on_chat_model_stream", { chunk: { ...chunk, response_metadata: {} } }, id),
-      ...this.show("messages-tuple", [chunk, this.metadata]),
-    ];
   }
 
   completeReply(): ExecutorEvent[] {
@@ -269,48 +250,24 @@ export class Call {
     this.stepWaits = true;
     this.place = this.position();
     this.updates.push(update);
-    if (reply) this.frames.push(...this.completed(update, reply.id));
-    this.frames.push(
-      ...this.fullMessages(before, update, reply?.id),
-      ...this.show("updates", { [this.name]: update }),
-      ...this.chain("on_chain_stream", { chunk: update }),
-      ...this.show("values", values),
+    if (reply) this.stateFrames.push(...this.frames.completed(update, reply.id));
+    this.stateFrames.push(
+      ...this.frames.messages(before, update, reply?.id),
+      ...this.frames.show("updates", { [this.name]: update }),
+      ...this.frames.chain("on_chain_stream", { chunk: update }),
+      ...this.frames.show("values", values),
     );
-    this.nextStep();
+    this.frames.nextStep();
     return events;
-  }
-
-  /** Marks the streamed message as complete for mode `messages`, before anything else is streamed. */
-  private completed(update: JsonObject, id: string): StreamEvent[] {
-    if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
-    const whole = update.messages.filter((message) => isObject(message) && message.id === id);
-    return [{ type: "stream", mode: "messages", data: whole }];
-  }
-
-  /** Messages of an update that were not streamed as tokens. */
-  private fullMessages(before: JsonObject, update: JsonObject, streamed: string | undefined): StreamEvent[] {
-    if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
-    const fresh = new Map<Json | undefined, Json>();
-    for (const message of update.messages) {
-      if (isObject(message) && (message.type === "ai" || message.type === "tool")) fresh.set(message.id, message);
-    }
-    fresh.delete(streamed);
-    for (const message of messagesOf(before)) if (isObject(message)) fresh.delete(message.id);
-    return [...fresh.values()].flatMap((message) => this.show("messages-tuple", [message, this.metadata]));
-  }
-
-  private nextStep(): void {
-    this.step++;
-    this.shownMetadata = null;
   }
 
   /** The current state, with what shows it. */
   state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
-    const { values, frames } = this;
+    const { values, stateFrames: frames } = this;
     const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.position()) : undefined;
     this.stepWaits = false;
     this.hasState = true;
-    this.frames = [];
+    this.stateFrames = [];
     const asked = this.asked.length > 0 ? { asked: this.asked } : {};
     return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...asked };
   }
@@ -324,40 +281,8 @@ export class Call {
   private ended(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
     if (!this.job.modes.has("tasks")) return [];
     const outcome = failure ?? { result: resultOf(this.updates) };
-    return this.show("tasks", { id: this.id, name: this.name, ...outcome, interrupts: [...interrupts] });
+    return this.frames.show("tasks", { id: this.id, name: this.name, ...outcome, interrupts: [...interrupts] });
   }
-
-  private chain(event: string, data: JsonObject, inner?: string): StreamEvent[] {
-    if (!this.job.modes.has("events")) return [];
-    const { run_id } = this.job;
-    const [own, parents] = inner === undefined ? [run_id, []] : [inner, [run_id]];
-    const { metadata, name } = this;
-    return this.show("events", {
-      event,
-      name,
-      run_id: own,
-      tags: metadata.tags as Json,
-      metadata,
-      parent_ids: parents,
-      data,
-    });
-  }
-}
-
-function metadataOf(job: Job, step: number): JsonObject {
-  return {
-    ...job.metadata,
-    tags: [...(job.config.tags ?? [])],
-    run_id: job.run_id,
-    thread_id: job.thread_id,
-    graph_id: job.graph_id,
-    assistant_id: job.assistant_id,
-    run_attempt: job.attempt,
-    langgraph_node: job.graph_id,
-    langgraph_step: step,
-    langgraph_checkpoint_ns: "",
-    checkpoint_ns: "",
-  };
 }
 
 function resultOf(updates: readonly JsonObject[]): Json {
@@ -367,15 +292,6 @@ function resultOf(updates: readonly JsonObject[]): Json {
     ...Object.fromEntries(updates.flatMap(Object.entries<Json>)),
     ...(messages.length > 0 ? { messages } : {}),
   };
-}
-
-export function show(job: Job, mode: StreamMode, data: Json): StreamEvent[] {
-  return job.modes.has(mode) ? [{ type: "stream", mode, data }] : [];
-}
-
-export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): StreamEvent[] {
-  const data = { __interrupt__: [...interrupts] };
-  return [...show(job, "values", data), ...show(job, "updates", data)];
 }
 
 export function task(id: string, name: string, outcome: Partial<Task> = {}): Task {

@@ -1,5 +1,5 @@
 /** Entries of the journal: how they are stored with what the function has shown, and how verbs wait for that. */
-import type { ExecutorEvent } from "../executor/contract.ts";
+import type { ExecutorEvent, Interrupt } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { JournalEntry, OpenJournal } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
@@ -39,6 +39,12 @@ export class Entries {
     this.#rejecters.add(reject);
     start(resolve, reject);
     return promise.finally(() => this.#rejecters.delete(reject));
+  }
+
+  /** Waits until a time; null: until the run stops. `ask`: what clients are asked meanwhile. */
+  until(verb: Verb, until: number | null, ask?: Interrupt): Promise<void> {
+    const asked = ask ? { ask } : {};
+    return this.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve, ...asked }));
   }
 
   /** The stored result of a verb, in its turn. */
@@ -106,11 +112,11 @@ const unbroken = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
 /** Shows that a step starts, in mode `tasks`. */
 export function* shownStart(call: Call, call_id: string, { name, occurrence }: Verb): Coroutine {
   const id = `${call_id}:${occurrence}:${name}`;
-  yield* call.show("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
+  yield* call.frames.show("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
 }
 
 function shownEnd(call: Call, call_id: string, { name, occurrence, value, error }: JournalEntry): ExecutorEvent[] {
   const id = `${call_id}:${occurrence}:${name}`;
   const result: JsonObject = error ? { error: error.message, result: null } : { result: value ?? null };
-  return call.show("tasks", { id, name: labelOf(name), ...result, interrupts: [] });
+  return call.frames.show("tasks", { id, name: labelOf(name), ...result, interrupts: [] });
 }

@@ -3,43 +3,31 @@
  * entry is committed together with what the function has shown before.
  */
 import type { Environment } from "../environment.ts";
-import type { Interrupt, Job } from "../executor/contract.ts";
+import type { Job } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { OutsideEvent, StepKind } from "../executor/journal.ts";
 import { parseSchema } from "../executor/schema-problems.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { endAttempt } from "./ends.ts";
-import { Entries, type EntryOptions, shownStart } from "./entries.ts";
+import { Entries } from "./entries.ts";
 import { copyJson } from "./plain.ts";
 import { Replay, type Verb } from "./replay.ts";
-import {
-  type AskOptions,
-  type StepContext,
-  StepError,
-  type StepOptions,
-  type WaitAddress,
-  type WaitOptions,
-} from "./verbs.ts";
+import { Tries, type TryOptions } from "./tries.ts";
+import type { AskOptions, StepContext, StepOptions, WaitAddress, WaitOptions } from "./verbs.ts";
 import { Waits } from "./waits.ts";
-import { type Inside, loadInside, tryWork, type Worked } from "./work.ts";
+import { type Inside, loadInside } from "./work.ts";
 
-export interface StepsOptions extends EntryOptions {
+export interface StepsOptions extends TryOptions {
   readonly job: Job;
   readonly signal: AbortSignal;
   readonly strict: boolean;
   readonly yielded: number;
   /** The call begins here. */
   readonly isNew: boolean;
-  readonly environment: Environment;
 }
 
-const FIRST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 60_000;
 const FINISH_MS = 50;
-
-const errorOf = (error: unknown): { name: string; message: string } =>
-  error instanceof Error ? { name: error.name, message: error.message } : { name: "Error", message: String(error) };
 
 /** The time at which a wait or an ask ends by itself. */
 const dueAt = (timeout: Duration | undefined, label: string, { now }: Pick<Environment, "now">): number | null =>
@@ -52,6 +40,7 @@ export class Steps {
   readonly #replay: Replay;
   readonly #waits: Waits;
   readonly #entries: Entries;
+  readonly #tries: Tries;
   #over: string | null = null;
 
   private constructor(options: StepsOptions, inside: Inside | null) {
@@ -68,6 +57,7 @@ export class Steps {
       idle: () => this.#rest(),
     });
     this.#entries = new Entries(options, this.#replay, this.#waits);
+    this.#tries = new Tries(options, inside, this.#entries, this.#waits);
     call.durable = journal;
     call.reported = Math.max(0, ...journal.entries.map(({ spent }) => spent ?? 0));
     options.emitted.isInStep = () => inside?.getStore() !== undefined;
@@ -113,68 +103,8 @@ export class Steps {
     if (typeof work !== "function") throw new TypeError(`${labelOf(verb.name)}: the second argument is no function`);
     const { outcome } = verb.recorded;
     if (outcome) return await this.#entries.stored(outcome, verb);
-    const value = await this.#execute(verb, options, work);
+    const value = await this.#tries.execute(verb, options, work);
     return value === undefined ? undefined : structuredClone(value);
-  }
-
-  /** Tries the work of a step until it succeeds or has no retries left. */
-  async #execute(
-    verb: Verb,
-    { retries = 0, timeout, backoff = FIRST_PAUSE_MS, retry = () => true }: StepOptions,
-    work: (context: StepContext) => unknown,
-  ): Promise<Json | undefined> {
-    const { journal, environment, call } = this.#options;
-    const label = labelOf(verb.name);
-    const timeout_ms = timeout === undefined ? null : durationOf(timeout, `${label}: timeout`);
-    const pause_ms = durationOf(backoff, `${label}: backoff`);
-    const last = verb.recorded.failed.at(-1);
-    let attempt = (last?.attempt ?? 0) + 1;
-    let next = last?.until ?? null;
-    let done = this.#waits.begin();
-    try {
-      const key = await journal.id(verb.kind, verb.name, verb.occurrence);
-      if (verb.kind === "step") this.#entries.effect(() => shownStart(call, journal.call_id, verb)).catch(() => {});
-      for (;;) {
-        if (next !== null) {
-          // A step that waits for its next try does not work.
-          done();
-          await this.#until(verb, next);
-          done = this.#waits.begin();
-        }
-        const began = environment.now();
-        const worked = await this.#try(verb, timeout_ms, (signal) => work({ key, attempt, signal }));
-        if ("value" in worked) {
-          const { value, message } = worked;
-          const result = value === undefined ? {} : { value };
-          await this.#entries.add(verb, { phase: "done", attempt, began, ...result }, message);
-          return value;
-        }
-        const { error } = worked;
-        const again = attempt <= retries && retry(error);
-        const longest = Math.min(LONGEST_PAUSE_MS, pause_ms * 2 ** (attempt - 1));
-        next = again ? environment.now() + Math.ceil(longest * (1 - environment.random() / 4)) : null;
-        const failure = { attempt, began, error: errorOf(error), until: next };
-        await this.#entries.add(verb, { phase: again ? "failed" : "error", ...failure });
-        if (!again) throw new StepError(label, failure.error.message, error);
-        attempt++;
-      }
-    } finally {
-      done();
-    }
-  }
-
-  #try(
-    { name }: Verb,
-    timeout_ms: number | null,
-    work: (signal: AbortSignal) => unknown,
-  ): Promise<Worked | { readonly error: unknown }> {
-    const { signal, call, emitted } = this.#options;
-    const speak = (id: string, token: string): Promise<void> =>
-      this.#entries.effect(function* () {
-        if (!signal.aborted) yield* call.spoken(id, token);
-      });
-    const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend: emitted.spendInStep };
-    return tryWork({ ...this.#options, ...own }, work);
   }
 
   // -------------------------------------------------------- sleep, wait, ask
@@ -187,13 +117,8 @@ export class Steps {
     const due = begun?.until ?? timeOf(until, now, labelOf(verb.name));
     if (!begun && due <= now) return;
     if (!begun) await this.#entries.add(verb, { phase: "begun", until: due });
-    await this.#until(verb, due);
+    await this.#entries.until(verb, due);
     await this.#entries.add(verb, { phase: "done" });
-  }
-
-  #until(verb: Verb, until: number | null, ask?: Interrupt): Promise<void> {
-    const asked = ask ? { ask } : {};
-    return this.#entries.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve, ...asked }));
   }
 
   async wait(given: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
@@ -223,7 +148,7 @@ export class Steps {
     const recorded = this.#replay.of("begin", name, occurrence);
     if (recorded.outcome) return;
     const verb: Verb = { kind: "begin", name, occurrence, call: 0, recorded };
-    await this.#execute(verb, {}, async ({ key }) => {
+    await this.#tries.execute(verb, {}, async ({ key }) => {
       const address = await journal.address(name, occurrence);
       await journal.commit();
       await begin({ ...address, key });
@@ -247,7 +172,7 @@ export class Steps {
     const kept = response ? { schema: response } : {};
     const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, value: id, ...kept }));
     const ask = { id, value: shown, ...(response ? { response_schema: response } : {}), name: label };
-    await this.#until(verb, entry.until ?? null, ask);
+    await this.#entries.until(verb, entry.until ?? null, ask);
     await this.#entries.add(verb, { phase: "timeout" });
     return null;
   }
