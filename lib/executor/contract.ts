@@ -1,8 +1,9 @@
 /** The contract of agent runtimes: an executor hosts graphs, gets each attempt of a run as a `Job`, and yields events. */
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
+import type { AuthUser } from "../storage/rows.ts";
 import type { AgentSettings } from "./agent-settings.ts";
+import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
 import type { CallPosition, Journal } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
@@ -16,6 +17,7 @@ export type {
   StoredWrite,
 } from "../storage/rows.ts";
 export type * from "./agent-settings.ts";
+export type * from "./checkpoint-handle.ts";
 export type * from "./store-handle.ts";
 
 /**
@@ -395,37 +397,6 @@ export interface GraphState {
     recurse: boolean,
     config?: StateConfig,
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
-}
-
-/** Reads checkpoints of one thread. A job's reader includes what the job has put but not stored yet. */
-export interface CheckpointReader {
-  /** Without `checkpoint_id`: in the root namespace the state that the job continues from, else the newest. */
-  get(at: { readonly ns: string; readonly checkpoint_id?: string }): Promise<StoredCheckpoint | null>;
-  /** Newest first. Without `ns`: all namespaces. */
-  list(at: {
-    readonly ns?: string;
-    readonly before?: string;
-    readonly limit?: number;
-    readonly metadata?: JsonObject;
-  }): AsyncIterable<StoredCheckpoint>;
-}
-
-/** A job's checkpoints. Both writes throw LeaseLost after the lease was lost. */
-export interface CheckpointHandle extends CheckpointReader {
-  /** The answer of `get`, unless the store must be read for it: then undefined. */
-  peek?(at: { readonly ns: string; readonly checkpoint_id?: string }): StoredCheckpoint | null | undefined;
-  /** Queues a checkpoint. Resolves when it is queued; with durability `sync` when it is committed. */
-  put(checkpoint: NewCheckpoint): Promise<void>;
-  putWrites(
-    at: { readonly ns: string; readonly checkpoint_id: string },
-    task_id: string,
-    writes: readonly PendingWrite[],
-  ): Promise<void>;
-  /**
-   * Opens a hold, and gives what releases it. What is put after that is stored in one save with all that the executor has shown when it
-   * releases the hold. For executors that put at another time than they show. With durability `sync`, writes wait for the release.
-   */
-  hold?(): () => void;
 }
 
 /**

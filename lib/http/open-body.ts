@@ -9,7 +9,7 @@ const FIRST_BEAT_MS = 1_000;
 /** A reader that takes nothing during this many heartbeats is disconnected. */
 const STALLED_BEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
-export const CHUNK_SIZE = 4 * 1024;
+export const CHUNK_SIZE: number = 4 * 1024;
 const encoder = new TextEncoder();
 
 /** Where a body goes; the controller of a `ReadableStream` is one. */
