@@ -3,8 +3,7 @@
  * @module
  */
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import type { Principal } from "../auth/principal.ts";
-import { createBudget, type Environment, loopTick, tickLimit } from "../environment.ts";
+import { createBudget, type Environment, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { disabledGroups } from "../options/http.ts";
 import { baseUrl } from "../options.ts";
@@ -12,16 +11,14 @@ import { type Service, type ServiceInternals, serviceInternals } from "../servic
 import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
 import { ClientGone } from "./byte-budget.ts";
-import { callerName, clientSignal } from "./caller.ts";
+import { contextFactory, isRead } from "./context.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { createLargeBodies } from "./large-bodies.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
-import { nothing, readObject, readQuery } from "./parse.ts";
-import { createBodyReader, headerCopy, type ReadBody } from "./request.ts";
-import { RequestBodies } from "./request-bodies.ts";
+import { createBodyReader, headerCopy } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
-import { type HandlerHost, type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
-import { createRouteTable, type MatchedRoute } from "./route-table.ts";
+import type { HandlerHost, RequestContext, Route } from "./route.ts";
+import { createRouteTable } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
 import { unknownKeyLog } from "./unknown-keys.ts";
 
@@ -207,10 +204,6 @@ async function settle(
   return new Response(null, { status: response.status, headers: response.headers });
 }
 
-/** Returns true for a route whose handler changes nothing, so that it may be called again for one request. */
-const isRead = ({ method, answer, upgrades }: Route, access: Authentication["access"]): boolean =>
-  access !== "open" && (access === "read" || method === "get") && answer !== "stream" && upgrades === undefined;
-
 /** What belongs to a request, whichever Request object middleware makes of it. */
 interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
   readonly user: AuthUser | null;
@@ -261,50 +254,5 @@ function notBuilt({ environment }: ServiceInternals): (route: Route) => Response
     if (!logged.has(route)) environment.log({ level: "warn", message, path, what });
     logged.add(route);
     return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
-  };
-}
-
-type CreateContext = (
-  request: Request,
-  call: Pick<RequestOrigin, "request_id" | "host">,
-  match: MatchedRoute,
-  principal: RequestContext["principal"],
-  auth: Authentication,
-) => RequestContext;
-
-function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
-  const { environment } = service;
-  return (request, call, { route, params, parameters }, principal, auth) => {
-    const large = new RequestBodies(
-      handler.large,
-      () => callerName(principal, call.host, request),
-      () => clientSignal(call.host, request),
-    );
-    const isRepeated = isRead(route, auth.access);
-    let body: Promise<Uint8Array> | undefined;
-    const bytes = (): Promise<Uint8Array> => {
-      const sent = body ?? read(request, { limit: route.max_body_bytes, receive: (size) => large.receive(size) });
-      // Only a read may be made again. The body of another request is not kept while its run executes.
-      if (isRepeated) body = sent;
-      return sent;
-    };
-    const ofAccount = async (): Promise<Principal> => ({ ...principal, user: (await auth.caller()).user ?? null });
-    const tick = (): Promise<void> => loopTick(environment);
-    const { logUnknownKeys } = handler;
-    const onUnknownKeys: RequestContext["onUnknownKeys"] =
-      logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
-    const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
-    return {
-      ...{ ...call, request, service, handler, large, params, parameters, principal, bytes, tick, onUnknownKeys },
-      ...bound,
-      caller: auth.caller,
-      async body() {
-        const sent = await bytes();
-        const value = readObject(sent, route.body ?? nothing, { onUnknownKeys });
-        await yieldAfter({ tick }, sent);
-        return value;
-      },
-      query: () => readQuery(parameters, route.query ?? nothing),
-    };
   };
 }
