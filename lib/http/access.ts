@@ -16,7 +16,7 @@ interface Target {
 }
 
 /** CORS and the host check, made from one configuration. */
-interface CorsPolicy {
+export interface CorsPolicy {
   /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
   check(request: Request, target: Target): void;
   /**

@@ -5,20 +5,28 @@
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import { createBudget, type Environment, tickLimit } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { disabledGroups } from "../options/http.ts";
+import { disabledGroups, type HttpOptions } from "../options/http.ts";
 import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, createCorsPolicy, defaultUse, isChange } from "./access.ts";
+import {
+  type Authentication,
+  accessOf,
+  authenticate,
+  type CorsPolicy,
+  createCorsPolicy,
+  defaultUse,
+  isChange,
+} from "./access.ts";
 import { ClientGone } from "./byte-budget.ts";
-import { contextFactory, isRead } from "./context.ts";
+import { type CreateContext, contextFactory, isRead } from "./context.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
 import { createLargeBodies } from "./large-bodies.ts";
 import { type HandlerOptions, handlerSchema } from "./options.ts";
 import { createBodyReader, headerCopy } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
-import type { HandlerHost, RequestContext, Route } from "./route.ts";
-import { createRouteTable } from "./route-table.ts";
+import type { HandlerHost, HandlerState, RequestContext, Route } from "./route.ts";
+import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
 import { unknownKeyLog } from "./unknown-keys.ts";
 
@@ -51,17 +59,71 @@ export type Handler = (request: Request, host?: HandlerHost | object) => Promise
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
   const [problem] = problemsIn(handlerSchema, options);
   if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
-  const base = (options.prefix ?? "").replace(/\/$/, "");
-  const service = serviceInternals(given);
-  const { environment, access: accounts } = service;
+  const mount = createMount(serviceInternals(given), options);
+  const { environment } = mount.service;
+  return async (request, host = {}) => {
+    const sent = request.headers.get("x-request-id");
+    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
+    const response = await settle(environment, request, request_id, answer(mount, request, request_id, host));
+    // The connection is not HTTP any more.
+    if (response.status === 101) return response;
+    response.headers.set("x-request-id", request_id);
+    mount.cors.expose(request, response.headers);
+    return response;
+  };
+}
+
+/** What a handler serves all requests with. */
+interface Mount {
+  /** Its path, without a slash at the end. */
+  readonly base: string;
+  readonly service: ServiceInternals;
+  readonly options: HandlerOptions;
+  readonly http: HttpOptions;
+  readonly cors: CorsPolicy;
+  readonly table: RouteTable;
+  readonly createContext: CreateContext;
+  readonly answerNotBuilt: (route: Route) => Response;
+  readonly callApp: ReturnType<typeof callerOfApp> | undefined;
+  readonly middleware: ReturnType<typeof middlewareOf>;
+}
+
+function createMount(service: ServiceInternals, options: HandlerOptions): Mount {
+  const { environment } = service;
   const { http = {} } = service.options;
+  const base = (options.prefix ?? "").replace(/\/$/, "");
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const isHidden = (route: Route): boolean =>
     (route.group !== undefined && disabled.has(route.group)) || route.isLeftOut?.(http) === true;
   const table = createRouteTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
   const { read, messages } = createBodyReader(environment, http);
-  const createContext = contextFactory(service, read, {
+  const state = createHandlerState(environment, http, options, { base, table, disabled, messages, cors });
+  const middleware = middlewareOf(options.app, (path) => {
+    const message = "http.app: a handler for all methods takes no next, so it is a route and not run as middleware";
+    environment.log({ level: "warn", message, path });
+  });
+  return {
+    ...{ base, service, options, http, cors, table, middleware },
+    createContext: contextFactory(service, read, state),
+    answerNotBuilt: notBuilt(service),
+    callApp: options.app && callerOfApp(options.app),
+  };
+}
+
+interface HandlerParts extends Pick<HandlerState, "base" | "messages"> {
+  readonly table: RouteTable;
+  readonly disabled: ReadonlySet<string>;
+  readonly cors: CorsPolicy;
+}
+
+function createHandlerState(
+  environment: Environment,
+  http: HttpOptions,
+  options: HandlerOptions,
+  { base, table, disabled, messages, cors }: HandlerParts,
+): HandlerState {
+  return {
     base,
     bodies: { environment, open: 0, limit: tickLimit(environment, CHUNKS_PER_TICK) },
     large: createLargeBodies(environment, http.large_bodies),
@@ -77,102 +139,113 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       return table.at(`${base}${path}`).length === 0;
     },
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
-  });
-  const answerNotBuilt = notBuilt(service);
-  const callApp = options.app && callerOfApp(options.app);
-  const middleware = middlewareOf(options.app, (path) => {
-    const message = "http.app: a handler for all methods takes no next, so it is a route and not run as middleware";
-    environment.log({ level: "warn", message, path });
-  });
-
-  /** The caller of a request. Throws nothing: the credential is checked later. */
-  function callerOf(request: Request, pathname: string, route: Route | undefined, user: AuthUser | null) {
-    const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
-    return authenticate(request, accounts, route, accessOf(request, place, options.open_metrics), user);
-  }
-
-  /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
-  async function serve(
-    request: Request,
-    url: URL,
-    { request_id, host, user, checked }: RequestOrigin,
-  ): Promise<Response> {
-    const found = await table.match(request.method, url);
-    const route = found?.route;
-    // Middleware may send a request to another route than the one that was checked.
-    const auth = checked && checked.route === route ? checked : callerOf(request, url.pathname, route, user);
-
-    async function respond(): Promise<Response> {
-      if (!found) return await refuse(request, table.at(url.pathname), auth);
-      const { handle, public_headers } = found.route;
-      // Mail scanners open links with HEAD, which must not submit anything.
-      if (public_headers && request.method === "HEAD") {
-        return new Response(null, { status: 204, headers: public_headers.all });
-      }
-      const principal = await auth.principal();
-      if (!handle) return answerNotBuilt(found.route);
-      const context = createContext(request, { request_id, host }, found, principal, auth);
-      const call = (): Response | Promise<Response> => handle(context);
-      const name = `${request.method} ${url.pathname}${url.search}`;
-      const { large } = context;
-      if (isRead(found.route, auth.access)) return await large.answerRead(name, call);
-      return await large.answerChange(request.method === "POST" ? null : name, call);
-    }
-
-    const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
-    const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
-    return await settle(environment, request, request_id, respond(), route, challenge);
-  }
-
-  /** The host's own answer at a path without a route. */
-  async function custom(request: Request, user: AuthUser | null): Promise<Response> {
-    if (http.enable_custom_route_auth) await accounts.principal(request, defaultUse(request.method), user);
-    const response = (await callApp?.(request)) ?? null;
-    if (!response) throw nothingHere();
-    return response;
-  }
-
-  async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
-    const url = URL.parse(request.url);
-    // Bun and Deno pass on what they make of a malformed header.
-    if (!url) throw new ServiceError("bad_request", "The Host header is malformed");
-    const { pathname } = url;
-    const loading = table.load(pathname);
-    if (loading) await loading;
-    const inside = pathBelow(base, pathname) !== null;
-    const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
-    const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
-    cors.check(request, target);
-    const app = options.app && inside && table.at(pathname).length === 0 ? options.app : undefined;
-    const preflight = request.headers.has("access-control-request-method");
-    if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
-    const user = options.acts_for?.(request) ?? null;
-    if (!app || http.enable_custom_route_auth) cors.checkCookies(request, target);
-    if (app) return await custom(request, user);
-    if (!middleware || !inside) return await serve(request, url, { request_id, host, user });
-    let checked: Authentication | undefined;
-    if (http.middleware_order === "auth_first") {
-      checked = callerOf(request, pathname, (await table.match(request.method, url))?.route, user);
-      await (checked.access === "account" ? checked.caller() : checked.principal());
-    }
-    const next = async (inner: Request): Promise<Response> => {
-      const url = new URL(inner.url);
-      await table.load(url.pathname);
-      return await serve(inner, url, { request_id, host, user, checked });
-    };
-    return ownResponse(await middleware(request, next));
-  }
-
-  return async (request, host = {}) => {
-    const sent = request.headers.get("x-request-id");
-    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(environment, request, request_id, answer(request, request_id, host));
-    // The connection is not HTTP any more.
-    if (response.status === 101) return response;
-    response.headers.set("x-request-id", request_id);
-    cors.expose(request, response.headers);
-    return response;
   };
+}
+
+/** Answers a request: by the route table, or where this has no route, by the application of the host. */
+async function answer(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
+  const { base, options, http, cors, table, middleware } = mount;
+  const url = URL.parse(request.url);
+  // Bun and Deno pass on what they make of a malformed header.
+  if (!url) throw new ServiceError("bad_request", "The Host header is malformed");
+  const { pathname } = url;
+  const loading = table.load(pathname);
+  if (loading) await loading;
+  const isInside = pathBelow(base, pathname) !== null;
+  const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
+  const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
+  cors.check(request, target);
+  const isForApp = options.app !== undefined && isInside && table.at(pathname).length === 0;
+  const isPreflight = request.headers.has("access-control-request-method");
+  if (request.method === "OPTIONS" && (isPreflight || !isForApp) && !isPublic()) return cors.preflight(request);
+  const user = options.acts_for?.(request) ?? null;
+  if (!isForApp || http.enable_custom_route_auth) cors.checkCookies(request, target);
+  if (isForApp) return await serveApp(mount, request, user);
+  const origin = { request_id, host, user };
+  if (!middleware || !isInside) return await serve(mount, request, url, origin);
+  return await serveInMiddleware(mount, middleware, request, url, origin);
+}
+
+/** The host's own answer at a path without a route. */
+async function serveApp({ service, http, callApp }: Mount, request: Request, user: AuthUser | null): Promise<Response> {
+  if (http.enable_custom_route_auth) await service.access.principal(request, defaultUse(request.method), user);
+  const response = (await callApp?.(request)) ?? null;
+  if (!response) throw nothingHere();
+  return response;
+}
+
+/** Serves a request with the middleware of the host's application around it. */
+async function serveInMiddleware(
+  mount: Mount,
+  middleware: NonNullable<Mount["middleware"]>,
+  request: Request,
+  url: URL,
+  origin: RequestOrigin,
+): Promise<Response> {
+  const { table, http } = mount;
+  let checked: Authentication | undefined;
+  if (http.middleware_order === "auth_first") {
+    const route = (await table.match(request.method, url))?.route;
+    checked = callerOf(mount, request, url.pathname, route, origin.user);
+    await (checked.access === "account" ? checked.caller() : checked.principal());
+  }
+  const next = async (inner: Request): Promise<Response> => {
+    const url = new URL(inner.url);
+    await table.load(url.pathname);
+    return await serve(mount, inner, url, { ...origin, checked });
+  };
+  return ownResponse(await middleware(request, next));
+}
+
+/** Answers by the route table. */
+async function serve(mount: Mount, request: Request, url: URL, origin: RequestOrigin): Promise<Response> {
+  const { base, service, table } = mount;
+  const { request_id, user, checked } = origin;
+  const match = await table.match(request.method, url);
+  const route = match?.route;
+  // Middleware may send a request to another route than the one that was checked.
+  const auth = checked && checked.route === route ? checked : callerOf(mount, request, url.pathname, route, user);
+  const response = match
+    ? callRoute(mount, request, url, origin, match, auth)
+    : refuse(request, table.at(url.pathname), auth);
+  const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
+  const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
+  return await settle(service.environment, request, request_id, response, route, challenge);
+}
+
+async function callRoute(
+  { createContext, answerNotBuilt }: Mount,
+  request: Request,
+  url: URL,
+  { request_id, host }: RequestOrigin,
+  match: MatchedRoute,
+  auth: Authentication,
+): Promise<Response> {
+  const { handle, public_headers } = match.route;
+  // Mail scanners open links with HEAD, which must not submit anything.
+  if (public_headers && request.method === "HEAD") {
+    return new Response(null, { status: 204, headers: public_headers.all });
+  }
+  const principal = await auth.principal();
+  if (!handle) return answerNotBuilt(match.route);
+  const context = createContext(request, { request_id, host }, match, principal, auth);
+  const call = (): Response | Promise<Response> => handle(context);
+  const name = `${request.method} ${url.pathname}${url.search}`;
+  const { large } = context;
+  if (isRead(match.route, auth.access)) return await large.answerRead(name, call);
+  return await large.answerChange(request.method === "POST" ? null : name, call);
+}
+
+/** The caller of a request. Throws nothing: the credential is checked later. */
+function callerOf(
+  { base, service, options, table }: Mount,
+  request: Request,
+  pathname: string,
+  route: Route | undefined,
+  user: AuthUser | null,
+): Authentication {
+  const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
+  return authenticate(request, service.access, route, accessOf(request, place, options.open_metrics), user);
 }
 
 /** The response, or the answer to its error; to HEAD without the body. */
@@ -207,6 +280,7 @@ async function settle(
 /** What belongs to a request, whichever Request object middleware makes of it. */
 interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
   readonly user: AuthUser | null;
+  /** Where authentication came before the middleware. */
   readonly checked?: Authentication | undefined;
 }
 
