@@ -6,7 +6,6 @@ import type {
   CheckpointReader,
   Executor,
   GraphState,
-  StateConfig,
   StateRef,
   StoredCheckpoint,
   ThreadState,
@@ -15,11 +14,10 @@ import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import { firstItem, isObject, type Json, type JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import { LARGE, storedSize, trackFailures } from "./checkpoint-state.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
-/** A state with more characters gets one tick of the event loop for reading and one for parsing. */
-const LARGE = 1024 * 1024;
 /** How many states are read at once from a database that several processes share: each read waits for its server. */
 const AT_ONCE = 8;
 
@@ -246,9 +244,6 @@ interface HistoryPart {
   readonly isLarge: boolean;
 }
 
-const storedSize = (values: StoredCheckpoint["values"]): number =>
-  values.reduce((sum, { data }) => sum + data.length, 0);
-
 /** The channels of states that are stored as one value, and of functional graphs. */
 const WHOLE: ReadonlySet<string> = new Set(["__root__", "__end__"]);
 
@@ -303,33 +298,6 @@ function askedOnce(of: States["of"]): States["of"] {
 
 export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
   new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
-
-/** Wraps the reader and the configuration. `failed` tells whether a call of theirs failed, as opposed to the graph. */
-export function trackFailures<Reader extends CheckpointReader>(
-  reader: Reader,
-  config: () => Promise<StateConfig>,
-): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly failed: () => boolean } {
-  let failed = false;
-  const note = (error: unknown): never => {
-    failed = true;
-    throw error;
-  };
-  return {
-    failed: () => failed,
-    config: () => config().catch(note),
-    reader: {
-      ...reader,
-      get: (at) => reader.get(at).catch(note),
-      async *list(at) {
-        try {
-          yield* reader.list(at);
-        } catch (error) {
-          note(error);
-        }
-      },
-    },
-  };
-}
 
 const EMPTY_STATE: ThreadState = {
   values: {},
