@@ -18,7 +18,8 @@ import { stateConfigs } from "../executor/kwargs.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { trackFailures } from "./checkpoint-state.ts";
-import { type CheckpointSelector, noCheckpoint, type States } from "./read.ts";
+import type { CheckpointSelector } from "./history.ts";
+import { noCheckpoint, type States } from "./read.ts";
 
 /** A state update, as if a node had returned it. */
 export interface StateChange {

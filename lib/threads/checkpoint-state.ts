@@ -1,8 +1,55 @@
 /** Reads the state of one checkpoint. */
-import type { CheckpointReader, StateConfig, StoredCheckpoint } from "../executor/contract.ts";
+import { type Environment, loopTick } from "../environment.ts";
+import { StateUnreadable } from "../errors.ts";
+import type {
+  CheckpointReader,
+  GraphState,
+  StateConfig,
+  StateRef,
+  StoredCheckpoint,
+  ThreadState,
+} from "../executor/contract.ts";
+import type { stateConfigs } from "../executor/kwargs.ts";
+import { recordedState } from "../executor/recorded-states.ts";
 
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */
 export const LARGE = 1024 * 1024;
+
+/** What the states of one thread are read with. */
+export interface ThreadReads {
+  readonly environment: Pick<Environment, "defer">;
+  readonly reader: CheckpointReader;
+  readonly configOf: ReturnType<typeof stateConfigs>;
+  /** Null for a graph that this service does not host. */
+  graphOf(graph_id: string): GraphState | null;
+}
+
+/** Reads a checkpoint with the graph that wrote it: several graphs may have run on one thread. Errors: StateUnreadable. */
+export async function readState(
+  { environment, reader, configOf, graphOf }: ThreadReads,
+  at: StateRef,
+  subgraphs = false,
+): Promise<ThreadState | null> {
+  const stored = await reader.get(at);
+  if (!stored) return null;
+  if (storedSize(stored.values) > LARGE) await loopTick(environment);
+  const { graph_id } = stored.metadata;
+  const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
+  const config = configOf(String(graph_id), stored.run_id);
+  // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
+  const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
+  let failure: unknown;
+  for (const ref of refs) {
+    const { failed, ...tracked } = trackFailures(reader, config);
+    try {
+      return await graph.get(ref, tracked.reader, { subgraphs, config: tracked.config });
+    } catch (error) {
+      if (failed()) throw error;
+      failure = error;
+    }
+  }
+  throw new StateUnreadable("The state could not be read", { cause: failure });
+}
 
 export const storedSize = (values: StoredCheckpoint["values"]): number =>
   values.reduce((sum, { data }) => sum + data.length, 0);

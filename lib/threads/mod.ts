@@ -17,7 +17,8 @@ import { endGone } from "../streams/run-subscription.ts";
 import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
-import type { AddStates, CheckpointSelector, HistoryQuery, States } from "./read.ts";
+import type { AddStates, CheckpointSelector, HistoryQuery } from "./history.ts";
+import type { States } from "./read.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
   createSearches,
@@ -31,7 +32,7 @@ import {
 } from "./thread.ts";
 
 export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
-export type { CheckpointSelector, HistoryQuery } from "./read.ts";
+export type { CheckpointSelector, HistoryQuery } from "./history.ts";
 export type { ThreadListQuery } from "./summaries.ts";
 export {
   type Extra,

@@ -2,42 +2,18 @@
 import { createBudget, type Environment, loopTick } from "../environment.ts";
 import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
 import { storedCheckpoints } from "../executor/checkpoints.ts";
-import type {
-  CheckpointReader,
-  Executor,
-  GraphState,
-  StateRef,
-  StoredCheckpoint,
-  ThreadState,
-} from "../executor/contract.ts";
+import type { Executor, GraphState, ThreadState } from "../executor/contract.ts";
 import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
-import { firstItem, isObject, type Json, type JsonObject } from "../json.ts";
+import { firstItem, isObject, type Json } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { LARGE, storedSize, trackFailures } from "./checkpoint-state.ts";
+import { readState, type ThreadReads } from "./checkpoint-state.ts";
+import { type AddStates, type CheckpointSelector, type HistoryQuery, readHistory } from "./history.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
 const BUSY_MS = 4;
 /** How many states are read at once from a database that several processes share: each read waits for its server. */
 const AT_ONCE = 8;
-
-/** Names a checkpoint of a thread; without an id, the newest. */
-export interface CheckpointSelector {
-  readonly checkpoint_id?: string;
-  readonly checkpoint_ns?: string;
-}
-
-export interface HistoryQuery {
-  /** Default 10. */
-  readonly limit?: number;
-  readonly before?: string;
-  readonly metadata?: JsonObject;
-  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state. */
-  readonly checkpoint?: CheckpointSelector;
-}
-
-/** Receives a part of a history: `read` reads its states, and may be called again. */
-export type AddStates = (read: () => Promise<readonly ThreadState[]>) => Promise<void>;
 
 interface StateOptions {
   readonly storage: Storage;
@@ -107,85 +83,21 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     return current ? await consistently(current, read) : await answer;
   }
 
-  /** Reads each checkpoint with the graph that wrote it: several graphs may have run on one thread. */
-  async function stateFrom(
-    at: StateRef,
-    reader: CheckpointReader,
-    configOf: ReturnType<typeof stateConfigs>,
-    { subgraphs = false, graphOf = of }: { readonly subgraphs?: boolean; readonly graphOf?: States["of"] } = {},
-  ): Promise<ThreadState | null> {
-    const stored = await reader.get(at);
-    if (!stored) return null;
-    if (storedSize(stored.values) > LARGE) await loopTick(environment);
-    const { graph_id } = stored.metadata;
-    const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
-    const config = configOf(String(graph_id), stored.run_id);
-    // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
-    const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
-    let failure: unknown;
-    for (const ref of refs) {
-      const { failed, ...tracked } = trackFailures(reader, config);
-      try {
-        return await graph.get(ref, tracked.reader, { subgraphs, config: tracked.config });
-      } catch (error) {
-        if (failed()) throw error;
-        failure = error;
-      }
-    }
-    throw new StateUnreadable("The state could not be read", { cause: failure });
-  }
+  const readsOf = (row: ThreadRow, head: string | null): ThreadReads => ({
+    environment,
+    reader: storedCheckpoints(storage, scope, row.thread_id, head),
+    configOf: stateConfigs(storage, scope, row),
+    graphOf: of,
+  });
 
   const current = (row: ThreadRow): Promise<ThreadState | null> =>
     consistently(row, async (row) => {
-      const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
-      return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader, stateConfigs(storage, scope, row));
+      const reads = readsOf(row, await headOf(row));
+      return await readState(reads, { thread_id: row.thread_id, ns: "" });
     });
 
-  /** Reads the next states of a history, up to a large one. */
-  const historyPart = (row: ThreadRow, query: HistoryQuery & { readonly limit: number }): Promise<HistoryPart> =>
-    consistently(row, async (row) => {
-      const { thread_id } = row;
-      const { limit, before, metadata, checkpoint: { checkpoint_id, checkpoint_ns: ns = "" } = {} } = query;
-      const configOf = stateConfigs(storage, scope, row);
-      const reader = storedCheckpoints(storage, scope, thread_id, null);
-      const graphOf = askedOnce(of);
-      const states: ThreadState[] = [];
-      const named = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
-      const checkpoints: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
-        checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : named ? [named] : [];
-      let count = 0;
-      let last: string | null = null;
-      let isLarge = false;
-      for await (const { ns, checkpoint_id, values } of checkpoints) {
-        const state = await paced(() => stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf, { graphOf }));
-        if (state) states.push(state);
-        count++;
-        last = checkpoint_id;
-        isLarge = storedSize(values) > LARGE;
-        if (isLarge) break;
-      }
-      return { states, count, last, isLarge };
-    });
-
-  async function historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void> {
-    let left = query.limit ?? 10;
-    let { before } = query;
-    let isLarge = false;
-    while (left > 0) {
-      // After a large state the next one is read alone: it is probably as large.
-      const part = { ...query, limit: isLarge ? 1 : left, ...(before === undefined ? {} : { before }) };
-      let found: Omit<HistoryPart, "states"> = { count: 0, last: null, isLarge: false };
-      await add(async () => {
-        const { states, ...position } = await historyPart(row, part);
-        found = position;
-        return states;
-      });
-      left -= found.count;
-      if (found.count === 0 || found.last === null || query.checkpoint?.checkpoint_id !== undefined) return;
-      before = found.last;
-      ({ isLarge } = found);
-    }
-  }
+  const historyEach: States["historyEach"] = (row, query, add) =>
+    readHistory({ consistently, paced, readsOf: (row) => readsOf(row, null) }, row, query, add);
 
   return {
     visible,
@@ -218,9 +130,8 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     async at({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
       const named = checkpoint_id === undefined ? {} : { checkpoint_id };
       const state = await consistently({ thread_id, ...rest }, async (row) => {
-        const reader = storedCheckpoints(storage, scope, thread_id, await headOf(row));
-        const configOf = stateConfigs(storage, scope, row);
-        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, configOf, { subgraphs });
+        const reads = readsOf(row, await headOf(row));
+        return await readState(reads, { thread_id, ns: checkpoint_ns, ...named }, subgraphs);
       });
       if (state) return state;
       if (checkpoint_id === undefined) return EMPTY_STATE;
@@ -233,15 +144,6 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     },
     historyEach,
   };
-}
-
-/** Some states of a history, how many checkpoints they come from, and the oldest of these. */
-interface HistoryPart {
-  readonly states: readonly ThreadState[];
-  readonly count: number;
-  readonly last: string | null;
-  /** The oldest is large. */
-  readonly isLarge: boolean;
 }
 
 /** The channels of states that are stored as one value, and of functional graphs. */
@@ -283,16 +185,6 @@ function pacer(environment: Environment, most: number): States["paced"] {
       }
       release();
     }
-  };
-}
-
-/** States of one graph have much in common, which it reads once. */
-function askedOnce(of: States["of"]): States["of"] {
-  const graphs = new Map<string, GraphState | null>();
-  return (graph_id) => {
-    const graph = graphs.has(graph_id) ? (graphs.get(graph_id) ?? null) : of(graph_id);
-    graphs.set(graph_id, graph);
-    return graph;
   };
 }
 

@@ -1,0 +1,116 @@
+/** Reads the states of a thread from the newest to the oldest. */
+import type { CheckpointReader, GraphState, StoredCheckpoint, ThreadState } from "../executor/contract.ts";
+import type { JsonObject } from "../json.ts";
+import type { ThreadRow } from "../storage/mod.ts";
+import { LARGE, readState, storedSize, type ThreadReads } from "./checkpoint-state.ts";
+
+/** Names a checkpoint of a thread; without an id, the newest. */
+export interface CheckpointSelector {
+  readonly checkpoint_id?: string;
+  readonly checkpoint_ns?: string;
+}
+
+export interface HistoryQuery {
+  /** Default 10. */
+  readonly limit?: number;
+  readonly before?: string;
+  readonly metadata?: JsonObject;
+  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state. */
+  readonly checkpoint?: CheckpointSelector;
+}
+
+/** Receives a part of a history: `read` reads its states, and may be called again. */
+export type AddStates = (read: () => Promise<readonly ThreadState[]>) => Promise<void>;
+
+/** How a history reads its thread. */
+export interface HistoryReads {
+  /** Repeats `read` when the active run was rolled back meanwhile. */
+  consistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer>;
+  /** See `States.paced`. */
+  paced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
+  readsOf(row: ThreadRow): ThreadReads;
+}
+
+/** The checkpoints that some states of a history come from. */
+interface HistoryPosition {
+  readonly count: number;
+  /** The id of the oldest. */
+  readonly last: string | null;
+  /** The oldest is large. */
+  readonly isLarge: boolean;
+}
+
+interface HistoryPart extends HistoryPosition {
+  readonly states: readonly ThreadState[];
+}
+
+interface PartQuery extends HistoryQuery {
+  readonly limit: number;
+}
+
+/** See `Threads.historyEach`. */
+export async function readHistory(
+  reads: HistoryReads,
+  row: ThreadRow,
+  query: HistoryQuery,
+  add: AddStates,
+): Promise<void> {
+  let remaining = query.limit ?? 10;
+  let { before } = query;
+  let isLarge = false;
+  while (remaining > 0) {
+    // After a large state the next one is read alone: it is probably as large.
+    const part = { ...query, limit: isLarge ? 1 : remaining, ...(before === undefined ? {} : { before }) };
+    let position: HistoryPosition = { count: 0, last: null, isLarge: false };
+    await add(async () => {
+      const { states, ...end } = await readPart(reads, row, part);
+      position = end;
+      return states;
+    });
+    remaining -= position.count;
+    if (position.count === 0 || position.last === null || query.checkpoint?.checkpoint_id !== undefined) return;
+    before = position.last;
+    ({ isLarge } = position);
+  }
+}
+
+/** Reads the next states of a history, up to a large one. */
+const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promise<HistoryPart> =>
+  reads.consistently(row, async (row) => {
+    const { thread_id } = row;
+    const threadReads = reads.readsOf(row);
+    const graphOf = askedOnce(threadReads.graphOf);
+    const states: ThreadState[] = [];
+    let count = 0;
+    let last: string | null = null;
+    let isLarge = false;
+    for await (const { ns, checkpoint_id, values } of await findCheckpoints(threadReads.reader, query)) {
+      const state = await reads.paced(() => readState({ ...threadReads, graphOf }, { thread_id, ns, checkpoint_id }));
+      if (state) states.push(state);
+      count++;
+      last = checkpoint_id;
+      isLarge = storedSize(values) > LARGE;
+      if (isLarge) break;
+    }
+    return { states, count, last, isLarge };
+  });
+
+/** The checkpoint that the query names, or else those of its list. */
+async function findCheckpoints(
+  reader: CheckpointReader,
+  { limit, before, metadata, checkpoint: { checkpoint_id, checkpoint_ns: ns = "" } = {} }: PartQuery,
+): Promise<AsyncIterable<StoredCheckpoint> | readonly StoredCheckpoint[]> {
+  if (checkpoint_id === undefined) return reader.list({ ns, limit, before, metadata });
+  const checkpoint = await reader.get({ ns, checkpoint_id });
+  return checkpoint ? [checkpoint] : [];
+}
+
+/** States of one graph have much in common, which it reads once. */
+function askedOnce(of: ThreadReads["graphOf"]): ThreadReads["graphOf"] {
+  const graphs = new Map<string, GraphState | null>();
+  return (graph_id) => {
+    const graph = graphs.has(graph_id) ? (graphs.get(graph_id) ?? null) : of(graph_id);
+    graphs.set(graph_id, graph);
+    return graph;
+  };
+}
