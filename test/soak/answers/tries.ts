@@ -19,6 +19,7 @@ export interface Sent {
   readonly way: Way;
   readonly by_id: boolean;
   readonly key: string | null;
+  readonly strategy: string;
   readonly outcome: Outcome;
 }
 
@@ -61,8 +62,10 @@ export async function tryTwice(client: Client, asked: Question): Promise<Try> {
       const by_id = way === "command" || way === "ag-ui" || random(2) === 0;
       const answer = `${thread_id} ${question} ${name}${random(1e9)}`;
       const key = (way === "create" || way === "stream") && random(2) === 0 ? crypto.randomUUID() : null;
-      const outcome = await send(client, asked, { answer, way, by_id, key });
-      return { answer, way, by_id, key, outcome };
+      // A request that is repeated with its key must not differ.
+      const strategy = ["enqueue", "reject", "interrupt"][random(3)] as string;
+      const sent = { answer, way, by_id, key, strategy };
+      return { ...sent, outcome: await send(client, asked, sent) };
     }),
   );
   return { thread_id, agent, question, sent };
@@ -82,10 +85,10 @@ async function send(client: Client, asked: Question, sent: Omit<Sent, "outcome">
 
 type Request = (client: Client, asked: Question, sent: Omit<Sent, "outcome">) => Promise<Outcome>;
 
-const runBody = ({ agent, interrupt_id }: Question, { answer, by_id }: Omit<Sent, "outcome">): object => ({
+const runBody = ({ agent, interrupt_id }: Question, { answer, by_id, strategy }: Omit<Sent, "outcome">): object => ({
   assistant_id: agent,
   command: { resume: by_id ? { [interrupt_id]: answer } : answer },
-  multitask_strategy: ["enqueue", "reject", "interrupt"][random(3)],
+  multitask_strategy: strategy,
 });
 
 const headersOf = ({ key }: Omit<Sent, "outcome">): Record<string, string> => (key ? { "idempotency-key": key } : {});
