@@ -362,6 +362,30 @@ describe("a configuration file", () => {
     assert.equal(await program.kill("SIGTERM"), 0);
   });
 
+  it("requires answers by id of the graphs that say so, and of no other", async () => {
+    const asks = { path: "./src/agents.ts:asks" };
+    using folder = project({ graphs: { any: asks, named: { ...asks, resume: "by_id" } } });
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    const post = async (path: string, body: object): Promise<{ status: number; text: string }> => {
+      const headers = { "content-type": "application/json" };
+      const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+      return { status: response.status, text: await response.text() };
+    };
+    for (const [assistant_id, expected] of [
+      ["any", 200],
+      ["named", 422],
+    ] as const) {
+      const { thread_id } = JSON.parse((await post("/threads", {})).text) as { thread_id: string };
+      const wait = (body: object) => post(`/threads/${thread_id}/runs/wait`, { assistant_id, ...body });
+      await wait({ input: {} });
+      const { status, text } = await wait({ command: { resume: "yes" } });
+      assert.equal(status, expected);
+      if (expected === 422) assert.match(text, /takes answers by interrupt id only; open: [0-9a-f]{32}/);
+    }
+    assert.equal(await program.kill("SIGTERM"), 0);
+  });
+
   it("says of a graph how often a run is tried, how long an attempt may take, and how long it may go on when it is stopped", async () => {
     const settings = { max_attempts: 1, timeout_ms: 300, abandon_ms: 200 };
     const paths = { plain: "./src/agents.ts:sleeps", builder: "./src/graphs.ts:builder", made: "./src/graphs.ts:make" };
@@ -465,6 +489,7 @@ describe("a configuration file", () => {
           factory: 1,
           attempts: 1,
           description: 1,
+          resume: "by_name",
           mcp: { model_may_answer: "yes" },
           a2a: { caller_may_aprove: true },
         },
@@ -477,6 +502,7 @@ describe("a configuration file", () => {
       "graphs.a.factory: must be true or false",
       "graphs.a.attempts: unknown key",
       "graphs.a.description: must be a text",
+      "graphs.a.resume: must be one of by_id",
       "graphs.a.mcp.model_may_answer: must be true or false",
       "graphs.a.a2a.caller_may_aprove: unknown option; did you mean caller_may_approve?",
     ]);
