@@ -21,7 +21,7 @@ const FEATURES: Readonly<Record<string, number>> = {
 };
 const added = Object.values(FEATURES).reduce((sum, lines) => sum + lines, 0);
 /** Verbs of durable functions and of push configurations. */
-const ADDED_VERBS = 13;
+const ADDED_VERBS = 14;
 
 export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal>> = {
   code: {
@@ -50,6 +50,6 @@ export const GOALS: Readonly<Record<Row | "core_bundle" | "handler_bundle", Goal
   features_in_core: { title: "Files of the core of runs that name a feature", goal: 0 },
   verbs: { title: "Verbs of Storage", goal: 105 + ADDED_VERBS },
   dead_verbs: { title: "Verbs without a caller", goal: 0 },
-  core_bundle: { title: "Bytes of lib/mod.ts, minified, with its static imports", goal: 225_000 },
+  core_bundle: { title: "Bytes of lib/mod.ts, minified, with its static imports", goal: 250_000 },
   handler_bundle: { title: "Bytes of lib/mod.ts and createHandler, the same way", goal: 300_000 },
 };

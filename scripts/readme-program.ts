@@ -81,7 +81,9 @@ export async function runReadmeProgram(
   const { install, file, code, starts, call } = readProgram(page);
   mkdirSync(join(folder, "greenroom"), { recursive: true });
   cpSync(tarball, join(folder, "greenroom", basename(tarball)));
-  const env = { ...process.env, PATH: paths[0], NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" };
+  // A reader has no export conditions: those of the checks would select the sources.
+  const { DENO_CONDITIONS: _conditions, ...inherited } = process.env;
+  const env = { ...inherited, PATH: paths[0], NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" };
   const script = `${install} && pwd`;
   const installed = spawnSync("bash", ["-euc", script], { cwd: folder, env, encoding: "utf8" });
   if (installed.status !== 0) throw new Error(`${install} ended with ${installed.status}:\n${installed.stderr}`);
