@@ -13,7 +13,7 @@ import type { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */
-export const LARGE = 1024 * 1024;
+export const LARGE: number = 1024 * 1024;
 
 /** What the states of one thread are read with. */
 export interface ThreadReads {
