@@ -11,52 +11,39 @@ import { type RawBuilder, sql } from "./template.ts";
 /** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = Operand<string> | null;
 
-/**
- * A further condition on rows with this metadata (a column, or an expression of JSON text): the filter permits them. Empty without
- * a filter.
- */
-export const andPermitted = (metadata: RawBuilder<unknown>, bound: Bound): RawBuilder<unknown> =>
-  bound === null ? sql`` : sql` and ${passes(metadata, bound)}`;
-
 /** Returns the condition that the filter permits rows with this metadata; true without a filter. */
 export const isPermitted = (metadata: Expression<unknown>, filter: Bound): RawBuilder<boolean> =>
   filter === null ? sql<boolean>`true` : passes(metadata, filter);
 
 /**
- * A further condition on rows of threads, such as runs: the filter permits their thread, also a hidden one. `rows` is the name of
- * their table.
- */
-export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> {
-  if (bound === null) return sql``;
-  const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
-  return sql` and exists (select 1 from threads permitting where permitting.deployment = ${deployment}
-    and permitting.thread_id = ${thread_id} and ${passes(sql`permitting.metadata`, bound)})`;
-}
-
-/** A further condition on rows with a run id: the run exists in the deployment, and the filter permits its thread. */
-export function andOfRunPermitted(
-  run_id: Expression<unknown>,
-  deployment: Operand<string>,
-  bound: Bound,
-): RawBuilder<unknown> {
-  if (bound === null) return sql``;
-  return sql` and exists (select 1 from runs of_run where of_run.run_id = ${run_id}
-    and of_run.deployment = ${deployment}${andOfPermitted("of_run", bound)} ${rowByRow})`;
-}
-
-/**
  * Returns the condition that the filter permits the thread of rows of this table, also a hidden thread; true without a filter. The
  * rows have the columns `deployment` and `thread_id`.
  */
-export const isThreadPermitted = (rows: string, filter: Bound): RawBuilder<boolean> =>
-  sql<boolean>`true${andOfPermitted(rows, filter)}`;
+export function isThreadPermitted(rows: string, filter: Bound): RawBuilder<boolean> {
+  if (filter === null) return sql<boolean>`true`;
+  const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
+  return sql<boolean>`exists (select 1 from threads permitting where permitting.deployment = ${deployment}
+    and permitting.thread_id = ${thread_id} and ${passes(sql`permitting.metadata`, filter)})`;
+}
 
 /** Returns the condition that the run exists in the deployment and the filter permits its thread; true without a filter. */
 export const isRunPermitted = (
   run_id: Expression<unknown>,
   deployment: Operand<string>,
   filter: Bound,
-): RawBuilder<boolean> => sql<boolean>`true${andOfRunPermitted(run_id, deployment, filter)}`;
+): RawBuilder<boolean> =>
+  filter === null
+    ? sql<boolean>`true`
+    : sql<boolean>`exists (select 1 from runs of_run where of_run.run_id = ${run_id}
+    and of_run.deployment = ${deployment} and ${isThreadPermitted("of_run", filter)} ${rowByRow})`;
+
+/** Returns a further condition: `isPermitted`, or nothing without a filter. */
+export const andPermitted = (metadata: RawBuilder<unknown>, filter: Bound): RawBuilder<unknown> =>
+  filter === null ? sql`` : sql` and ${isPermitted(metadata, filter)}`;
+
+/** Returns a further condition: `isThreadPermitted`, or nothing without a filter. */
+export const andOfPermitted = (rows: string, filter: Bound): RawBuilder<unknown> =>
+  filter === null ? sql`` : sql` and ${isThreadPermitted(rows, filter)}`;
 
 /** Finds the filter of a statement that is being built. */
 export type BoundIn<Of> = (p: Of) => Bound;

@@ -1,7 +1,7 @@
 /** Prepared statements: compiled once per dialect, then filled with arguments. */
 import { compile } from "./dialect.ts";
 import type { Dialect, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
-import type { Statement } from "./query.ts";
+import { once, plainStatement, type Statement } from "./query.ts";
 import type { RawBuilder } from "./template.ts";
 
 export type { Statement } from "./query.ts";
@@ -131,14 +131,7 @@ export function preparedRows<Of extends Args, Row extends Args>(
 }
 
 /** A statement that is compiled for a single call. */
-export function statement(query: RawBuilder<unknown>): Statement {
-  return {
-    for(dialect) {
-      const { sql, parameters } = compile(query, dialect);
-      return { sql, args: parameters as readonly SqlValue[] };
-    },
-  };
-}
+export const statement = (query: RawBuilder<unknown>): Statement => once(query as RawBuilder<SqlRow>);
 
 /** The lock key of a thread with its runs and checkpoints. */
 export const ofThread = (deployment: string, thread_id: string): string => `thread ${deployment} ${thread_id}`;
@@ -167,6 +160,4 @@ export async function readAll<Row, Stored = SqlRow>(
 }
 
 /** A statement without arguments, with the same text for every database. */
-export function plain(text: string): Statement {
-  return { for: () => ({ sql: text, args: [] }) };
-}
+export const plain = (text: string): Statement => plainStatement(text);

@@ -98,7 +98,7 @@ export class FileWatch {
     const log = this.#log === undefined ? undefined : fstatSync(this.#log);
     if (inodeOf(this.#file) !== this.#inode || log === undefined || log.nlink === 0) {
       this.#leave();
-      // The files may come back with this commit: nobody may repeat it as if it had failed.
+      // The files may come back with this commit, so it must not be repeated as if it had failed.
       throw gone(this.#path, true);
     }
     this.#note(log.size);

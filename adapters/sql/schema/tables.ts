@@ -86,7 +86,7 @@ const ARGUMENT_TYPES = {
   blob: "bytea",
 } as const;
 
-/** Returns the type that Postgres is told of an argument for a column with this definition. */
+/** Returns the Postgres type of an argument for a column with this definition. */
 export const postgresArgumentType = (definition: string): (typeof ARGUMENT_TYPES)[ColumnType] =>
   ARGUMENT_TYPES[typeOf(definition)];
 

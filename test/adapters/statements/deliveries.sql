@@ -107,7 +107,7 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
     select substr(c.push_id, 1, 24) || '000000000000', r.deployment, c.url, c.host, 0, 'pending', 0, 0, ?, ?, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, ?, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select runs.* from runs where deployment = ? and run_id in (
-      select o.last_run from push_configs o where o.task_id = ?) and true and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
+      select o.last_run from push_configs o where o.task_id = ?) and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -120,7 +120,7 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
     select substr(c.push_id, 1, 24) || '000000000000', r.deployment, c.url, c.host, 0, 'pending', 0, 0, $1::bigint, $2::bigint, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, $3::bigint, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select runs.* from runs where deployment = $4::text and run_id in (
-      select o.last_run from push_configs o where o.task_id = $5::text) and true and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
+      select o.last_run from push_configs o where o.task_id = $5::text) and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($6::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -159,7 +159,7 @@ update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due
 
 -- restartDelivery (filtered)
 -- (now bigint, delivery_id text, deployment text, now bigint, filter text)
-update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due_at" = ?, "claim_token" = null, "claimed_until" = null where "delivery_id" = ? and "deployment" = ? and (claim_token is null or claimed_until <= ?) and true and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
+update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due_at" = ?, "claim_token" = null, "claimed_until" = null where "delivery_id" = ? and "deployment" = ? and (claim_token is null or claimed_until <= ?) and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
     and permitting.thread_id = "webhook_deliveries"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -167,7 +167,7 @@ update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) returning "delivery_id"
 -- Postgres:
-update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due_at" = $1::bigint, "claim_token" = null, "claimed_until" = null where "delivery_id" = $2::text and "deployment" = $3::text and (claim_token is null or claimed_until <= $4::bigint) and true and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
+update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due_at" = $1::bigint, "claim_token" = null, "claimed_until" = null where "delivery_id" = $2::text and "deployment" = $3::text and (claim_token is null or claimed_until <= $4::bigint) and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
     and permitting.thread_id = "webhook_deliveries"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -198,7 +198,7 @@ select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as 
 
 -- selectAttempts (filtered)
 -- (delivery_id text, deployment text, filter text)
-select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as "d" on "d"."delivery_id" = "a"."delivery_id" where "a"."delivery_id" = (select ?) and "d"."deployment" = (select ?) and true and exists (select 1 from threads permitting where permitting.deployment = "d"."deployment"
+select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as "d" on "d"."delivery_id" = "a"."delivery_id" where "a"."delivery_id" = (select ?) and "d"."deployment" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "d"."deployment"
     and permitting.thread_id = "d"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -206,7 +206,7 @@ select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as 
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "a"."number"
 -- Postgres:
-select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as "d" on "d"."delivery_id" = "a"."delivery_id" where "a"."delivery_id" = $1::text and "d"."deployment" = $2::text and true and exists (select 1 from threads permitting where permitting.deployment = "d"."deployment"
+select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as "d" on "d"."delivery_id" = "a"."delivery_id" where "a"."delivery_id" = $1::text and "d"."deployment" = $2::text and exists (select 1 from threads permitting where permitting.deployment = "d"."deployment"
     and permitting.thread_id = "d"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -248,7 +248,7 @@ select * from "webhook_deliveries" where "deployment" = (select ?) and (created_
 
 -- selectDeliveries ({"states":["failed"],"of_run":false,"of_thread":false,"after":false,"filtered":true})
 -- (deployment text, filter text, limit bigint)
-select * from "webhook_deliveries" where "deployment" = (select ?) and state = 'failed' and true and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
+select * from "webhook_deliveries" where "deployment" = (select ?) and state = 'failed' and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
     and permitting.thread_id = "webhook_deliveries"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -256,7 +256,7 @@ select * from "webhook_deliveries" where "deployment" = (select ?) and state = '
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "created_at" desc, "delivery_id" desc limit (select ?)
 -- Postgres:
-select * from "webhook_deliveries" where "deployment" = $1::text and state = 'failed' and true and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
+select * from "webhook_deliveries" where "deployment" = $1::text and state = 'failed' and exists (select 1 from threads permitting where permitting.deployment = "webhook_deliveries"."deployment"
     and permitting.thread_id = "webhook_deliveries"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($2::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text

@@ -17,7 +17,7 @@ delete from "feedback" where "id" = $1::text and "workspace_id" in (select value
 
 -- deleteRecord (filtered)
 -- (id text, workspace_ids text, deployment text, filter text)
-delete from "feedback" where "id" = ? and "workspace_id" in (select value from json_each(?)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+delete from "feedback" where "id" = ? and "workspace_id" in (select value from json_each(?)) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -26,7 +26,7 @@ delete from "feedback" where "id" = ? and "workspace_id" in (select value from j
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) returning "id"
 -- Postgres:
-delete from "feedback" where "id" = $1::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+delete from "feedback" where "id" = $1::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = $3::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -61,7 +61,7 @@ delete from "feedback_tokens" where "token_id" = $1::text and "deployment" = $2:
 
 -- deleteToken (filtered)
 -- (token_id text, deployment text, workspace_ids text, deployment text, filter text)
-delete from "feedback_tokens" where "token_id" = ? and "deployment" = ? and "workspace_id" in (select value from json_each(?)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
+delete from "feedback_tokens" where "token_id" = ? and "deployment" = ? and "workspace_id" in (select value from json_each(?)) and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -70,7 +70,7 @@ delete from "feedback_tokens" where "token_id" = ? and "deployment" = ? and "wor
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) returning "token_id"
 -- Postgres:
-delete from "feedback_tokens" where "token_id" = $1::text and "deployment" = $2::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
+delete from "feedback_tokens" where "token_id" = $1::text and "deployment" = $2::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
     and of_run.deployment = $4::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -100,7 +100,7 @@ insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id
 
 -- insertRecord (filtered)
 -- (id text, run_id text, workspace_id text, project_id text, thread_id text, key text, score text, value text, comment text, correction text, source text, source_metadata text, user_id text, run_started_at bigint, created_at bigint, modified_at bigint, extra text, run_id text, deployment text, filter text)
-insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction", "source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra") select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? where true and exists (select 1 from runs of_run where of_run.run_id = ?
+insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction", "source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra") select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? where exists (select 1 from runs of_run where of_run.run_id = ?
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -109,7 +109,7 @@ insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) on conflict do nothing returning "id"
 -- Postgres:
-insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction", "source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra") select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::text, $14::bigint, $15::bigint, $16::bigint, $17::text where true and exists (select 1 from runs of_run where of_run.run_id = $18::text
+insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction", "source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra") select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::text, $14::bigint, $15::bigint, $16::bigint, $17::text where exists (select 1 from runs of_run where of_run.run_id = $18::text
     and of_run.deployment = $19::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($20::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -224,7 +224,7 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
       feedback_key, config, expires_at, created_at)
     select ?, 0, t.* from (select json_extract(value, '$[0]') as "token_id", json_extract(value, '$[1]') as "run_id", json_extract(value, '$[2]') as "workspace_id", json_extract(value, '$[3]') as "project_id", json_extract(value, '$[4]') as "feedback_key", json_extract(value, '$[5]') as "config", json_extract(value, '$[6]') as "expires_at", json_extract(value, '$[7]') as "created_at" from json_each((select ?))) t
     where not exists (select 1 from (select value from json_each(?)) asked
-        where not (true and exists (select 1 from runs of_run where of_run.run_id = asked.value
+        where not (exists (select 1 from runs of_run where of_run.run_id = asked.value
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -237,7 +237,7 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
       feedback_key, config, expires_at, created_at)
     select $1::text, 0, t.* from (select (value ->> 0) collate "C" as "token_id", (value ->> 1) collate "C" as "run_id", (value ->> 2) collate "C" as "workspace_id", (value ->> 3) collate "C" as "project_id", (value ->> 4) collate "C" as "feedback_key", (value ->> 5) collate "C" as "config", (value ->> 6)::bigint as "expires_at", (value ->> 7)::bigint as "created_at" from json_array_elements($2::text::json)) t
     where not exists (select 1 from (select value collate "C" as value from json_array_elements_text($3::text::json)) asked
-        where not (true and exists (select 1 from runs of_run where of_run.run_id = asked.value
+        where not (exists (select 1 from runs of_run where of_run.run_id = asked.value
     and of_run.deployment = $4::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -295,7 +295,7 @@ select 1 as visible where true
 
 -- isRunVisible (filtered)
 -- (run_id text, deployment text, filter text)
-select 1 as visible where true and exists (select 1 from runs of_run where of_run.run_id = ?
+select 1 as visible where exists (select 1 from runs of_run where of_run.run_id = ?
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -304,7 +304,7 @@ select 1 as visible where true and exists (select 1 from runs of_run where of_ru
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) )
 -- Postgres:
-select 1 as visible where true and exists (select 1 from runs of_run where of_run.run_id = $1::text
+select 1 as visible where exists (select 1 from runs of_run where of_run.run_id = $1::text
     and of_run.deployment = $2::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -384,7 +384,7 @@ select * from "feedback" where workspace_id || '' in (select value collate "C" a
 
 -- selectRecords ({"one_workspace":true,"lists":["run_id","project_id","key","source","user_id"],"min_created_at":false,"max_created_at":false,"filtered":true})
 -- (workspace_id text, run_id text, project_id text, key text, source text, user_id text, deployment text, filter text, limit bigint, offset bigint)
-select * from "feedback" where workspace_id || '' = (select ?) and "run_id" in (select value from json_each((select ?))) and "project_id" in (select value from json_each((select ?))) and "key" in (select value from json_each((select ?))) and "source" in (select value from json_each((select ?))) and "user_id" in (select value from json_each((select ?))) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+select * from "feedback" where workspace_id || '' = (select ?) and "run_id" in (select value from json_each((select ?))) and "project_id" in (select value from json_each((select ?))) and "key" in (select value from json_each((select ?))) and "source" in (select value from json_each((select ?))) and "user_id" in (select value from json_each((select ?))) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -393,7 +393,7 @@ select * from "feedback" where workspace_id || '' = (select ?) and "run_id" in (
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) order by "created_at" desc, "id" limit (select ?) offset (select ?)
 -- Postgres:
-select * from "feedback" where workspace_id || '' = $1::text and "run_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and "project_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and "key" in (select value collate "C" as value from json_array_elements_text($4::text::json)) and "source" in (select value collate "C" as value from json_array_elements_text($5::text::json)) and "user_id" in (select value collate "C" as value from json_array_elements_text($6::text::json)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+select * from "feedback" where workspace_id || '' = $1::text and "run_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and "project_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and "key" in (select value collate "C" as value from json_array_elements_text($4::text::json)) and "source" in (select value collate "C" as value from json_array_elements_text($5::text::json)) and "user_id" in (select value collate "C" as value from json_array_elements_text($6::text::json)) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = $7::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($8::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -473,7 +473,7 @@ select * from "feedback_tokens" where "workspace_id" in (select value collate "C
 
 -- selectTokens ({"of_run":true,"after":false,"sort_order":"desc","filtered":true})
 -- (workspace_ids text, run_id text, deployment text, filter text, limit bigint, offset bigint)
-select * from "feedback_tokens" where "workspace_id" in (select value from json_each((select ?))) and "run_id" = (select ?) and true and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
+select * from "feedback_tokens" where "workspace_id" in (select value from json_each((select ?))) and "run_id" = (select ?) and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
     and of_run.deployment = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -482,7 +482,7 @@ select * from "feedback_tokens" where "workspace_id" in (select value from json_
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) order by "created_at" desc, "token_id" desc limit (select ?) offset (select ?)
 -- Postgres:
-select * from "feedback_tokens" where "workspace_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and "run_id" = $2::text and true and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
+select * from "feedback_tokens" where "workspace_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and "run_id" = $2::text and exists (select 1 from runs of_run where of_run.run_id = feedback_tokens.run_id
     and of_run.deployment = $3::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -641,7 +641,7 @@ update "feedback" set "modified_at" = $1::bigint, "score" = $2::text, "comment" 
 
 -- updateRecord ({"changes":[],"filtered":true})
 -- (now bigint, id text, workspace_ids text, deployment text, filter text)
-update "feedback" set "modified_at" = ? where "id" = ? and "workspace_id" in (select value from json_each(?)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+update "feedback" set "modified_at" = ? where "id" = ? and "workspace_id" in (select value from json_each(?)) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -650,7 +650,7 @@ update "feedback" set "modified_at" = ? where "id" = ? and "workspace_id" in (se
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) ) returning *
 -- Postgres:
-update "feedback" set "modified_at" = $1::bigint where "id" = $2::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and true and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
+update "feedback" set "modified_at" = $1::bigint where "id" = $2::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and exists (select 1 from runs of_run where of_run.run_id = feedback.run_id
     and of_run.deployment = $4::text and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
     and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1

@@ -16,7 +16,7 @@ delete from "push_configs" where "deployment" = ? and "task_id" = ? and "config_
 
 -- deletePush (filtered)
 -- (deployment text, task_id text, config_id text, filter text)
-delete from "push_configs" where "deployment" = ? and "task_id" = ? and "config_id" = ? and true and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
+delete from "push_configs" where "deployment" = ? and "task_id" = ? and "config_id" = ? and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
     and permitting.thread_id = "push_configs"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -24,7 +24,7 @@ delete from "push_configs" where "deployment" = ? and "task_id" = ? and "config_
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end)))
 -- Postgres:
-delete from "push_configs" where "deployment" = $1::text and "task_id" = $2::text and "config_id" = $3::text and true and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
+delete from "push_configs" where "deployment" = $1::text and "task_id" = $2::text and "config_id" = $3::text and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
     and permitting.thread_id = "push_configs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -50,7 +50,7 @@ select * from "push_configs" where "deployment" = ? and "task_id" = ? and true o
 
 -- selectPushes (filtered)
 -- (deployment text, task_id text, filter text)
-select * from "push_configs" where "deployment" = ? and "task_id" = ? and true and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
+select * from "push_configs" where "deployment" = ? and "task_id" = ? and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
     and permitting.thread_id = "push_configs"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -58,7 +58,7 @@ select * from "push_configs" where "deployment" = ? and "task_id" = ? and true a
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "created_at", "config_id"
 -- Postgres:
-select * from "push_configs" where "deployment" = $1::text and "task_id" = $2::text and true and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
+select * from "push_configs" where "deployment" = $1::text and "task_id" = $2::text and exists (select 1 from threads permitting where permitting.deployment = "push_configs"."deployment"
     and permitting.thread_id = "push_configs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -123,7 +123,7 @@ insert into push_configs (push_id, deployment, thread_id, task_id, config_id, la
     from runs r where r.run_id = (select ?) and r.deployment = (select ?)
       and exists (select 1 from runs l where l.run_id = (select ?))
       and (select count(*) from push_configs c where c.task_id = r.run_id and c.config_id <> (select ?)) < 10
-      and true and exists (select 1 from threads permitting where permitting.deployment = "r"."deployment"
+      and exists (select 1 from threads permitting where permitting.deployment = "r"."deployment"
     and permitting.thread_id = "r"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -140,7 +140,7 @@ insert into push_configs (push_id, deployment, thread_id, task_id, config_id, la
     from runs r where r.run_id = $8::text and r.deployment = $9::text
       and exists (select 1 from runs l where l.run_id = $10::text)
       and (select count(*) from push_configs c where c.task_id = r.run_id and c.config_id <> $11::text) < 10
-      and true and exists (select 1 from threads permitting where permitting.deployment = "r"."deployment"
+      and exists (select 1 from threads permitting where permitting.deployment = "r"."deployment"
     and permitting.thread_id = "r"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($12::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text

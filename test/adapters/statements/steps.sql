@@ -138,7 +138,7 @@ select * from "calls" where "deployment" = (select ?) and "thread_id" = (select 
 
 -- selectCall (filtered)
 -- (deployment text, thread_id text, call_id text, filter text)
-select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and true and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
+select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
     and permitting.thread_id = "calls"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -146,7 +146,7 @@ select * from "calls" where "deployment" = (select ?) and "thread_id" = (select 
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end)))
 -- Postgres:
-select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and true and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
+select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
     and permitting.thread_id = "calls"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -222,7 +222,7 @@ select "idx", "entry" from "call_entries" where "deployment" = (select ?) and "t
 
 -- selectEntries (filtered)
 -- (deployment text, thread_id text, call_id text, idx bigint, filter text, limit bigint)
-select "idx", "entry" from "call_entries" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "idx" >= (select ?) and true and exists (select 1 from threads permitting where permitting.deployment = "call_entries"."deployment"
+select "idx", "entry" from "call_entries" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "idx" >= (select ?) and exists (select 1 from threads permitting where permitting.deployment = "call_entries"."deployment"
     and permitting.thread_id = "call_entries"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -230,7 +230,7 @@ select "idx", "entry" from "call_entries" where "deployment" = (select ?) and "t
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "idx" limit (select ?)
 -- Postgres:
-select "idx", "entry" from "call_entries" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and "idx" >= $4::bigint and true and exists (select 1 from threads permitting where permitting.deployment = "call_entries"."deployment"
+select "idx", "entry" from "call_entries" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and "idx" >= $4::bigint and exists (select 1 from threads permitting where permitting.deployment = "call_entries"."deployment"
     and permitting.thread_id = "call_entries"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -274,7 +274,7 @@ select "seq", "name", "occurrence", "payload" from "call_events" where "deployme
 
 -- selectEvents (filtered)
 -- (deployment text, thread_id text, call_id text, seq bigint, filter text)
-select "seq", "name", "occurrence", "payload" from "call_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "seq" > (select ?) and true and exists (select 1 from threads permitting where permitting.deployment = "call_events"."deployment"
+select "seq", "name", "occurrence", "payload" from "call_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "seq" > (select ?) and exists (select 1 from threads permitting where permitting.deployment = "call_events"."deployment"
     and permitting.thread_id = "call_events"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -282,7 +282,7 @@ select "seq", "name", "occurrence", "payload" from "call_events" where "deployme
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "seq"
 -- Postgres:
-select "seq", "name", "occurrence", "payload" from "call_events" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and "seq" > $4::bigint and true and exists (select 1 from threads permitting where permitting.deployment = "call_events"."deployment"
+select "seq", "name", "occurrence", "payload" from "call_events" where "deployment" = $1::text and "thread_id" = $2::text and "call_id" = $3::text and "seq" > $4::bigint and exists (select 1 from threads permitting where permitting.deployment = "call_events"."deployment"
     and permitting.thread_id = "call_events"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -321,7 +321,7 @@ select * from "calls" where "deployment" = (select ?) and "thread_id" = (select 
 
 -- selectNewestCall (filtered)
 -- (deployment text, thread_id text, filter text)
-select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and true and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
+select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
     and permitting.thread_id = "calls"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -329,7 +329,7 @@ select * from "calls" where "deployment" = (select ?) and "thread_id" = (select 
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "created_at" desc, "call_id" desc limit 1
 -- Postgres:
-select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text and true and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
+select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text and exists (select 1 from threads permitting where permitting.deployment = "calls"."deployment"
     and permitting.thread_id = "calls"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
