@@ -187,7 +187,7 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
   const scopeToRun = async (seen: Scope, assistant_id: string): Promise<Scope> =>
     seen.filter && (await isDefault(assistant_id)) ? scope : seen;
 
-  /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID, which nobody misspells. */
+  /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID. */
   async function suggestion(seen: Scope, id: string): Promise<string> {
     if (UUID.test(id) || !isStorable(id)) return "";
     const { rows } = await storage.searchAssistants(seen, { name: id, ...NEWEST });

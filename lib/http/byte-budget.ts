@@ -36,7 +36,7 @@ export interface ByteBudget {
   force(caller: string, bytes: number): ByteHold;
 }
 
-/** Thrown in work for a client that has disconnected. Nobody receives a response. */
+/** Thrown in work for a client that has disconnected. It receives no response. */
 export class ClientGone extends Error {
   override readonly name = "ClientGone";
 }

@@ -258,7 +258,7 @@ async function settle(
   challenge?: (error: ServiceError) => string | undefined,
 ): Promise<Response> {
   const response = await answer.catch((error: unknown) => {
-    // Nobody receives it.
+    // The client has disconnected.
     if (error instanceof ClientGone) return new Response(null, { status: 503 });
     const isKnown = error instanceof ServiceError;
     if (!isKnown) {

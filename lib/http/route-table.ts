@@ -28,7 +28,7 @@ interface RoutedRequest {
   readonly params?: RequestContext["params"];
 }
 
-type Router = IttyRouterType<RoutedRequest, unknown[], MatchedRoute | "hidden">;
+type Router = IttyRouterType<RoutedRequest, unknown[], Omit<MatchedRoute, "parameters"> | "hidden">;
 
 /** `:name+` matches the rest of a path, also an empty one: a link without its token must not reach the list of tokens. */
 const REST_PATTERN = "(?<$1>[^]{0,})";
@@ -52,7 +52,7 @@ export function createRouteTable(
       const path = route.path.replace(/:(\w+)\+$/, REST_PATTERN);
       // A hidden route still takes its path for all methods: other routes that match it must not answer.
       if (isHidden(route)) entry.router.all(path, () => "hidden");
-      else entry.router[route.method](path, ({ params = {}, url }) => ({ route, params, parameters: toQuery(url) }));
+      else entry.router[route.method](path, ({ params = {} }) => ({ route, params }));
     }
   }
 
@@ -71,10 +71,10 @@ export function createRouteTable(
       }
       return undefined;
     },
-    async match(method, { href }) {
+    async match(method, { href, pathname, searchParams }) {
       const routed = { method: method === "HEAD" ? "GET" : method, url: href };
-      const match = await find(new URL(href).pathname)?.router.fetch(routed);
-      return match === "hidden" ? undefined : match;
+      const match = await find(pathname)?.router.fetch(routed);
+      return !match || match === "hidden" ? undefined : { ...match, parameters: toQuery(searchParams) };
     },
     at(pathname) {
       const { router, routes: candidates = [] } = find(pathname) ?? {};
@@ -89,9 +89,9 @@ export function createRouteTable(
 const firstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
 
 /** Reads the query. itty-router's own would lose the first value of `?a=&a=1`. */
-function toQuery(url: string): SentQuery {
+function toQuery(query: URLSearchParams): SentQuery {
   const values: Record<string, string | string[]> = Object.create(null);
-  for (const [name, value] of new URL(url).searchParams) {
+  for (const [name, value] of query) {
     const previous = values[name];
     values[name] = previous === undefined ? value : [previous, value].flat();
   }

@@ -132,7 +132,7 @@ export interface HandlerState {
   checkUpgrade(request: Request): void;
   /** Serves a page below `/studio`. */
   readonly hasStudio: boolean;
-  /** Logs the unknown keys of a body; undefined where nobody wants to know them. */
+  /** Logs the unknown keys of a body; undefined outside of development. */
   readonly logUnknownKeys:
     | ((route: Pick<Route, "method" | "path">, ...keys: Parameters<OnUnknownKeys>) => void)
     | undefined;
