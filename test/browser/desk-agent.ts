@@ -8,6 +8,7 @@ import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { combine, type Executor, fromFunctions } from "../../lib/mod.ts";
 import type { Gates } from "../clients/graphs.ts";
+import { readRequestedTools } from "./requested-tools.ts";
 
 const CALLS: Readonly<Record<string, object>> = {
   pay: { euros: 30, to: "ann", reason: "A parcel that arrived broken" },
@@ -30,14 +31,7 @@ class DeskModel extends BaseChatModel {
   }
 
   async _generate(messages: BaseMessage[]): Promise<ChatResult> {
-    const last = messages.findLastIndex((message) => message.getType() === "human");
-    const results = messages.slice(last).filter((message) => message.getType() === "tool");
-    const names = String(messages[last]?.content).split(" ");
-    const tool_calls = names.flatMap((name, at) =>
-      CALLS[name]
-        ? [{ name, args: { ...CALLS[name] }, id: `call-${messages.length}-${at}`, type: "tool_call" as const }]
-        : [],
-    );
+    const { results, tool_calls } = readRequestedTools(messages, CALLS);
     const calls = results.length === 0 && tool_calls.length > 0;
     const text = calls ? "" : `Done: ${results.map(({ content }) => content).join("; ")}`;
     const message = new AIMessage({ content: text, usage_metadata, ...(calls ? { tool_calls } : {}) });

@@ -7,6 +7,7 @@ import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 import { createAgent, humanInTheLoopMiddleware } from "langchain";
 import { z } from "zod";
 import type { langgraph } from "../../adapters/langgraph/mod.ts";
+import { readRequestedTools } from "./requested-tools.ts";
 
 const CALLS: Readonly<Record<string, object>> = {
   refund: { euros: 30 },
@@ -26,14 +27,7 @@ class ClerkModel extends BaseChatModel {
   }
 
   async _generate(messages: BaseMessage[]): Promise<ChatResult> {
-    const last = messages.findLastIndex((message) => message.getType() === "human");
-    const results = messages.slice(last).filter((message) => message.getType() === "tool");
-    const names = String(messages[last]?.content).split(" ");
-    const tool_calls = names.flatMap((name, at) =>
-      CALLS[name]
-        ? [{ name, args: { ...CALLS[name] }, id: `call-${messages.length}-${at}`, type: "tool_call" as const }]
-        : [],
-    );
+    const { results, tool_calls } = readRequestedTools(messages, CALLS);
     const usage_metadata = { input_tokens: 1200, output_tokens: 34, total_tokens: 1234 };
     const text = `Done: ${results.map(({ content }) => content).join("; ")}`;
     const message =
