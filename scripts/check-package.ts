@@ -127,7 +127,8 @@ async function develops(template: string, tarball: string): Promise<void> {
   run("npm", [...install, `../greenroom/${basename(tarball)}`], cwd);
   run("npm", ["test"], cwd);
   run("npm", ["run", "check"], cwd);
-  run("bun", ["test"], cwd);
+  // Bun ends a test after 5 s, which a busy machine may need.
+  run("bun", ["test", "--timeout=60000"], cwd);
   if (template === "react" || template === "ai-chat") run("npm", ["run", "build"], cwd);
   const agent = join(cwd, "src/agent.ts");
   const before = readFileSync(agent, "utf8");
