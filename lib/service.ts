@@ -1,29 +1,16 @@
 /** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { createBinding, createRequestBinding, inScope, type RequestBinding } from "./auth/binding.ts";
+import { createBinding, createRequestBinding, type RequestBinding } from "./auth/binding.ts";
 import { type AuthUser, type Guard, requireUser } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
-import type { Crons } from "./crons/mod.ts";
 import { type Environment, keepAliveUntil, withTimeout } from "./environment.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
-import type { ThreadProtocol } from "./protocol/mod.ts";
-import type { Runs } from "./runs/mod.ts";
-import { eachFeatureNoun, type FeatureCallerNouns, type FeatureDirectories } from "./service/features.ts";
-import {
-  allNouns,
-  bindNouns,
-  type CallerNouns,
-  createNouns,
-  createOpenCalls,
-  type Directories,
-  type Nouns,
-  type OpenCalls,
-  type RequestNouns,
-  STOPPING,
-} from "./service/nouns.ts";
+import { callerNouns, ownNouns, requestNouns, trackDirectories } from "./service/callers.ts";
+import { type CallerNouns, createNouns, type Directories, type Nouns, type RequestNouns } from "./service/nouns.ts";
+import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.ts";
 import type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 import {
   createWriteProbe,
@@ -33,13 +20,9 @@ import {
   type Readiness,
   startRetentionJobs,
 } from "./service/storage.ts";
-import { runCalls, threadCalls } from "./steps/bind.ts";
 import type { Calls, CallTokens } from "./steps/calls.ts";
 import type { Bus } from "./storage/bus.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
-import type { Scope } from "./storage/mod.ts";
-import type { Store } from "./store/mod.ts";
-import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
 import type { Webhooks } from "./webhooks/deliver.ts";
@@ -123,10 +106,6 @@ export const VERSION = "0.1.0";
 
 /** The time limit for open calls at shutdown. */
 const LAST_CALLS_MS = 1_000;
-/** Calls that create runs. */
-const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch", "rerun"]);
-const FIRING: ReadonlySet<string> = new Set(["run"]);
-const COMMANDS: ReadonlySet<string> = new Set(["command"]);
 
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
@@ -181,21 +160,22 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     });
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls, guard);
     const reports = createReports(options, opened, nouns, calls, started);
-    const own = trackedNouns(nouns, scope, calls);
+    const directories = trackDirectories(nouns, calls);
+    const own = ownNouns(directories, nouns.usage, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
     // In mode `none` every caller may do everything.
     const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
     const service: Service = {
-      ...own.nouns,
+      ...own,
       as(actor) {
         const user = requireUser(actor);
-        if (!custom) return own.nouns;
+        if (!custom) return own;
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);
-        const bound = createBinding(binding, () => access.user(structuredClone(caller)));
-        const { protocol: _, runs, ...nouns } = allNouns(own.directories, bound);
-        const { permit: _permit, ...callerRuns } = runs;
-        return { ...nouns, runs: callerRuns };
+        return callerNouns(
+          directories,
+          createBinding(binding, () => access.user(structuredClone(caller))),
+        );
       },
       ...reports,
       accounts,
@@ -205,58 +185,13 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     };
     const bind: ServiceInternals["bind"] = (caller) => {
       const bound = createRequestBinding(binding, caller);
-      return { watch: bound.watch, nouns: bindNouns(own.directories, bound) };
+      return { watch: bound.watch, nouns: requestNouns(directories, bound) };
     };
-    return withInternals(service, { access, directories: own.directories, bind, options, environment, bus });
+    return withInternals(service, { access, directories, bind, options, environment, bus });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
   }
-}
-
-interface TrackedNouns {
-  /** The nouns in any scope, for `service.as` and requests. */
-  readonly directories: Directories;
-  readonly nouns: Pick<Service, keyof CallerNouns | "usage">;
-}
-
-function trackedNouns(
-  { assistants, threads, runs, crons, store, usage, protocol, ...others }: Nouns,
-  scope: Scope,
-  { track }: OpenCalls,
-): TrackedNouns {
-  const ofFeatures = eachFeatureNoun<FeatureDirectories>((name) => track<object>(others[name]));
-  const directories: Directories = {
-    ...ofFeatures,
-    assistants: track<Directories["assistants"]>(assistants),
-    threads: track<Directories["threads"]>(threads),
-    runs: track<Directories["runs"]>(runs, { creating: CREATING }),
-    crons: track<Directories["crons"]>(crons, { creating: FIRING }),
-    // Readers of events end by themselves.
-    protocol: { ...protocol, ...track({ command: protocol.command }, { creating: COMMANDS }) },
-    store: track<Directories["store"]>(store),
-  };
-  const { token, submit } = directories.feedback;
-  const { events, command } = directories.protocol;
-  const { deliver } = directories.calls;
-  const inOwn = eachFeatureNoun<FeatureCallerNouns>((name) => inScope<object>(ofFeatures[name], scope));
-  const ownCalls = { ...inOwn.calls, deliver };
-  const nouns = {
-    ...inOwn,
-    assistants: inScope<Assistants>(directories.assistants, scope),
-    threads: {
-      ...inScope<Threads>(directories.threads, scope),
-      ...inScope<ThreadProtocol>({ events, command }, scope),
-      ...threadCalls(ownCalls),
-    },
-    runs: { ...inScope<Runs>(directories.runs, scope), ...runCalls(ownCalls) },
-    crons: inScope<Crons>(directories.crons, scope),
-    store: inScope<Store>(directories.store, scope),
-    feedback: { ...inOwn.feedback, token, submit },
-    usage: track<Usage>(usage, { untracked: "admit" }),
-    calls: ownCalls,
-  };
-  return { directories, nouns };
 }
 
 /** The caller of the host's handlers; null without them. */

@@ -32,8 +32,8 @@ export interface Permit<Value> extends Permission {
   readonly scope: Scope;
 }
 
-/** The caller of bound nouns. */
-export interface Binding {
+/** The caller of bound nouns. `Event`: the events that may be asked about. */
+export interface Binding<Event extends AuthEvent = AuthEvent> {
   readonly caller: () => Principal | Promise<Principal>;
   /** The deployment. */
   readonly scope: Scope;
@@ -41,7 +41,7 @@ export interface Binding {
   /** False: every caller may do everything, so `authorize` changes nothing. */
   readonly guarded: boolean;
   /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
-  authorize<Value extends object>(event: AuthEvent, value: Value): Promise<Permit<Value>>;
+  readonly authorize: <Value extends object>(event: Event, value: Value) => Promise<Permit<Value>>;
   /** The same items. When the caller loses the permit, the reader throws the refusal. */
   reader<Item>(permit: Permission, reader: Reader<Item>): Reader<Item>;
   /** The same result, which rejects with the refusal when the caller loses the permit. */

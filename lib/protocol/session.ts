@@ -12,7 +12,7 @@ import {
   problemOfChannels,
   type SentEvent,
 } from "../streams/protocol.ts";
-import type { OpenThread } from "./bind.ts";
+import type { OpenThread } from "./authorization.ts";
 import { type Command, type CommandAnswer, CommandError, errorAnswer, invalid, readCommand } from "./commands.ts";
 import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
 

@@ -1,17 +1,14 @@
 /** The features of a service. Their order is that of adapters/sql/features.ts. */
-import type { Binding, Directory } from "../auth/binding.ts";
+import type { Directory } from "../auth/binding.ts";
 import { type Feature, type FeatureContext, joinFeatures, type RunFeatures } from "../features/mod.ts";
-import { bindFeedback } from "../feedback/bind.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
-import { bindCalls } from "../steps/bind.ts";
 import type { Calls, CallTokens } from "../steps/calls.ts";
 import { stepsFeature } from "../steps/feature.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
-import { bindWebhooks } from "../webhooks/bind.ts";
 import type { Deliveries, Webhooks } from "../webhooks/deliver.ts";
 import { webhooksFeature } from "../webhooks/feature.ts";
 import type { WebhookSettings } from "../webhooks/options.ts";
@@ -45,17 +42,6 @@ export type FeatureDirectories = {
 
 /** What the service itself uses of features. */
 export type FeatureNouns = FeatureDirectories & { readonly usage: Usage; readonly webhooks: Deliveries };
-
-export const FEATURE_BINDERS: {
-  readonly [Name in keyof FeatureCallerNouns]: (
-    directory: FeatureDirectories[Name],
-    binding: Binding,
-  ) => FeatureCallerNouns[Name];
-} = { feedback: bindFeedback, webhooks: bindWebhooks, calls: bindCalls };
-
-/** A value for each noun that `service.as` and requests use. */
-export const eachFeatureNoun = <All>(make: (name: keyof FeatureCallerNouns) => object): All =>
-  Object.fromEntries(Object.keys(FEATURE_BINDERS).map((name) => [name, make(name as keyof FeatureCallerNouns)])) as All;
 
 export interface Features {
   readonly list: readonly Feature[];

@@ -1,35 +1,29 @@
-/** Creates the nouns of a service and the worker that executes its runs, connects them, and tracks their open calls. */
-import { bindAssistants } from "../assistants/bind.ts";
+/** Creates the nouns of a service and the worker that executes its runs, and connects them. */
 import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
-import { type Binding, type Directory, inScope } from "../auth/binding.ts";
-import { bindCrons } from "../crons/bind.ts";
+import { type Directory, inScope } from "../auth/binding.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";
 import type { CronDirectory, Crons } from "../crons/mod.ts";
 import { Slots } from "../engine/claims.ts";
 import { createRunFinishedHook } from "../engine/finished-runs.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
-import type { KeepAlive } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
 import { baseUrl, settingsOf } from "../options.ts";
-import { type BoundProtocol, bindProtocol } from "../protocol/bind.ts";
+import type { BoundProtocol } from "../protocol/authorization.ts";
 import { createProtocol, type ProtocolDirectory, type ThreadProtocol } from "../protocol/mod.ts";
-import { type BoundRuns, bindRuns } from "../runs/bind.ts";
+import type { PermitRun } from "../runs/authorization.ts";
 import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
-import { type RunCalls, runCalls, type ThreadCalls, threadCalls } from "../steps/bind.ts";
+import type { RunCalls, ThreadCalls } from "../steps/calls.ts";
 import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
-import { bindStore } from "../store/bind.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createSights } from "../streams/sight.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
-import { bindThreads } from "../threads/bind.ts";
 import { createThreads, type ThreadDirectory, type Threads } from "../threads/mod.ts";
 import { createStates } from "../threads/read.ts";
 import {
   createFeatures,
-  FEATURE_BINDERS,
   type FeatureCallerNouns,
   type FeatureDirectories,
   type FeatureNouns,
@@ -63,66 +57,8 @@ export interface Directories extends FeatureDirectories {
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestNouns extends CallerNouns {
-  readonly runs: BoundRuns & RunCalls;
+  readonly runs: Runs & RunCalls & { readonly permit: PermitRun };
   readonly protocol: BoundProtocol;
-}
-
-type Binders = {
-  readonly [Name in keyof RequestNouns]: (
-    directory: Directories[Name],
-    binding: Binding,
-    nouns: RequestNouns,
-    directories: Directories,
-  ) => RequestNouns[Name];
-};
-const BINDERS: Binders = {
-  assistants: bindAssistants,
-  threads: (threads, binding, { protocol, calls }) => ({
-    ...bindThreads(threads, binding),
-    ...threadCalls(calls),
-    events: protocol.events,
-    command: (thread_id, command) => protocol.command(thread_id, command),
-  }),
-  runs: (runs, binding, { calls }, { assistants }) => ({ ...bindRuns(runs, binding, assistants), ...runCalls(calls) }),
-  crons: (crons, binding, _nouns, { assistants }) => bindCrons(crons, binding, assistants),
-  protocol: (protocol, binding, nouns) => bindProtocol(protocol, binding, () => nouns.runs),
-  store: bindStore,
-  ...FEATURE_BINDERS,
-};
-
-const NOUNS = Object.keys(BINDERS) as readonly (keyof RequestNouns)[];
-
-/** The nouns as one caller may use them. Each is made when it is first used: a request needs few. */
-class BoundNouns {
-  readonly directories: Directories;
-  readonly binding: Binding;
-  readonly made: Partial<Record<keyof RequestNouns, unknown>> = {};
-
-  constructor(directories: Directories, binding: Binding) {
-    this.directories = directories;
-    this.binding = binding;
-  }
-
-  static {
-    for (const name of NOUNS) Object.defineProperty(BoundNouns.prototype, name, { get: nounNamed(name) });
-  }
-}
-
-function nounNamed<Name extends keyof RequestNouns>(name: Name) {
-  return function (this: BoundNouns): RequestNouns[Name] {
-    const { made, directories, binding } = this;
-    made[name] ??= BINDERS[name](directories[name], binding, this as unknown as RequestNouns, directories);
-    return made[name] as RequestNouns[Name];
-  };
-}
-
-export const bindNouns = (directories: Directories, binding: Binding): RequestNouns =>
-  new BoundNouns(directories, binding) as unknown as RequestNouns;
-
-/** All of them, made now. */
-export function allNouns(directories: Directories, binding: Binding): RequestNouns {
-  const bound = bindNouns(directories, binding);
-  return Object.fromEntries(NOUNS.map((name) => [name, bound[name]])) as unknown as RequestNouns;
 }
 
 export interface Nouns extends FeatureNouns {
@@ -235,54 +171,4 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const all = { ...nouns, features: list, assistants, threads, runs, crons, store, worker, hub, events, protocol };
   for (const feature of list) feature.connect?.(all);
   return all;
-}
-
-export interface OpenCalls {
-  readonly open: Set<Promise<unknown>>;
-  /** From now on calls that create runs are refused. */
-  stopping: boolean;
-  /** From now on all calls are refused. */
-  closed: boolean;
-  /** A noun whose calls are tracked. `creating`: calls that create runs. `untracked`: a call that uses no storage. */
-  track<Noun extends object>(
-    noun: Noun,
-    options?: { readonly creating?: ReadonlySet<string>; readonly untracked?: keyof Noun },
-  ): Noun;
-}
-
-export const STOPPING = "The server is stopping";
-
-export function createOpenCalls({ keepAlive }: { readonly keepAlive?: KeepAlive }): OpenCalls {
-  const open = new Set<Promise<unknown>>();
-  const stopping = (): ServiceError => new ServiceError("server_stopping", STOPPING);
-
-  const calls: OpenCalls = {
-    open,
-    stopping: false,
-    closed: false,
-    track(noun, { creating, untracked } = {}) {
-      const tracked =
-        (name: string, call: (...args: unknown[]) => Promise<unknown>) =>
-        async (...args: unknown[]): Promise<unknown> => {
-          if (calls.closed || (calls.stopping && creating?.has(name))) throw stopping();
-          const answer = call(...args);
-          open.add(answer);
-          keepAlive?.acquire();
-          try {
-            return await answer;
-          } catch (error) {
-            // A run may have been created: clients must not be told to try again.
-            const untold = creating?.has(name) || error instanceof ServiceError;
-            throw calls.closed && !untold ? stopping() : error;
-          } finally {
-            open.delete(answer);
-            keepAlive?.release();
-          }
-        };
-      return Object.fromEntries(
-        Object.entries(noun).map(([name, call]) => [name, name === untracked ? call : tracked(name, call)]),
-      ) as typeof noun;
-    },
-  };
-  return calls;
 }

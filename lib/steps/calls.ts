@@ -48,6 +48,20 @@ export interface Calls {
   steps(thread_id: string, run_id: string): Promise<RunSteps>;
 }
 
+/** What threads can do with their calls. */
+export interface ThreadCalls {
+  /** Sends an event to the open call of a thread. Errors: as `Calls.send`. */
+  send: Calls["send"];
+}
+
+/** What runs can do with their calls. */
+export interface RunCalls {
+  /** Sends an event to the call of a run. Errors: as `Calls.send`. */
+  send: Calls["sendToRun"];
+  /** The journal of the call of a run. Errors: not_found. */
+  steps: Calls["steps"];
+}
+
 /** Events by the address of their wait. */
 export interface CallTokens {
   /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large. */

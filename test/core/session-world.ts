@@ -4,7 +4,7 @@ import { type Permission, refusalOf, watchPermission } from "../../lib/auth/perm
 import { createBudget, systemEnvironment, tickLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { OpenThread } from "../../lib/protocol/bind.ts";
+import type { OpenThread } from "../../lib/protocol/authorization.ts";
 import type { EventFilter } from "../../lib/protocol/mod.ts";
 import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
 import { until } from "../support/until.ts";

@@ -215,7 +215,7 @@ const outside: readonly RegExp[] = [
 const injectable: readonly RegExp[] = [/\bsql\s*\.\s*raw\b/, /\bsql\s*\.\s*lit\b(?!\((?:\d+|"[^"]*")\))/];
 
 /** What answers callers: it has nouns that are bound to the caller, and names no scope. */
-const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:bind|commands|mod)\.ts$))/;
+const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:authorization|commands|mod)\.ts$))/;
 /** Nouns without authorization, and what makes them. */
 const unbound: readonly RegExp[] = [
   /\bdirectories\b/,

@@ -1,9 +1,7 @@
 /** Each call of a service that is bound to its caller, about things that the caller names. */
 import type { ServiceError } from "../../lib/errors.ts";
-import type { BoundRuns } from "../../lib/runs/bind.ts";
 import type { CallerNouns, RequestNouns } from "../../lib/service/nouns.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
-import type { Reader } from "../../lib/streams/log.ts";
 
 /** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
 export interface Things {
@@ -127,7 +125,7 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "runs.stats": ({ runs }) => done(runs.stats()),
   "runs.inspect": ({ runs }, its) => runs.inspect(its.run_id),
   "runs.permit": ({ runs }, { thread_id, assistant_id }) =>
-    done((runs as unknown as BoundRuns).permit(thread_id, { ...AGENT, assistant_id })),
+    done((runs as RequestNouns["runs"]).permit(thread_id, { ...AGENT, assistant_id })),
   "runs.rerun": ({ runs }, its) => done(runs.rerun(its.run_id)),
   "runs.send": ({ runs }, its) => unawaited(runs.send(its.thread_id, its.run_id, "parcel", 1)),
   "runs.steps": ({ runs }, its) => runs.steps(its.thread_id, its.run_id),
@@ -139,8 +137,6 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
 
   "protocol.subscribe": (nouns, its) =>
     left((nouns as RequestNouns).protocol.subscribe(its.thread_id, { channels: ["values"] })),
-  "protocol.events": (nouns, its) =>
-    left((nouns as RequestNouns).protocol.events(its.thread_id, { channels: ["values"] }) as Reader<unknown>),
   "protocol.command": (nouns, its) =>
     (nouns as RequestNouns).protocol.command(its.thread_id, { id: 1, method: "state.get" }).then(({ type }) => type),
   "protocol.open": async (nouns, { thread_id }) => {

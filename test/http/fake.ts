@@ -6,8 +6,9 @@ import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
-import { FEATURE_BINDERS } from "../../lib/service/features.ts";
-import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
+import { requestNouns } from "../../lib/service/callers.ts";
+import type { Directories } from "../../lib/service/nouns.ts";
+import { OPERATIONS } from "../../lib/service/operations.ts";
 import {
   type Metrics,
   type Readiness,
@@ -226,7 +227,7 @@ export function fake(options: FakeOptions = {}): Fake {
     uuid: () => `id-${++ids}`,
     log: (record: LogRecord) => log.push(record),
   };
-  const names = ["assistants", "threads", "runs", "crons", "store", ...Object.keys(FEATURE_BINDERS)];
+  const names = Object.keys(OPERATIONS);
   const protocol = {
     command: (directory("protocol") as { command: unknown }).command,
     subscribe({ filter }: Scope, ...args: unknown[]) {
@@ -244,7 +245,7 @@ export function fake(options: FakeOptions = {}): Fake {
   } as unknown as Directories;
   const bind: ServiceInternals["bind"] = (caller) => {
     const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment }, caller);
-    return { watch: binding.watch, nouns: bindNouns(directories, binding) };
+    return { watch: binding.watch, nouns: requestNouns(directories, binding) };
   };
   const service = {
     feedback: noun("feedback"),

@@ -6,7 +6,8 @@ import { type Access, unauthenticated } from "../../lib/auth/principal.ts";
 import type { RequestContext } from "../../lib/http/route.ts";
 import { STORE_ROUTES } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
-import { bindNouns, type Directories } from "../../lib/service/nouns.ts";
+import { requestNouns } from "../../lib/service/callers.ts";
+import type { Directories } from "../../lib/service/nouns.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
 import { createStore } from "../../lib/store/mod.ts";
@@ -260,7 +261,7 @@ describe("authorization of the store's routes", () => {
     ): Promise<Response> => {
       const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
       const context: Partial<RequestContext> = {
-        nouns: bindNouns({ store } as Directories, binding),
+        nouns: requestNouns({ store } as Directories, binding),
         parameters,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
       };

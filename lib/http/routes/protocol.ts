@@ -1,7 +1,7 @@
 /** The thread event protocol (v2): requests, routes and WebSockets. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
-import type { OpenThread } from "../../protocol/bind.ts";
+import type { OpenThread } from "../../protocol/authorization.ts";
 import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
 import { createSession } from "../../protocol/session.ts";
 import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";

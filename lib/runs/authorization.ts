@@ -1,7 +1,7 @@
-/** Runs as one caller may use them. */
+/** What the host's handlers permit of new runs, and the calls of runs whose authorization has more than one step. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding, Permit } from "../auth/binding.ts";
-import { refusalOf } from "../auth/permission.ts";
+import { type Permission, refusalOf } from "../auth/permission.ts";
 import { uuidV7 } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope } from "../storage/mod.ts";
@@ -80,9 +80,12 @@ interface RunPermits {
   ): Promise<Permit<RunCreate>>;
 }
 
+/** The events of a new run: the run itself, and the assistant that it uses. */
+export type RunEvent = "threads:create_run" | "assistants:read";
+
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { authorize, guarded, scope }: Binding,
+  { authorize, guarded, scope }: Binding<RunEvent>,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
@@ -107,21 +110,22 @@ export const createRunPermits = (
 const keyOf = ({ idempotency }: RunOrigin, sender: string | null): Pick<RunOrigin, "idempotency"> =>
   idempotency ? { idempotency: { ...idempotency, route: `${idempotency.route} ${JSON.stringify(sender)}` } } : {};
 
-/** Runs with the permits of new ones, for commands. */
-export interface BoundRuns extends Runs {
-  permit(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunPermit>;
+interface Directories {
+  readonly runs: RunDirectory;
+  readonly assistants: Pick<AssistantDirectory, "isDefault">;
 }
 
-export function bindRuns(
-  runs: RunDirectory,
-  binding: Binding,
-  assistants: Pick<AssistantDirectory, "isDefault">,
-): BoundRuns {
-  const { authorize, reader, value: shown, caller, environment } = binding;
-  const permits = createRunPermits(binding, assistants);
+/** Authorizes a new run, without creating it. */
+export type PermitRun = (thread_id: string | null, request: RunCreate, origin?: RunOrigin) => Promise<RunPermit>;
 
-  /** Chooses the id of the run if a handler of custom authorization gets it. */
-  async function permit(thread_id: string | null, request: RunCreate, given: ScopedOrigin = {}) {
+/** Chooses the id of the run if a handler of custom authorization gets it. */
+export const permitRun = (
+  binding: Binding<RunEvent>,
+  { assistants }: Pick<Directories, "assistants">,
+): ((...args: Parameters<PermitRun>) => Promise<RunPermit & Permission>) => {
+  const { caller, environment } = binding;
+  const permits = createRunPermits(binding, assistants);
+  return async (thread_id, request, given: ScopedOrigin = {}) => {
     const { recheck, assistants: _, ...origin } = given;
     const { user_id, api_key, user, threads } = await caller();
     const sender = user ? user.identity : threads.filter && user_id;
@@ -137,95 +141,89 @@ export function bindRuns(
       ...(run_id === null ? {} : { run_ids: [run_id] }),
     };
     return { ...run, request: value, origin: { ...origin, ...own, ...(usable ? { assistants: usable } : {}) } };
-  }
-
-  async function read(thread_id: string | null, run_id: string): Promise<Scope> {
-    return (await authorize("threads:read", { thread_id, run_id })).scope;
-  }
-
-  const stopping = (thread_id: string | null, action: string, metadata: object): Promise<Permit<object>> =>
-    authorize("threads:update", { thread_id, action, metadata });
-
-  /** With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
-  async function join<Options extends { readonly cancel_on_disconnect?: boolean }>(
-    thread_id: string | null,
-    run_id: string,
-    options: Options,
-  ) {
-    const permit = await authorize("threads:read", { thread_id, run_id });
-    if (!options.cancel_on_disconnect) return { permit, scope: permit.scope, options };
-    const stops = await stopping(thread_id, "interrupt", { run_ids: [run_id] });
-    const mayCancel = async (): Promise<boolean> => (await refusalOf(stops)) === null;
-    const joining = stops.again ? { ...options, mayCancel } : options;
-    return { permit, scope: narrowed(permit.scope, stops.scope), options: joining };
-  }
-
-  return {
-    permit,
-    async create(thread_id, request, origin) {
-      const run = await permit(thread_id, request, origin);
-      return await runs.create(run.scope, thread_id, run.request, run.origin);
-    },
-    async stream(thread_id, request, origin, ...options) {
-      const run = await permit(thread_id, request, origin);
-      const stream = await runs.stream(run.scope, thread_id, run.request, run.origin, ...options);
-      return { ...stream, frames: reader(run, stream.frames) };
-    },
-    async wait(thread_id, request, origin) {
-      const run = await permit(thread_id, request, origin);
-      return shown(run, await runs.wait(run.scope, thread_id, run.request, run.origin));
-    },
-    async createBatch(requests, origin) {
-      const permitted: RunPermit[] = [];
-      for (const request of requests) permitted.push(await permit(null, request, origin));
-      const run_ids = permitted.flatMap((run) => run.origin.run_ids ?? []);
-      const usable = permitted.flatMap((run) => run.origin.assistants ?? []);
-      const batch = permitted.map(({ request }) => request);
-      return await runs.createBatch(binding.scope, batch, {
-        ...permitted[0]?.origin,
-        ...(run_ids.length > 0 ? { run_ids } : {}),
-        // The filters of all runs apply to each of them.
-        ...(usable.length > 0 ? { assistants: usable.reduce(narrowed<Scope>) } : {}),
-      });
-    },
-    get: async (thread_id, run_id) => await runs.get(await read(thread_id, run_id), thread_id, run_id),
-    async list(thread_id, query) {
-      const { scope } = await authorize("threads:read", { thread_id });
-      return await runs.list(scope, thread_id, query);
-    },
-    async delete(thread_id, run_id) {
-      const { scope } = await authorize("threads:delete", { thread_id, run_id });
-      await runs.delete(scope, thread_id, run_id);
-    },
-    async cancel(thread_id, run_id, options = {}) {
-      const { action = "interrupt" } = options;
-      const { scope } = await stopping(thread_id, action, { run_ids: [run_id] });
-      await runs.cancel(scope, thread_id, run_id, options);
-    },
-    async cancelMany(target, action = "interrupt") {
-      const { thread_id, ...metadata } = { thread_id: null, ...target };
-      const { scope } = await stopping(thread_id, action, metadata);
-      await runs.cancelMany(scope, target, action);
-    },
-    async join(thread_id, run_id, given = {}) {
-      const { permit, scope, options } = await join(thread_id, run_id, given);
-      return shown(permit, await runs.join(scope, thread_id, run_id, options));
-    },
-    async joinStream(thread_id, run_id, given = {}) {
-      const { permit, scope, options } = await join(thread_id, run_id, given);
-      const stream = await runs.joinStream(scope, thread_id, run_id, options);
-      return { ...stream, frames: reader(permit, stream.frames) };
-    },
-    async search(query = {}) {
-      const { value, scope } = await authorize("threads:search", query);
-      return await runs.search(scope, value);
-    },
-    async stats() {
-      return await runs.stats((await authorize("threads:search", {})).scope);
-    },
-    inspect: async (run_id) => await runs.inspect(await read(null, run_id), run_id),
-    async rerun(run_id, origin) {
-      return await runs.rerun(await read(null, run_id), run_id, origin, permit);
-    },
   };
+};
+
+export const createRun = (binding: Binding<RunEvent>, directories: Directories): Runs["create"] => {
+  const permit = permitRun(binding, directories);
+  return async (...given) => {
+    const { scope, request, origin } = await permit(...given);
+    return await directories.runs.create(scope, given[0], request, origin);
+  };
+};
+
+export const streamRun = (binding: Binding<RunEvent>, directories: Directories): Runs["stream"] => {
+  const permit = permitRun(binding, directories);
+  return async (thread_id, request, origin, ...options) => {
+    const run = await permit(thread_id, request, origin);
+    const stream = await directories.runs.stream(run.scope, thread_id, run.request, run.origin, ...options);
+    return { ...stream, frames: binding.reader(run, stream.frames) };
+  };
+};
+
+export const waitForRun = (binding: Binding<RunEvent>, directories: Directories): Runs["wait"] => {
+  const permit = permitRun(binding, directories);
+  return async (...given) => {
+    const run = await permit(...given);
+    return binding.value(run, await directories.runs.wait(run.scope, given[0], run.request, run.origin));
+  };
+};
+
+/** Authorizes each run. The filters of all runs apply to each of them. */
+export const createRuns = (binding: Binding<RunEvent>, directories: Directories): Runs["createBatch"] => {
+  const permit = permitRun(binding, directories);
+  return async (requests, origin) => {
+    const permitted: RunPermit[] = [];
+    for (const request of requests) permitted.push(await permit(null, request, origin));
+    const run_ids = permitted.flatMap((run) => run.origin.run_ids ?? []);
+    const usable = permitted.flatMap((run) => run.origin.assistants ?? []);
+    const batch = permitted.map(({ request }) => request);
+    return await directories.runs.createBatch(binding.scope, batch, {
+      ...permitted[0]?.origin,
+      ...(run_ids.length > 0 ? { run_ids } : {}),
+      ...(usable.length > 0 ? { assistants: usable.reduce(narrowed<Scope>) } : {}),
+    });
+  };
+};
+
+/** Authorizes reading the first run, and then creating the next one. */
+export const rerun = (binding: Binding<"threads:read" | RunEvent>, directories: Directories): Runs["rerun"] => {
+  const permit = permitRun(binding, directories);
+  return async (run_id, origin) => {
+    const { scope } = await binding.authorize("threads:read", { thread_id: null, run_id });
+    return await directories.runs.rerun(scope, run_id, origin, permit);
+  };
+};
+
+type JoinEvent = "threads:read" | "threads:update";
+
+/** With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
+async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
+  binding: Binding<JoinEvent>,
+  thread_id: string | null,
+  run_id: string,
+  options: Options,
+) {
+  const permit = await binding.authorize("threads:read", { thread_id, run_id });
+  if (!options.cancel_on_disconnect) return { permit, scope: permit.scope, options };
+  const stop = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
+  const stops = await binding.authorize("threads:update", stop);
+  const mayCancel = async (): Promise<boolean> => (await refusalOf(stops)) === null;
+  const joining = stops.again ? { ...options, mayCancel } : options;
+  return { permit, scope: narrowed(permit.scope, stops.scope), options: joining };
 }
+
+export const joinRun =
+  (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["join"] =>
+  async (thread_id, run_id, given = {}) => {
+    const { permit, scope, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    return binding.value(permit, await runs.join(scope, thread_id, run_id, options));
+  };
+
+export const joinRunStream =
+  (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["joinStream"] =>
+  async (thread_id, run_id, given = {}) => {
+    const { permit, scope, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    const stream = await runs.joinStream(scope, thread_id, run_id, options);
+    return { ...stream, frames: binding.reader(permit, stream.frames) };
+  };

@@ -1,0 +1,95 @@
+/** The thread event protocol as one caller may use it: a reader stays open while its caller may read the thread. */
+
+import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { Binding, Permit } from "../auth/binding.ts";
+import { refusalOf, watchPermission } from "../auth/permission.ts";
+import type { ServiceError } from "../errors.ts";
+import { permitRun, type RunEvent } from "../runs/authorization.ts";
+import type { Scope } from "../storage/mod.ts";
+import { createReader, type Reader } from "../streams/log.ts";
+import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
+import type { Command, CommandAnswer, CommandCaller, ProtocolDirectory, ThreadProtocol } from "./mod.ts";
+
+/** An open thread. Its calls use the caller's filter of the time when it was opened. */
+export interface OpenThread {
+  subscribe(filter: EventFilter): Reader<SentEvent>;
+  kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
+  command(command: Command): Promise<CommandAnswer>;
+  /** Why the caller may not read the thread any more; null while it may. */
+  refusal(): Promise<ServiceError | null>;
+  /** Calls `lost` once when the caller loses the permission. The result stops the checks. */
+  watch(lost: (refusal: ServiceError) => void): () => void;
+}
+
+/** The protocol with the calls that only routes use. */
+export interface BoundProtocol {
+  subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SentEvent>>;
+  /** `run`: permits the runs of commands. Default: as `create` of the caller's runs. */
+  command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandAnswer>;
+  open(thread_id: string, run: CommandCaller["run"]): Promise<OpenThread>;
+}
+
+interface Directories {
+  readonly protocol: ProtocolDirectory;
+  readonly assistants: Pick<AssistantDirectory, "isDefault">;
+}
+
+const authorizeRead = (
+  { authorize }: Binding<"threads:read">,
+  thread_id: string,
+): Promise<Permit<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
+
+export const subscribeEvents =
+  (binding: Binding<"threads:read">, { protocol }: Directories): BoundProtocol["subscribe"] =>
+  async (thread_id, filter) => {
+    const permit = await authorizeRead(binding, thread_id);
+    const events = binding.reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
+    try {
+      // Runs that the client makes once it has an answer record what it reads, in other processes too.
+      await protocol.recordAll(permit.scope, thread_id);
+    } catch (error) {
+      events.leave();
+      throw error;
+    }
+    return events;
+  };
+
+export const readEvents =
+  (binding: Binding<"threads:read">, { protocol }: Directories): ThreadProtocol["events"] =>
+  (thread_id, filter) => {
+    const opened = authorizeRead(binding, thread_id).then((permit) =>
+      binding.reader(permit, protocol.events(permit.scope, thread_id, filter)),
+    );
+    // The first `next` gets the error.
+    opened.catch(() => {});
+    const leave = (): void => void opened.then((events) => events.leave()).catch(() => {});
+    return createReader(async () => await (await opened).next(), leave);
+  };
+
+/** Authorizes what the command does: reading the thread, or creating a run. */
+export const executeCommand = (
+  binding: Binding<"threads:read" | RunEvent>,
+  { protocol, assistants }: Directories,
+): BoundProtocol["command"] => {
+  const read = async (thread_id: string): Promise<Scope> => (await authorizeRead(binding, thread_id)).scope;
+  const permit = permitRun(binding, { assistants });
+  return (thread_id, command, run = (id, request) => permit(id, request)) =>
+    protocol.command(binding.scope, thread_id, command, { read, run });
+};
+
+export const openThread =
+  (binding: Binding<"threads:read">, { protocol }: Directories): BoundProtocol["open"] =>
+  async (thread_id, run) => {
+    const permit = await authorizeRead(binding, thread_id);
+    const { scope } = permit;
+    const caller = { read: async () => scope, run };
+    return {
+      subscribe: (filter) => protocol.subscribe(scope, thread_id, filter),
+      kept: (filter) => protocol.kept(scope, thread_id, filter),
+      count: (filters) => protocol.count(scope, thread_id, filters),
+      command: (command) => protocol.command(binding.scope, thread_id, command, caller),
+      refusal: async () => (permit.again ? await refusalOf(permit) : null),
+      watch: (lost) => watchPermission(binding.environment, permit, lost),
+    };
+  };
