@@ -14,7 +14,7 @@ import type {
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
 import { fromText } from "./columns.ts";
-import type { Feature, RunEnd, Runs } from "./feature.ts";
+import type { RunEnd, Runs, SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { pushesOf, pushVerbs } from "./pushes.ts";
 import { deliveryTables, pushTables } from "./schema/deliveries.ts";
@@ -35,8 +35,7 @@ import { sql } from "./template.ts";
 
 type Rows = RowsOf<typeof deliveryTables>;
 
-export const webhooks: Feature<keyof (Rows & typeof pushTables)> = {
-  name: "webhooks",
+export const webhooks: SqlFeatureOf<"webhooks", typeof deliveryTables & typeof pushTables> = {
   tables: { ...deliveryTables, ...pushTables },
   runColumns: {
     webhook: ({ webhook }) => webhook?.url ?? null,

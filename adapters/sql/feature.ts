@@ -1,4 +1,5 @@
-/** What a feature adds to the tables and to the batches of a run's life. features.ts lists the features. */
+/** What a feature adds to the tables and to the batches of a run's life: its half in SQL. lib/storage/features.ts has the list of features. */
+import type { FeatureName, MembersFor, VerbsOf } from "../../lib/storage/features.ts";
 import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
 import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
 import type { SqlValue } from "./driver.ts";
@@ -22,10 +23,8 @@ export type Created = { run_id: string; started_at: number };
 export type RunEnd = { deployment: string; status: string; error: string | null; now: number };
 
 /** Every member is optional. The statements of a run that does not use the feature must be none, or must not be sent. */
-export interface Feature<Table extends string = string> {
-  /** As the list of lib's features names it. */
-  readonly name: string;
-  readonly tables?: Readonly<{ [Name in Table]?: TableDefinition }>;
+interface SqlFeatureMembers<Tables extends object> {
+  readonly tables?: Tables;
   /** Columns of `runs` and `threads` that belong to the feature. */
   readonly runColumns?: Columns<NewRun>;
   readonly threadColumns?: Columns<NewThread>;
@@ -53,11 +52,25 @@ export interface Feature<Table extends string = string> {
   readonly copied?: (copied: (p: ThreadCopy) => RawBuilder<unknown>) => readonly ((copy: ThreadCopy) => Statement)[];
   /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
   readonly swept?: {
-    readonly table: Table;
+    readonly table: keyof Tables & string;
     readonly key: string;
     readonly time: string;
     readonly condition?: RawBuilder<unknown>;
   };
   /** The verbs of the feature. `executes`: this process holds the worker lock, if the database has one. */
   verbs?(driver: Database, executes: () => boolean): object;
+}
+
+/** The half in SQL of one feature, with the members that its line in `Features` asks for. */
+export type SqlFeatureOf<Name extends FeatureName, Tables extends object = Record<never, never>> = Omit<
+  SqlFeatureMembers<Tables>,
+  "verbs" | "end_frame" | "swept"
+> &
+  MembersFor<Name, "verbs", { verbs?(driver: Database, executes: () => boolean): VerbsOf<Name> & object }> &
+  MembersFor<Name, "end_frame", Pick<SqlFeatureMembers<Tables>, "end_frame">> &
+  MembersFor<Name, "swept", Pick<SqlFeatureMembers<Tables>, "swept">>;
+
+/** A feature in SQL. */
+export interface SqlFeature extends SqlFeatureMembers<Readonly<Record<string, TableDefinition>>> {
+  readonly name: FeatureName;
 }

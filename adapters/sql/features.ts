@@ -1,4 +1,5 @@
 /** The features, and what they add together. The order of the list is the order of their statements. */
+import type { FeatureName } from "../../lib/storage/features.ts";
 import type {
   ClaimTerms,
   CreateRun,
@@ -11,26 +12,32 @@ import type {
 import type { LeaseFence } from "./checkpoints.ts";
 import { webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
-import type { Columns, Created, Feature, RunEnd, Runs, ThreadCopy } from "./feature.ts";
+import type { Columns, Created, RunEnd, Runs, SqlFeature, SqlFeatureOf, ThreadCopy } from "./feature.ts";
 import { feedback } from "./feedback.ts";
-import type { deliveryTables, pushTables } from "./schema/deliveries.ts";
-import type { feedbackTables } from "./schema/feedback.ts";
-import type { callTables } from "./schema/steps.ts";
 import { addArgumentTypes } from "./schema/tables.ts";
-import type { usageTables } from "./schema/usage.ts";
 import type { Args, Database, Statement } from "./statement.ts";
 import { steps } from "./steps.ts";
 import { type RawBuilder, sql } from "./template.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage } from "./usage.ts";
 
-export type FeatureTables = typeof feedbackTables &
-  typeof deliveryTables &
-  typeof pushTables &
-  typeof usageTables &
-  typeof callTables;
+const HALVES = {
+  ...{ feedback, webhooks, usage, thread_ttl: threadTtl, steps },
+} satisfies { readonly [Name in FeatureName]: Omit<SqlFeatureOf<Name>, "tables" | "swept"> };
 
-const FEATURES: readonly Feature<keyof FeatureTables>[] = [feedback, webhooks, usage, threadTtl, steps];
+/** The tables of all features. */
+export type FeatureTables = {
+  readonly [Name in FeatureName]: (tables: TablesOf<(typeof HALVES)[Name]>) => void;
+}[FeatureName] extends (tables: infer All) => void
+  ? All
+  : never;
+
+type TablesOf<Half> = Half extends { readonly tables?: infer Tables } ? NonNullable<Tables> : unknown;
+
+const FEATURES: readonly SqlFeature[] = Object.entries(HALVES).map(([name, half]) => ({
+  ...(half as Omit<SqlFeature, "name">),
+  name: name as FeatureName,
+}));
 
 export const featureTables: FeatureTables = Object.assign({}, ...FEATURES.map(({ tables }) => tables));
 addArgumentTypes(columnTypes, featureTables);
@@ -64,20 +71,20 @@ export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] 
 export const whenSaved = (fence: LeaseFence, progress: Progress, now: number): Statement[] =>
   FEATURES.flatMap((feature) => feature.saved?.(fence, progress, now) ?? []);
 
-/** See `Feature.copied`. */
+/** See `SqlFeature.copied`. */
 export function whenCopied(copied: (p: ThreadCopy) => RawBuilder<unknown>): (copy: ThreadCopy) => Statement[] {
   const made = FEATURES.flatMap((feature) => feature.copied?.(copied) ?? []);
   return (copy) => made.map((statement) => statement(copy));
 }
 
-/** See `Feature.ended`. */
+/** See `SqlFeature.ended`. */
 export function whenEnded<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement[] {
   const made = FEATURES.flatMap(({ name, ended }) => (ended ? [{ name, statement: ended(runs) }] : []));
   return (end, finish) =>
     made.filter(({ name }) => finish?.features?.includes(name) ?? true).map(({ statement }) => statement(end, finish));
 }
 
-/** See `Feature.deleted`. */
+/** See `SqlFeature.deleted`. */
 export function whenDeleted<Of extends Args>(which: Runs<Of>): (args: Of) => Statement[] {
   const made = FEATURES.flatMap(({ deleted }) => deleted?.(which) ?? []);
   return (args) => made.map((statement) => statement(args));
@@ -89,8 +96,8 @@ export const endFrames: RawBuilder<number> = sql<number>`${sql.join(
   sql` + `,
 )}`;
 
-/** See `Feature.swept`. */
-export const SWEPT: readonly (NonNullable<Feature["swept"]> & { readonly name: string })[] = FEATURES.flatMap(
+/** See `SqlFeature.swept`. */
+export const SWEPT: readonly (NonNullable<SqlFeature["swept"]> & { readonly name: FeatureName })[] = FEATURES.flatMap(
   ({ name, swept }) => (swept ? [{ name, ...swept }] : []),
 );
 

@@ -10,7 +10,7 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { fromText, toText } from "./columns.ts";
-import type { Feature } from "./feature.ts";
+import type { SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
@@ -43,8 +43,7 @@ import { sql } from "./template.ts";
 
 type Rows = RowsOf<typeof feedbackTables>;
 
-export const feedback: Feature<keyof Rows> = {
-  name: "feedback",
+export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables> = {
   tables: feedbackTables,
   runColumns: { feedback: (run) => toText(run.feedback?.tokens) },
   created(deployment, { run: { run_id, feedback: ofRun }, now }) {

@@ -3,7 +3,7 @@ import type { Json } from "../../lib/json.ts";
 import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";
 import type { LeaseFence } from "./checkpoints.ts";
-import type { Feature } from "./feature.ts";
+import type { SqlFeatureOf } from "./feature.ts";
 import { callTables } from "./schema/steps.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { type Database, ofThread, prepared, readAll, readOne, type Statement } from "./statement.ts";
@@ -56,8 +56,7 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
   ];
 }
 
-export const steps: Feature<keyof typeof callTables> = {
-  name: "steps",
+export const steps: SqlFeatureOf<"steps", typeof callTables> = {
   tables: callTables,
   runColumns: { call_id: ({ call_id }) => call_id ?? null },
   saved,

@@ -3,7 +3,7 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import type { TraceRow, TraceUsage, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
-import type { Feature } from "./feature.ts";
+import type { SqlFeatureOf } from "./feature.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { usageTables } from "./schema/usage.ts";
 import { type Database, readOne } from "./statement.ts";
@@ -27,8 +27,7 @@ const DAY = 24 * HOUR;
 /** Earlier than every time: sums start here while no hour is sealed. */
 const NEVER = -8_640_000_000_000_000;
 
-export const usage: Feature<keyof typeof usageTables> = {
-  name: "usage",
+export const usage: SqlFeatureOf<"usage", typeof usageTables> = {
   tables: usageTables,
   /** The trace of a first attempt. No effect if the run has one already. */
   claimed(deployment, { token, trace }, created) {

@@ -1,9 +1,10 @@
-/** What a feature adds to the life of a run. lib/service/features.ts lists the features of a service. */
+/** What a feature adds to the life of a run: its half in lib. lib/storage/features.ts has the list of features. */
 import type { Environment } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
+import type { FeatureName, MembersFor } from "../storage/features.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type {
   ClaimedRun,
@@ -76,13 +77,8 @@ export interface AttemptJournal extends Journal {
   readonly suspension: Suspension | null;
 }
 
-/**
- * Every member but the name is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not
- * use the feature.
- */
-export interface Feature {
-  /** As the list in adapters/sql/features.ts names it. */
-  readonly name: string;
+/** Every member is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not use the feature. */
+interface FeatureMembers {
   /** Its nouns, by their names in the service. */
   readonly nouns?: object;
   /** The nouns of the service are made. */
@@ -95,10 +91,7 @@ export interface Feature {
   readonly claim?: Partial<ClaimTerms>;
   /** Whether statements of the feature belong to the end of the run. */
   isUsedBy?(run: RunRow): boolean;
-  /**
-   * A frame right before the end of a run, with JSON; null for a run without one. Results of `wait` have it as `__event__`.
-   * `Feature.end_frame` of adapters/sql must agree.
-   */
+  /** A frame right before the end of a run, with JSON; null for a run without one. Results of `wait` have it as `__event__`. */
   readonly tail?: { readonly event: string; data(run: RunRow): string | null };
   /** What is stored with the end of an attempt. `values`: the last state. */
   finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
@@ -108,9 +101,19 @@ export interface Feature {
   left?(run: RunRow, report: AttemptReport): Promise<void>;
   /** The way to the steps of a durable function. */
   journal?(attempt: JournalAttempt): AttemptJournal;
-  /** How long retention keeps the rows that `Feature.swept` of adapters/sql names. */
+  /** How long retention keeps the rows that the SQL half of the feature names. */
   readonly keep_ms?: number;
   readonly job?: FeatureJob;
+}
+
+/** The half in lib of one feature, with the members that its line in `Features` asks for. */
+export type FeatureOf<Name extends FeatureName> = Omit<FeatureMembers, "tail" | "keep_ms"> &
+  MembersFor<Name, "end_frame", Pick<FeatureMembers, "tail">> &
+  MembersFor<Name, "swept", Pick<FeatureMembers, "keep_ms">>;
+
+/** A feature of a service. */
+export interface Feature extends FeatureMembers {
+  readonly name: FeatureName;
 }
 
 /** The frames that features put right before the end of a run. */

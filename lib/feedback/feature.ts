@@ -1,6 +1,6 @@
 /** Feedback links of runs: the keys in a request, and the frame with the links. */
 import { ServiceError } from "../errors.ts";
-import type { Feature, FeatureContext } from "../features/mod.ts";
+import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import type { NewRun } from "../storage/mod.ts";
 import { lazyFeedback } from "./lazy.ts";
 import { keyProblem, tokenUrlAt } from "./links.ts";
@@ -12,11 +12,10 @@ interface FeedbackContext extends FeatureContext {
   };
 }
 
-export function feedbackFeature(context: FeedbackContext): Feature {
+export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback"> {
   const { environment, base_url, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
   return {
-    name: "feedback",
     nouns: { feedback: lazyFeedback({ ...context, ...settings.feedback }) },
     prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
       const keys = readFeedbackKeys(feedback_keys);

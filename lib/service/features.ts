@@ -1,11 +1,12 @@
-/** The features of a service. Their order is that of adapters/sql/features.ts. */
+/** The halves in lib of the features, and what a service uses of them. */
 import type { Directory } from "../auth/binding.ts";
-import { type Feature, type FeatureContext, joinFeatures, type RunFeatures } from "../features/mod.ts";
+import { type Feature, type FeatureContext, type FeatureOf, joinFeatures, type RunFeatures } from "../features/mod.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
 import type { Calls, CallTokens } from "../steps/calls.ts";
 import { stepsFeature } from "../steps/feature.ts";
+import type { FeatureName } from "../storage/features.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
@@ -20,13 +21,13 @@ export interface ServiceContext extends FeatureContext {
   readonly webhooks: WebhookSettings;
 }
 
-const FEATURES: readonly ((context: ServiceContext) => Feature)[] = [
-  feedbackFeature,
-  webhooksFeature,
-  usageFeature,
-  threadTtlFeature,
-  stepsFeature,
-];
+const FEATURES: { readonly [Name in FeatureName]: (context: ServiceContext) => FeatureOf<Name> } = {
+  feedback: feedbackFeature,
+  webhooks: webhooksFeature,
+  usage: usageFeature,
+  thread_ttl: threadTtlFeature,
+  steps: stepsFeature,
+};
 
 /** The nouns of features that `service.as` and requests use. */
 export interface FeatureCallerNouns {
@@ -50,6 +51,6 @@ export interface Features {
 }
 
 export function createFeatures(context: ServiceContext): Features {
-  const list = FEATURES.map((create) => create(context));
+  const list = Object.entries(FEATURES).map(([name, create]) => ({ ...create(context), name: name as FeatureName }));
   return { list, all: joinFeatures(list), nouns: Object.assign({}, ...list.map(({ nouns }) => nouns)) };
 }

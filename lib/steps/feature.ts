@@ -1,6 +1,6 @@
 /** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
 import { lazyCalls } from "../environment.ts";
-import type { AttemptJournal, Feature, FeatureContext, JournalAttempt } from "../features/mod.ts";
+import type { AttemptJournal, FeatureContext, FeatureOf, JournalAttempt } from "../features/mod.ts";
 import type { NewRun, Suspension } from "../storage/mod.ts";
 import type { CallOptions } from "./due.ts";
 import type { JournalContext, Pending } from "./journal.ts";
@@ -16,7 +16,7 @@ interface StepsContext extends FeatureContext {
 /** Signals may be lost, and processes die: calls that are due are looked for at this interval. */
 const CONTINUE_EVERY_MS = 1_000;
 
-export function stepsFeature(context: StepsContext): Feature {
+export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const { settings, storage, scope, environment } = context;
   const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
   let runs: ReturnType<CallOptions["runs"]>;
@@ -26,7 +26,6 @@ export function stepsFeature(context: StepsContext): Feature {
     load,
   );
   return {
-    name: "steps",
     nouns: { calls },
     connect(nouns) {
       ({ runs } = nouns as { readonly runs: typeof runs });

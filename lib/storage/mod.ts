@@ -6,19 +6,17 @@
 import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
 import type { CronStorage } from "./crons.ts";
-import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
-import type { FeedbackStorage } from "./feedback.ts";
+import type { FeatureStorage } from "./features.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
 import type { RunStorage } from "./runs.ts";
-import type { CallStorage } from "./steps.ts";
 import type { EventStorage, StateStorage, ThreadStorage } from "./threads.ts";
-import type { UsageStorage } from "./usage.ts";
 
 export type * from "./assistants.ts";
 export type * from "./checkpoints.ts";
 export type * from "./crons.ts";
 export type * from "./deliveries.ts";
+export type * from "./features.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
 export * from "./rows.ts";
@@ -26,9 +24,6 @@ export type * from "./runs.ts";
 export type * from "./steps.ts";
 export type * from "./threads.ts";
 export type * from "./usage.ts";
-
-/** The verbs of features. */
-export interface FeatureStorage extends UsageStorage, FeedbackStorage, DeliveryStorage, PushStorage, CallStorage {}
 
 /** Everything that Greenroom stores. */
 export interface Storage

@@ -2,6 +2,7 @@
 import type { Json, JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
 import type { NewPush } from "./deliveries.ts";
+import type { FeatureName } from "./features.ts";
 import type {
   IdempotencyKey,
   Lease,
@@ -209,7 +210,7 @@ export interface FinishRun {
   /** For the webhook of the run: the final state as JSON, null when it is omitted. */
   readonly values?: { readonly json: string | null; readonly omitted: boolean };
   /** The features that the run uses, by name: the others send no statements. Default: all send them. */
-  readonly features?: readonly string[];
+  readonly features?: readonly FeatureName[];
   /** Tokens and cost that this attempt has reported: added to the run's trace. */
   readonly usage?: TraceUsage;
   /** The cron that created the run: its consecutive failures are counted. */
@@ -250,7 +251,7 @@ export interface SweepTerms {
   /** Idempotency keys made before. */
   readonly keys_before?: number;
   /** Name of a feature → rows of it older than this. `feedback`: tokens that expired; `webhooks`: deliveries that ended. */
-  readonly features?: Readonly<Record<string, number>>;
+  readonly features?: Readonly<Partial<Record<FeatureName, number>>>;
   /** Records of ticks handled before; rows of crons that were deleted with their thread or assistant too. */
   readonly firings_before?: number;
   /** Items of the store that have expired by this time. */

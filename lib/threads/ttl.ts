@@ -1,5 +1,5 @@
 /** The default time to live of threads, and the job that prunes expired threads. */
-import type { Feature } from "../features/mod.ts";
+import type { FeatureOf } from "../features/mod.ts";
 import type { ThreadDirectory } from "./mod.ts";
 import { storedTtl, type TimeToLive } from "./thread.ts";
 
@@ -11,10 +11,9 @@ export function threadTtlFeature({
   options,
 }: {
   readonly options: { readonly checkpointer?: { readonly ttl?: Ttl } };
-}): Feature {
+}): FeatureOf<"thread_ttl"> {
   const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
   return {
-    name: "thread_ttl",
     thread: default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) },
     job: {
       every_ms: sweep_interval_minutes * 60_000,

@@ -1,5 +1,5 @@
 /** Traces of runs: billed with the first claim, with the tokens and cost that attempts report. */
-import type { Feature, FeatureContext } from "../features/mod.ts";
+import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import { createUsage, type UsageOptions } from "./mod.ts";
 
 interface UsageContext extends FeatureContext {
@@ -8,12 +8,11 @@ interface UsageContext extends FeatureContext {
 
 const SEAL_EVERY_MS = 5_000;
 
-export function usageFeature(context: UsageContext): Feature {
+export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   const { storage, environment, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
   const usage = createUsage({ ...context, ...settings.usage });
   return {
-    name: "usage",
     nouns: { usage },
     claim: { trace: { workspace_id, project_id, counted: settings.usage.enabled } },
     finish(_run, _values, report) {

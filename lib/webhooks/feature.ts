@@ -1,6 +1,6 @@
 /** Webhooks of runs: the URL that a request names, and the outbox that its end writes to. */
 import { ServiceError } from "../errors.ts";
-import type { Feature, FeatureContext } from "../features/mod.ts";
+import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import type { Json } from "../json.ts";
 import type { FinishRun, NewRun, RunRow } from "../storage/mod.ts";
 import type { AttemptOptions } from "./attempt.ts";
@@ -21,7 +21,7 @@ const DEEPEST = 5;
 /** A larger state is left out of webhooks, in characters. */
 const LARGEST_VALUES = 5 * 1024 * 1024;
 
-export function webhooksFeature(context: WebhookContext): Feature {
+export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> {
   const { options, webhooks, bus, scope, environment, settings } = context;
   const { loopback, policy } = webhooks;
   let loaded: ReturnType<typeof systemTransport> | undefined;
@@ -37,7 +37,6 @@ export function webhooksFeature(context: WebhookContext): Feature {
     environment.log({ level: "warn", message });
   }
   return {
-    name: "webhooks",
     nouns: { webhooks: deliveries },
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },

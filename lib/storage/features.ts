@@ -1,0 +1,40 @@
+/** The features, and what their two halves have in common. */
+import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
+import type { FeedbackStorage } from "./feedback.ts";
+import type { CallStorage } from "./steps.ts";
+import type { UsageStorage } from "./usage.ts";
+
+/**
+ * One line for each feature. The compiler asks for its two halves, in lib/service/features.ts and adapters/sql/features.ts, and for
+ * the members of the halves that belong together. `verbs`: the part of `Storage` that its SQL file implements. `end_frame`: runs that
+ * use it have a frame right before their end. `swept`: retention deletes its old rows.
+ */
+export interface Features {
+  readonly feedback: { readonly verbs: FeedbackStorage; readonly end_frame: true; readonly swept: true };
+  readonly webhooks: { readonly verbs: DeliveryStorage & PushStorage; readonly swept: true };
+  readonly usage: { readonly verbs: UsageStorage };
+  readonly thread_ttl: object;
+  readonly steps: { readonly verbs: CallStorage };
+}
+
+/** The name of a feature. */
+export type FeatureName = keyof Features;
+
+/** The members of a half that it must have where the line of its feature has `Mark`, and else must not have. */
+export type MembersFor<Name extends FeatureName, Mark extends string, Members> = Features[Name] extends {
+  readonly [Key in Mark]: unknown;
+}
+  ? Required<Members>
+  : { readonly [Key in keyof Members]?: undefined };
+
+/** The verbs of one feature. */
+export type VerbsOf<Name extends FeatureName> = Features[Name] extends { readonly verbs: infer Verbs }
+  ? Verbs
+  : unknown;
+
+/** The verbs of all features. */
+export type FeatureStorage = {
+  readonly [Name in FeatureName]: (verbs: VerbsOf<Name>) => void;
+}[FeatureName] extends (verbs: infer All) => void
+  ? All
+  : never;
