@@ -7,7 +7,7 @@ import type { Usage } from "../usage/mod.ts";
 import type { CallerNouns, Directories, Nouns, RequestNouns } from "./nouns.ts";
 import type { OpenCalls } from "./open-calls.ts";
 import type { Operation } from "./operation.ts";
-import { OPEN_OPERATIONS, OPERATIONS, ROUTE_OPERATIONS } from "./operations.ts";
+import { OPERATIONS, ROUTE_OPERATIONS } from "./operations.ts";
 
 type Call = (...args: readonly unknown[]) => unknown;
 type ScopedCall = (scope: Scope, ...args: readonly unknown[]) => unknown;
@@ -61,7 +61,8 @@ export function ownNouns(directories: Directories, usage: Usage, scope: Scope, {
     ...nouns,
     feedback: { ...nouns.feedback, token, submit },
     calls: { ...nouns.calls, deliver },
-    usage: track<Usage>(usage, OPEN_OPERATIONS.usage),
+    // It uses no storage.
+    usage: { ...track<Usage>(usage), admit: usage.admit },
   };
 }
 

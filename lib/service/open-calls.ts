@@ -2,20 +2,14 @@
 import type { KeepAlive } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 
-/** What the table of operations says of a call. */
-interface Tracked {
-  readonly creates_runs?: true;
-  readonly untracked?: true;
-}
-
 export interface OpenCalls {
   readonly open: Set<Promise<unknown>>;
   /** From now on calls that create runs are refused. */
   stopping: boolean;
   /** From now on all calls are refused. */
   closed: boolean;
-  /** A noun whose calls are tracked, unless their operations say otherwise. */
-  track<Noun extends object>(noun: Noun, operations?: Readonly<Record<string, Tracked>>): Noun;
+  /** A noun whose calls are tracked. `operations`: its rows in the table. */
+  track<Noun extends object>(noun: Noun, operations?: Readonly<Record<string, { readonly kind: string }>>): Noun;
 }
 
 export const STOPPING = "The server is stopping";
@@ -48,10 +42,7 @@ export function createOpenCalls({ keepAlive }: { readonly keepAlive?: KeepAlive 
           }
         };
       return Object.fromEntries(
-        Object.entries(noun).map(([name, call]) => {
-          const { creates_runs, untracked } = operations[name] ?? {};
-          return [name, untracked ? call : tracked(call, creates_runs)];
-        }),
+        Object.entries(noun).map(([name, call]) => [name, tracked(call, operations[name]?.kind === "create")]),
       ) as typeof noun;
     },
   };

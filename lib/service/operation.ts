@@ -4,7 +4,10 @@ import type { AuthEvent } from "../auth/custom.ts";
 import type { Scope } from "../storage/mod.ts";
 import type { Directories } from "./nouns.ts";
 
-/** `stream`: the caller may read the answer only while it keeps its permission. */
+/**
+ * `create`: the call creates runs, and is refused once the service stops. `stream`: the answer stays open. While an answer is open, its
+ * caller needs the permission that it had.
+ */
 type Kind = "read" | "create" | "change" | "stream";
 
 /** One operation of a noun. */
@@ -12,28 +15,11 @@ export interface Operation<Args extends readonly unknown[], Result> {
   readonly kind: Kind;
   /** The only events that the host's handlers are asked about. Empty: every caller may make the call. */
   readonly events: readonly AuthEvent[];
-  /** The call creates runs, so it is refused once the service stops. */
-  readonly creates_runs?: true;
-  /** `stop` does not wait for the call. */
-  readonly untracked?: true;
   /** The call in any scope. Default: the method of the noun that has the name of the operation. */
   readonly of?: (directories: Directories) => ScopedCall<Args, Result>;
   /** Authorizes the call for one caller. */
   bind(binding: Binding, directories: Directories, call: ScopedCall<Args, Result>): (...args: Args) => Result;
 }
-
-/**
- * A call that no handler is asked about. `token`: it needs a secret that the service has made. `by`: it checks the permissions of the
- * caller that it gets. `host`: it checks nothing, and only the host's code can make it.
- */
-export interface OpenOperation {
-  readonly kind: Kind;
-  readonly check: "token" | "by" | "host";
-  /** The call uses no storage. */
-  readonly untracked?: true;
-}
-
-export type OpenOperations<Noun> = { readonly [Name in keyof Noun]: OpenOperation };
 
 type ScopedCall<Args extends readonly unknown[], Result> = (scope: Scope, ...args: Args) => Result;
 

@@ -4,7 +4,6 @@
  * event the caller may make the call. A handler sees the value before the call, and most calls use it as the handler leaves it.
  */
 import type { Assistants } from "../assistants/mod.ts";
-import type { Accounts } from "../auth/accounts.ts";
 import { createCron } from "../crons/authorization.ts";
 import type { FeedbackTokens } from "../feedback/mod.ts";
 import {
@@ -30,23 +29,13 @@ import { getItem, listNamespaces, putItem, putItems, searchItems } from "../stor
 import { copyThread, nameThread, streamThread } from "../threads/authorization.ts";
 import type { Usage } from "../usage/mod.ts";
 import type { CallerNouns } from "./nouns.ts";
-import {
-  custom,
-  id,
-  type OpenOperation,
-  type OpenOperations,
-  type OperationsOf,
-  operation,
-  patch,
-  query,
-  request,
-} from "./operation.ts";
+import { custom, id, type OperationsOf, operation, patch, query, request } from "./operation.ts";
 
 /** A new run, and the assistant that a user's run names. The default assistant of a graph needs no event of its own. */
 const NEW_RUN = ["threads:create_run", "assistants:read"] as const;
 
 const assistants: OperationsOf<Assistants> = {
-  create: operation("create", "assistants:create", request()),
+  create: operation("change", "assistants:create", request()),
   get: operation("read", "assistants:read", id("assistant_id")),
   update: operation("change", "assistants:update", patch("assistant_id")),
   // Of its threads, only those are deleted that the caller may delete.
@@ -76,12 +65,12 @@ const calls: OperationsOf<CallerNouns["calls"]> = {
 };
 
 const threads: OperationsOf<CallerNouns["threads"]> = {
-  create: operation("create", "threads:create", query()),
+  create: operation("change", "threads:create", query()),
   get: operation("read", "threads:read", id("thread_id")),
   update: operation("change", "threads:update", patch("thread_id")),
   delete: operation("change", "threads:delete", id("thread_id")),
   // Reads the thread, and creates the copy with the metadata that the handler leaves.
-  copy: custom("create", ["threads:read", "threads:create"], copyThread),
+  copy: custom("change", ["threads:read", "threads:create"], copyThread),
   prune: operation("change", "threads:delete", {
     value: (thread_ids, strategy) => ({ thread_ids, ...(strategy ? { strategy } : {}) }),
     args: ({ thread_ids, strategy }) => [thread_ids, strategy],
@@ -104,25 +93,19 @@ const threads: OperationsOf<CallerNouns["threads"]> = {
   // An id is made of the caller's name: nothing is read.
   idOf: custom("read", [], nameThread),
   stream: custom("stream", ["threads:read"], streamThread),
-  // A reader ends by itself when the service stops.
-  events: {
-    ...custom("stream", ["threads:read"], readEvents),
-    of: ({ protocol }) => protocol.events,
-    untracked: true,
-  },
+  events: { ...custom("stream", ["threads:read"], readEvents), of: ({ protocol }) => protocol.events },
   command: {
     ...custom("create", ["threads:read", ...NEW_RUN], executeCommand),
     of: ({ protocol }) => protocol.command,
-    creates_runs: true,
   },
   send: { ...calls.send, of: ({ calls }) => calls.send },
 };
 
 const runs: OperationsOf<CallerNouns["runs"]> = {
-  create: { ...custom("create", NEW_RUN, createRun), creates_runs: true },
-  stream: { ...custom("stream", NEW_RUN, streamRun), creates_runs: true },
-  wait: { ...custom("stream", NEW_RUN, waitForRun), creates_runs: true },
-  createBatch: { ...custom("create", NEW_RUN, createRuns), creates_runs: true },
+  create: custom("create", NEW_RUN, createRun),
+  stream: custom("create", NEW_RUN, streamRun),
+  wait: custom("create", NEW_RUN, waitForRun),
+  createBatch: custom("create", NEW_RUN, createRuns),
   get: operation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
   list: operation("read", "threads:read", id("thread_id")),
   delete: operation("change", "threads:delete", (thread_id, run_id) => ({ thread_id, run_id })),
@@ -141,24 +124,21 @@ const runs: OperationsOf<CallerNouns["runs"]> = {
   search: operation("read", "threads:search", query()),
   stats: operation("read", "threads:search", () => ({})),
   inspect: operation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
-  rerun: {
-    ...custom("create", ["threads:read", ...NEW_RUN], rerun),
-    creates_runs: true,
-  },
+  rerun: custom("create", ["threads:read", ...NEW_RUN], rerun),
   send: { ...calls.sendToRun, of: ({ calls }) => calls.sendToRun },
   steps: { ...calls.steps, of: ({ calls }) => calls.steps },
 };
 
 const crons: OperationsOf<CallerNouns["crons"]> = {
   // Its runs are authorized now, and not again when they start.
-  create: custom("create", ["crons:create", ...NEW_RUN], createCron),
+  create: custom("change", ["crons:create", ...NEW_RUN], createCron),
   get: operation("read", "crons:read", id("cron_id")),
   update: operation("change", "crons:update", patch("cron_id")),
   delete: operation("change", "crons:delete", id("cron_id")),
   search: operation("read", "crons:search", query()),
   count: operation("read", "crons:search", query()),
   inspect: operation("read", "crons:read", id("cron_id")),
-  run: { ...operation("create", "crons:update", id("cron_id")), creates_runs: true },
+  run: operation("create", "crons:update", id("cron_id")),
   // Times of a schedule: nothing is read.
   preview: custom(
     "read",
@@ -184,12 +164,12 @@ const store: OperationsOf<CallerNouns["store"]> = {
 
 /** Feedback is visible where its run's thread is, and changing it changes that thread. The call checks the permissions of `by`. */
 const feedback: OperationsOf<CallerNouns["feedback"]> = {
-  mintTokens: operation("create", "threads:update", (_by, requests) => ({
+  mintTokens: operation("change", "threads:update", (_by, requests) => ({
     thread_id: null,
     metadata: { run_ids: requests.map(({ run_id }) => run_id) },
   })),
   listTokens: operation("read", "threads:read", (_by, { run_id }) => ({ thread_id: null, run_id })),
-  create: operation("create", "threads:update", (_by, { run_id }) => ({
+  create: operation("change", "threads:update", (_by, { run_id }) => ({
     thread_id: null,
     metadata: { run_ids: run_id === undefined ? [] : [run_id] },
   })),
@@ -237,57 +217,30 @@ export const ROUTE_OPERATIONS: {
     subscribe: custom("stream", ["threads:read"], subscribeEvents),
     open: custom("stream", ["threads:read"], openThread),
     // Its runs are authorized by the route, which gives the command a `permit`.
-    command: { ...custom("create", ["threads:read", ...NEW_RUN], executeCommand), creates_runs: true },
+    command: custom("create", ["threads:read", ...NEW_RUN], executeCommand),
   },
 };
 
-/** Calls that no handler is asked about. `service` has the calls that belong to no noun. */
+/**
+ * Calls that no handler is asked about, and what they check. `token`: a secret that the service has made. `by`: the permissions of the
+ * caller that they get. `host`: nothing, because only the host's code can make them. `service`: calls that belong to no noun.
+ */
 export const OPEN_OPERATIONS: {
-  readonly feedback: OpenOperations<FeedbackTokens>;
-  readonly calls: OpenOperations<CallTokens>;
-  readonly usage: OpenOperations<Usage>;
-  readonly accounts: OpenOperations<Accounts>;
-  readonly service: Readonly<Record<string, OpenOperation>>;
+  readonly feedback: Checks<FeedbackTokens>;
+  readonly calls: Checks<CallTokens>;
+  readonly usage: Checks<Usage>;
+  readonly accounts: Check;
+  readonly service: Readonly<Record<string, Check>>;
 } = {
-  feedback: { token: { kind: "read", check: "token" }, submit: { kind: "change", check: "token" } },
-  calls: { deliver: { kind: "change", check: "token" } },
-  usage: {
-    admit: { kind: "read", check: "by", untracked: true },
-    report: { kind: "read", check: "by" },
-    seal: { kind: "change", check: "host" },
-    traceUsage: { kind: "read", check: "host" },
-  },
-  accounts: {
-    createKey: { kind: "create", check: "host" },
-    listKeys: { kind: "read", check: "host" },
-    revokeKey: { kind: "change", check: "host" },
-    createWorkspace: { kind: "create", check: "host" },
-    renameWorkspace: { kind: "change", check: "host" },
-    deleteWorkspace: { kind: "change", check: "host" },
-    listWorkspaces: { kind: "read", check: "host" },
-    createProject: { kind: "create", check: "host" },
-    renameProject: { kind: "change", check: "host" },
-    deleteProject: { kind: "change", check: "host" },
-    listProjects: { kind: "read", check: "host" },
-    createUser: { kind: "create", check: "host" },
-    deleteUser: { kind: "change", check: "host" },
-    listUsers: { kind: "read", check: "host" },
-    grant: { kind: "change", check: "host" },
-    listMemberships: { kind: "read", check: "host" },
-    listAgents: { kind: "read", check: "host" },
-    shareAgent: { kind: "change", check: "host" },
-    unshareAgent: { kind: "change", check: "host" },
-    transferAgent: { kind: "change", check: "host" },
-  },
+  feedback: { token: "token", submit: "token" },
+  calls: { deliver: "token" },
+  usage: { admit: "by", report: "by", seal: "host", traceUsage: "host" },
+  accounts: "host",
   service: {
-    as: { kind: "read", check: "host" },
-    caller: { kind: "read", check: "host" },
-    info: { kind: "read", check: "host" },
-    healthy: { kind: "read", check: "host" },
-    services: { kind: "read", check: "host" },
-    ready: { kind: "read", check: "host" },
-    metrics: { kind: "read", check: "host" },
-    report: { kind: "read", check: "by" },
-    stop: { kind: "change", check: "host" },
+    ...{ as: "host", caller: "host", info: "host", healthy: "host", services: "host", ready: "host", metrics: "host" },
+    ...{ report: "by", stop: "host" },
   },
 };
+
+type Check = "token" | "by" | "host";
+type Checks<Noun> = { readonly [Name in keyof Noun]: Check };

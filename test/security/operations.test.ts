@@ -57,7 +57,11 @@ describe("the table of operations", () => {
       );
     });
     assert.ok(methods.length > 100, `only ${methods.length} methods were found`);
-    assert.deepEqual([...callsOf(OPERATIONS), ...callsOf(OPEN_OPERATIONS)].sort(), methods.sort());
+    // All calls of `accounts` are alike.
+    const { accounts, ...others } = OPEN_OPERATIONS;
+    assert.equal(accounts, "host");
+    const named = [...callsOf(OPERATIONS), ...callsOf(others)];
+    assert.deepEqual(named.sort(), methods.filter((name) => !name.startsWith("accounts.")).sort());
   });
 
   it("has each method of the nouns behind it, but those that only the service itself calls", () => {
