@@ -1,39 +1,13 @@
 /** Reads the values of checkpoints. A list that has grown is stored in parts: the oldest is the whole list, the others are tails. */
 import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
-import { rowsOf, scalar } from "./dialect.ts";
-import type { PayloadColumns, Tables } from "./schema/tables.ts";
-import { type Database, prepared } from "./statement.ts";
-import { type RawBuilder, sql } from "./template.ts";
+import type { PayloadColumns } from "./schema/tables.ts";
+import type { Database } from "./statement.ts";
+import { selectValues, type ValueRow } from "./statements/channel-values.ts";
 
 /** Identifies a thread. */
 export type ThreadKey = { deployment: string; thread_id: string };
 
 export type ValuePlace = readonly [ns: string, channel: string, version: string];
-
-type ValueRow = Tables["channel_values"] & {
-  /** Its run has not ended, and may write it again. */
-  readonly open: number;
-};
-
-const PLACE = { ns: "text", channel: "text", version: "text" } as const;
-
-/** The values that `wanted` lists, and all values that they extend, up to those that `kept` lists, which come without data. */
-const valuesOf = prepared<ThreadKey & { wanted: string; kept: string }>((p) => {
-  const part = sql`c.deployment = ${scalar(p.deployment)} and c.thread_id = ${scalar(p.thread_id)}
-    and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
-  const isKept = sql`(c.ns, c.channel, c.version) in (select ns, channel, version from ${rowsOf(p.kept, PLACE)} as kept)`;
-  const unlessKept = (column: RawBuilder<unknown>): RawBuilder<unknown> =>
-    sql`case when ${isKept} then null else ${column} end`;
-  return sql`with recursive parts (ns, channel, version) as (
-      select ns, channel, version from ${rowsOf(p.wanted, PLACE)} as named
-      union
-      select c.ns, c.channel, c.extends_version from parts cross join channel_values c
-      where ${part} and c.extends_version is not null and not ${isKept})
-    select c.ns, c.channel, c.version, c.run_id, c.type, c.extends_version, ${unlessKept(sql`c.data`)} as data,
-      ${unlessKept(sql`c.bytes`)} as bytes, (select count(*) from runs r where r.run_id = c.run_id
-        and r.status in ('pending', 'running')) as open
-    from parts cross join channel_values c where ${part}`;
-});
 
 /** Shorter lists are read again, in characters. */
 const KNOWN_FROM = 1024;
@@ -108,9 +82,9 @@ export async function readValues(
     }
   }
   const places = [...kept.values()].map(({ place }) => place);
-  const rows = (await driver.read(
-    valuesOf({ ...key, wanted: JSON.stringify(wanted), kept: JSON.stringify(places) }),
-  )) as unknown as readonly ValueRow[];
+  const rows = await driver.read(
+    selectValues({ ...key, wanted: JSON.stringify(wanted), known: JSON.stringify(places) }),
+  );
   const parts = new Map(rows.map((row) => [keyOf(row.ns, row.channel, row.version), row]));
   for (const [at, { start }] of kept) {
     const row = parts.get(at);

@@ -11,16 +11,26 @@ import type { Dialect } from "./driver.ts";
 import { Parameter } from "./parameters.ts";
 import type { DialectNode } from "./template.ts";
 
-class SqliteCompiler extends SqliteQueryCompiler {
-  readonly #stable: boolean;
+export interface CompileOptions {
+  /** See `QueryOptions.stable`. "rows": also the arguments of a list of rows. */
+  readonly stable?: boolean | "rows";
+}
 
-  constructor(stable: boolean) {
+class SqliteCompiler extends SqliteQueryCompiler {
+  readonly #stable: boolean | "rows";
+
+  constructor(stable: boolean | "rows") {
     super();
     this.#stable = stable;
   }
 
+  #isStable(argument: unknown): boolean {
+    if (!this.#stable || !(argument instanceof Parameter)) return false;
+    return argument.row === null || this.#stable === "rows";
+  }
+
   protected override appendValue(argument: unknown): void {
-    if (this.#stable && argument instanceof Parameter) {
+    if (this.#isStable(argument)) {
       this.append("(select ");
       super.appendValue(argument);
       this.append(")");
@@ -66,7 +76,7 @@ function argumentType(argument: unknown): string {
 export function compileQuery(
   query: OperationNodeSource,
   dialect: Dialect,
-  { stable = false }: { readonly stable?: boolean } = {},
+  { stable = false }: CompileOptions = {},
   typeOf: (argument: unknown) => string = argumentType,
 ): { readonly sql: string; readonly parameters: readonly unknown[] } {
   const compiler = dialect === "sqlite" ? new SqliteCompiler(stable) : new PostgresCompiler(typeOf);

@@ -18,7 +18,7 @@ import {
   type UpdateResult,
 } from "kysely";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { compileQuery } from "./compiler.ts";
+import { type CompileOptions, compileQuery } from "./compiler.ts";
 import type { Dialect, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import {
@@ -69,6 +69,10 @@ export type RowOfQuery<Query> =
         : Simplify<Output>
       : never;
 
+/** The rows that a defined statement returns. */
+export type RowOf<Define extends (...args: never) => Statement<unknown>> =
+  ReturnType<Define> extends Statement<infer Row> ? Row : never;
+
 /** One text of a definition, for the tests that compile every statement. */
 export interface Variant {
   /** Tells the variants of one definition apart; empty if there is only one. */
@@ -85,8 +89,8 @@ export interface Definition<Types extends ParameterTypes, Row> {
 
 export interface QueryOptions {
   /**
-   * Writes each argument as `(select ?)` on SQLite. SQLite 3.54 compiles a statement that joins, orders, takes a maximum or lists
-   * its own rows again at each call if it compares a plain parameter, which costs more than running it.
+   * Writes each argument as `(select ?)` on SQLite, except those of a list of rows. SQLite 3.54 compiles a statement that joins,
+   * orders, takes a maximum or lists its own rows again at each call if it compares a plain parameter, which costs more than running it.
    */
   readonly stable?: boolean;
 }
@@ -164,22 +168,54 @@ export function shaped<Shape, Types extends ParameterTypes, Query extends Operat
   build: (parameters: ParametersFor<Types>, shape: Shape) => Query,
   options: ShapedOptions<Shape>,
 ): ShapedDefinition<Shape, Types, RowOfQuery<Query>> {
-  const compiledShapes = new Map<string, CompiledTexts>();
-  const toTexts = (shape: Shape): CompiledTexts =>
-    new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options);
-  const bind = (shape: Shape, args: ArgumentsFor<Types>): Statement<RowOfQuery<Query>> => {
-    const key = JSON.stringify(shape);
-    let compiled = compiledShapes.get(key);
-    if (!compiled) {
-      const [oldest] = compiledShapes.keys();
-      if (compiledShapes.size >= MAX_SHAPES && oldest !== undefined) compiledShapes.delete(oldest);
-      compiled = toTexts(shape);
-      compiledShapes.set(key, compiled);
-    }
-    return new BoundStatement(compiled, args, []);
-  };
-  const variants = options.shapes.map((shape) => toVariant(JSON.stringify(shape), toTexts(shape)));
-  return Object.assign(bind, { variants });
+  const texts = new CompiledShapes<Shape>(
+    (shape) => new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options),
+  );
+  const bind = (shape: Shape, args: ArgumentsFor<Types>): Statement<RowOfQuery<Query>> =>
+    new BoundStatement(texts.for(shape), args, []);
+  return Object.assign(bind, { variants: texts.variants(options.shapes) });
+}
+
+/** A statement whose text depends on a shape, with a list of rows whose length the shape says. */
+export interface ShapedRowsDefinition<Shape, Types extends ParameterTypes, RowTypes extends ParameterTypes, Row> {
+  (shape: Shape, args: ArgumentsFor<Types>, rows: readonly ArgumentsFor<RowTypes>[]): Statement<Row>;
+  /** The shapes in `options.shapes`. */
+  readonly variants: readonly Variant[];
+}
+
+interface ShapedRowsTypes<Shape, Types extends ParameterTypes, RowTypes extends ParameterTypes> {
+  readonly types: Types;
+  readonly rowTypes: RowTypes;
+  /** Returns how many rows the list of a statement with this shape has. */
+  count(shape: Shape): number;
+}
+
+/** Like `shaped`, with a list of rows. With the option `stable`, their arguments are written as `(select ?)` too. */
+export function shapedRows<
+  Shape,
+  Types extends ParameterTypes,
+  RowTypes extends ParameterTypes,
+  Query extends OperationNodeSource,
+>(
+  { types, rowTypes, count }: ShapedRowsTypes<Shape, Types, RowTypes>,
+  build: (parameters: ParametersFor<Types>, rows: readonly ParametersFor<RowTypes>[], shape: Shape) => Query,
+  options: ShapedOptions<Shape>,
+): ShapedRowsDefinition<Shape, Types, RowTypes, RowOfQuery<Query>> {
+  const toRows = (shape: Shape): readonly ParametersFor<RowTypes>[] =>
+    Array.from({ length: count(shape) }, (_, index) => createParameters(rowTypes, index));
+  const texts = new CompiledShapes<Shape>(
+    (shape) =>
+      new CompiledTexts(() => build(createParameters(types, null), toRows(shape), shape), {
+        ...options,
+        stable: options.stable ? "rows" : false,
+      }),
+  );
+  const bind = (
+    shape: Shape,
+    args: ArgumentsFor<Types>,
+    rows: readonly ArgumentsFor<RowTypes>[],
+  ): Statement<RowOfQuery<Query>> => new BoundStatement(texts.for(shape), args, rows);
+  return Object.assign(bind, { variants: texts.variants(options.shapes) });
 }
 
 /** The most rows in one statement. */
@@ -241,10 +277,10 @@ export const plainStatement = <Row = never>(sql: string): Statement<Row> => ({ f
 /** The texts of a statement: compiled once per database, on first use. */
 class CompiledTexts {
   readonly #build: () => OperationNodeSource;
-  readonly #options: QueryOptions;
+  readonly #options: CompileOptions;
   readonly #texts: { [Name in Dialect]?: ReturnType<typeof compileQuery> } = {};
 
-  constructor(build: () => OperationNodeSource, options: QueryOptions) {
+  constructor(build: () => OperationNodeSource, options: CompileOptions) {
     this.#build = build;
     this.#options = options;
   }
@@ -252,6 +288,32 @@ class CompiledTexts {
   for(dialect: Dialect): ReturnType<typeof compileQuery> {
     this.#texts[dialect] ??= compileQuery(this.#build(), dialect, this.#options);
     return this.#texts[dialect];
+  }
+}
+
+/** The compiled texts of a statement by its shape. Of more than `MAX_SHAPES` the oldest is dropped. */
+class CompiledShapes<Shape> {
+  readonly #texts: Map<string, CompiledTexts> = new Map();
+  readonly #compile: (shape: Shape) => CompiledTexts;
+
+  constructor(compile: (shape: Shape) => CompiledTexts) {
+    this.#compile = compile;
+  }
+
+  for(shape: Shape): CompiledTexts {
+    const key = JSON.stringify(shape);
+    let texts = this.#texts.get(key);
+    if (!texts) {
+      const [oldest] = this.#texts.keys();
+      if (this.#texts.size >= MAX_SHAPES && oldest !== undefined) this.#texts.delete(oldest);
+      texts = this.#compile(shape);
+      this.#texts.set(key, texts);
+    }
+    return texts;
+  }
+
+  variants(shapes: readonly Shape[]): readonly Variant[] {
+    return shapes.map((shape) => toVariant(JSON.stringify(shape), this.#compile(shape)));
   }
 }
 

@@ -8,8 +8,9 @@ import { whenCopied } from "./features.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
-import { isMarked, marked, putState, unmark } from "./state-updates.ts";
+import { putState } from "./state-updates.ts";
 import { type Database, ofThread, prepared, type Statement } from "./statement.ts";
+import { isMarked, marked, unmarkThread } from "./statements/state-updates.ts";
 import { type RawBuilder, sql } from "./template.ts";
 import { busy, toThread } from "./threads.ts";
 import { firstTurn } from "./turns.ts";
@@ -180,7 +181,7 @@ const copyThread =
       ...copies.map((rows) => rows(copy)),
       ...ofFeatures(copy),
       copyValueLabels({ ...copy, now }),
-      unmark({ deployment, thread_id }),
+      unmarkThread({ deployment, thread_id }),
     ];
     for (;;) {
       const [inserted] = await driver.batch(
@@ -220,7 +221,7 @@ export function stateVerbs(driver: Database): StateStorage {
      */
     annotateCheckpoint: annotateCheckpoint(driver),
     /**
-     * @statements insertCopy · copies · ofFeatures · copyValueLabels · unmark · addLabels · look · isThere
+     * @statements insertCopy · copies · ofFeatures · copyValueLabels · unmarkThread · addLabels · look · isThere
      * @guards insert the copy from the source where `revision = seen`, marked · copy checkpoints, writes and channel
      *   values while marked, except those of active runs · copy value labels · remove the mark · labels.
      */

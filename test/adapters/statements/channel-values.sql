@@ -1,0 +1,68 @@
+-- selectValues
+-- (wanted text, deployment text, thread_id text, known text, known text, known text, deployment text, thread_id text)
+with recursive parts (ns, channel, version) as (
+      select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as named
+      union
+      select c.ns, c.channel, c.extends_version from parts cross join channel_values c
+      where c.deployment = (select ?) and c.thread_id = (select ?)
+      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version and c.extends_version is not null and not (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known))
+    select c.ns, c.channel, c.version, c.run_id, c.type, c.extends_version, case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known) then null else c.data end as data,
+      case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known) then null else c.bytes end as bytes, (select count(*) from runs r where r.run_id = c.run_id
+        and r.status in ('pending', 'running')) as open
+    from parts cross join channel_values c where c.deployment = (select ?) and c.thread_id = (select ?)
+      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version
+-- Postgres:
+with recursive parts (ns, channel, version) as (
+      select ns, channel, version from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate "C" as "channel", (value ->> 2) collate "C" as "version" from json_array_elements($1::text::json)) as named
+      union
+      select c.ns, c.channel, c.extends_version from parts cross join channel_values c
+      where c.deployment = $2::text and c.thread_id = $3::text
+      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version and c.extends_version is not null and not (c.ns, c.channel, c.version) in (select ns, channel, version from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate "C" as "channel", (value ->> 2) collate "C" as "version" from json_array_elements($4::text::json)) as known))
+    select c.ns, c.channel, c.version, c.run_id, c.type, c.extends_version, case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate "C" as "channel", (value ->> 2) collate "C" as "version" from json_array_elements($5::text::json)) as known) then null else c.data end as data,
+      case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate "C" as "channel", (value ->> 2) collate "C" as "version" from json_array_elements($6::text::json)) as known) then null else c.bytes end as bytes, (select count(*) from runs r where r.run_id = c.run_id
+        and r.status in ('pending', 'running')) as open
+    from parts cross join channel_values c where c.deployment = $7::text and c.thread_id = $8::text
+      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version
+--   CO-ROUTINE parts
+--     SETUP
+--       SCAN json_each VIRTUAL TABLE INDEX 1:
+--       SCALAR SUBQUERY 2
+--         SCAN CONSTANT ROW
+--         SCALAR SUBQUERY 1
+--           SCAN CONSTANT ROW
+--     RECURSIVE STEP
+--       SCAN parts
+--       SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 6
+--         SCAN CONSTANT ROW
+--       LIST SUBQUERY 10
+--         SCAN json_each VIRTUAL TABLE INDEX 1:
+--         SCALAR SUBQUERY 8
+--           SCAN CONSTANT ROW
+--           SCALAR SUBQUERY 7
+--             SCAN CONSTANT ROW
+--         CREATE BLOOM FILTER
+--   SCAN parts
+--   SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
+--   SCALAR SUBQUERY 21
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 22
+--     SCAN CONSTANT ROW
+--   LIST SUBQUERY 15
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 13
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 12
+--         SCAN CONSTANT ROW
+--     CREATE BLOOM FILTER
+--   LIST SUBQUERY 19
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 17
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 16
+--         SCAN CONSTANT ROW
+--     CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 20
+--     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)

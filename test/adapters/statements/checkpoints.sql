@@ -1,0 +1,711 @@
+-- deleteLeased ({"table":"checkpoints"})
+-- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
+delete from "checkpoints" where deployment = (select ?) and thread_id = (select ?)
+    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+-- Postgres:
+delete from "checkpoints" where deployment = $1::text and thread_id = $2::text
+    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
+    and run_id = $5::text and lease_token = $6::text and status = 'running')
+--   SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 7
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 3
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+
+-- deleteLeased ({"table":"checkpoint_writes"})
+-- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
+delete from "checkpoint_writes" where deployment = (select ?) and thread_id = (select ?)
+    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+-- Postgres:
+delete from "checkpoint_writes" where deployment = $1::text and thread_id = $2::text
+    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
+    and run_id = $5::text and lease_token = $6::text and status = 'running')
+--   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 7
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 3
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+
+-- deleteLeased ({"table":"channel_values"})
+-- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
+delete from "channel_values" where deployment = (select ?) and thread_id = (select ?)
+    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+-- Postgres:
+delete from "channel_values" where deployment = $1::text and thread_id = $2::text
+    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
+    and run_id = $5::text and lease_token = $6::text and status = 'running')
+--   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 7
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 3
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+
+-- selectCheckpoint
+-- (deployment text, thread_id text, ns text, checkpoint_id text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true and "checkpoint_id" = (select ?)
+--   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+
+-- selectCheckpoint (filtered)
+-- (deployment text, thread_id text, ns text, filter text, checkpoint_id text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end))) and "checkpoint_id" = (select ?)
+-- Postgres:
+select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::text and "ns" = $3::text and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end))) and "checkpoint_id" = $5::text
+--   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 7
+--     SCAN c VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 6
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY 5
+--         SCAN e VIRTUAL TABLE INDEX 1:
+
+-- selectCheckpoints ({"in_namespace":false,"before":false,"filtered":false})
+-- (deployment text, thread_id text, below bigint, limit bigint)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" < (select ?) and true order by "seq" desc limit (select ?)
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+
+-- selectCheckpoints ({"in_namespace":true,"before":true,"filtered":false})
+-- (deployment text, thread_id text, below bigint, ns text, deployment text, thread_id text, before text, ns text, limit bigint)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" < (select ?) and true and "ns" = (select ?) and "seq" < (select max(seq) as seq from checkpoints where deployment = (select ?)
+    and thread_id = (select ?) and checkpoint_id = (select ?) and ns = (select ?)) order by "seq" desc limit (select ?)
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+
+-- selectCheckpoints ({"in_namespace":false,"before":true,"filtered":true})
+-- (deployment text, thread_id text, below bigint, filter text, deployment text, thread_id text, before text, limit bigint)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" < (select ?) and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end))) and "seq" < (select max(seq) as seq from checkpoints where deployment = (select ?)
+    and thread_id = (select ?) and checkpoint_id = (select ?)) order by "seq" desc limit (select ?)
+-- Postgres:
+select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::text and "seq" < $3::bigint and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end))) and "seq" < (select max(seq) as seq from checkpoints where deployment = $5::text
+    and thread_id = $6::text and checkpoint_id = $7::text) order by "seq" desc limit $8::bigint
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 9
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 11
+--       SCAN CONSTANT ROW
+--   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 7
+--     SCAN c VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 6
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY 5
+--         SCAN e VIRTUAL TABLE INDEX 1:
+
+-- selectNewestCheckpoint
+-- (deployment text, thread_id text, ns text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true order by "seq" desc limit 1
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+
+-- selectNewestCheckpoint (filtered)
+-- (deployment text, thread_id text, ns text, filter text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end))) order by "seq" desc limit 1
+-- Postgres:
+select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::text and "ns" = $3::text and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end))) order by "seq" desc limit 1
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 7
+--     SCAN c VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 6
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY 5
+--         SCAN e VIRTUAL TABLE INDEX 1:
+
+-- selectNewestOfRun
+-- (deployment text, thread_id text, ns text, run_id text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true and "run_id" = (select ?) order by "seq" desc limit 1
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+
+-- selectNewestOfRun (filtered)
+-- (deployment text, thread_id text, ns text, filter text, run_id text)
+select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
+      end))) and "run_id" = (select ?) order by "seq" desc limit 1
+-- Postgres:
+select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::text and "ns" = $3::text and exists (select 1 from threads permitting where permitting.deployment = "checkpoints"."deployment"
+    and permitting.thread_id = "checkpoints"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($4::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+      select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
+      end))) and "run_id" = $5::text order by "seq" desc limit 1
+--   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 7
+--     SCAN c VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 6
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY 5
+--         SCAN e VIRTUAL TABLE INDEX 1:
+
+-- selectSizes
+-- (deployment text, thread_id text, deployment text, thread_id text, deployment text, thread_id text)
+select 'checkpoints' as section, '' as channel, count(*) as count,
+      coalesce(sum(coalesce(octet_length("data"), 0) + coalesce(octet_length("bytes"), 0) + coalesce(octet_length("metadata"), 0) + coalesce(octet_length("versions"), 0)), 0) as bytes from checkpoints where deployment = (select ?) and thread_id = (select ?)
+    union all select 'pending_writes', '', count(*), coalesce(sum(coalesce(octet_length("data"), 0) + coalesce(octet_length("bytes"), 0)), 0) from checkpoint_writes
+      where deployment = (select ?) and thread_id = (select ?)
+    union all select 'channel_values', channel, count(*), coalesce(sum(coalesce(octet_length("data"), 0) + coalesce(octet_length("bytes"), 0)), 0) from channel_values
+      where deployment = (select ?) and thread_id = (select ?) group by channel
+--   COMPOUND QUERY
+--     LEFT-MOST SUBQUERY
+--       SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--       SCALAR SUBQUERY 1
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 2
+--         SCAN CONSTANT ROW
+--     UNION ALL
+--       SEARCH checkpoint_writes USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
+--       SCALAR SUBQUERY 4
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--     UNION ALL
+--       SEARCH channel_values USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
+--       SCALAR SUBQUERY 7
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 8
+--         SCAN CONSTANT ROW
+--       USE TEMP B-TREE FOR GROUP BY
+
+-- selectWrites
+-- (wanted text, deployment text, thread_id text)
+select w.* from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "checkpoint_id" from json_each((select (select ?)))) j
+    cross join checkpoint_writes w
+    where w.deployment = (select ?) and w.thread_id = (select ?) and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id
+-- Postgres:
+select w.* from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate "C" as "checkpoint_id" from json_array_elements($1::text::json)) j
+    cross join checkpoint_writes w
+    where w.deployment = $2::text and w.thread_id = $3::text and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id
+--   SCAN json_each VIRTUAL TABLE INDEX 1:
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 1
+--       SCAN CONSTANT ROW
+--   SEARCH w USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+
+-- upsertLeasedCheckpoints (1 rows)
+-- (deployment text, thread_id text, run_id text, deployment text, thread_id text, 1, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, deployment text, thread_id text, run_id text, token text)
+insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+      metadata, versions, created_at)
+    select (select ?), (select ?), (select ?),
+      v.column1 + coalesce((select max(seq) from checkpoints
+        where deployment = (select ?) and thread_id = (select ?)), 0),
+      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
+    from (values (?, ?, ?, ?, ?, ?,
+          ?, ?, ?, ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
+      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
+      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
+      where checkpoints.run_id = excluded.run_id
+-- Postgres:
+insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+      metadata, versions, created_at)
+    select $1::text, $2::text, $3::text,
+      v.column1 + coalesce((select max(seq) from checkpoints
+        where deployment = $4::text and thread_id = $5::text), 0),
+      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
+    from (values ($6::bigint, $7::text, $8::text, $9::text, $10::text, $11::text,
+          $12::bytea, $13::text, $14::text, $15::bigint)) as v
+    where exists (select 1 from runs where deployment = $16::text and thread_id = $17::text
+    and run_id = $18::text and lease_token = $19::text and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
+      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
+      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
+      where checkpoints.run_id = excluded.run_id
+--   CO-ROUTINE v
+--     SCAN CONSTANT ROW
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 12
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 15
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 14
+--       SCAN CONSTANT ROW
+--   SCAN v
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+
+-- upsertLeasedCheckpoints (2 rows)
+-- (deployment text, thread_id text, run_id text, deployment text, thread_id text, 1, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, 2, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, deployment text, thread_id text, run_id text, token text)
+insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+      metadata, versions, created_at)
+    select (select ?), (select ?), (select ?),
+      v.column1 + coalesce((select max(seq) from checkpoints
+        where deployment = (select ?) and thread_id = (select ?)), 0),
+      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
+    from (values (?, ?, ?, ?, ?, ?,
+          ?, ?, ?, ?), (?, ?, ?, ?, ?, ?,
+          ?, ?, ?, ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
+      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
+      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
+      where checkpoints.run_id = excluded.run_id
+-- Postgres:
+insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+      metadata, versions, created_at)
+    select $1::text, $2::text, $3::text,
+      v.column1 + coalesce((select max(seq) from checkpoints
+        where deployment = $4::text and thread_id = $5::text), 0),
+      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
+    from (values ($6::bigint, $7::text, $8::text, $9::text, $10::text, $11::text,
+          $12::bytea, $13::text, $14::text, $15::bigint), ($16::bigint, $17::text, $18::text, $19::text, $20::text, $21::text,
+          $22::bytea, $23::text, $24::text, $25::bigint)) as v
+    where exists (select 1 from runs where deployment = $26::text and thread_id = $27::text
+    and run_id = $28::text and lease_token = $29::text and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
+      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
+      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
+      where checkpoints.run_id = excluded.run_id
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 9
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 11
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 14
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 13
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 15
+--       SCAN CONSTANT ROW
+--   SCAN 2-ROW VALUES CLAUSE
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+
+-- upsertLeasedValues (1 rows)
+-- (deployment text, thread_id text, run_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text, run_id text, token text)
+insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select (select ?), (select ?), (select ?), v.*
+    from (values (?, ?, ?, ?, ?, ?,
+          ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
+      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
+      where channel_values.run_id = excluded.run_id
+-- Postgres:
+insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select $1::text, $2::text, $3::text, v.*
+    from (values ($4::text, $5::text, $6::text, $7::text, $8::text, $9::bytea,
+          $10::text)) as v
+    where exists (select 1 from runs where deployment = $11::text and thread_id = $12::text
+    and run_id = $13::text and lease_token = $14::text and status = 'running')
+    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
+      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
+      where channel_values.run_id = excluded.run_id
+--   CO-ROUTINE v
+--     SCAN CONSTANT ROW
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 9
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 11
+--       SCAN CONSTANT ROW
+--   SCAN v
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+
+-- upsertLeasedValues (2 rows)
+-- (deployment text, thread_id text, run_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text, run_id text, token text)
+insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select (select ?), (select ?), (select ?), v.*
+    from (values (?, ?, ?, ?, ?, ?,
+          ?), (?, ?, ?, ?, ?, ?,
+          ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
+      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
+      where channel_values.run_id = excluded.run_id
+-- Postgres:
+insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select $1::text, $2::text, $3::text, v.*
+    from (values ($4::text, $5::text, $6::text, $7::text, $8::text, $9::bytea,
+          $10::text), ($11::text, $12::text, $13::text, $14::text, $15::text, $16::bytea,
+          $17::text)) as v
+    where exists (select 1 from runs where deployment = $18::text and thread_id = $19::text
+    and run_id = $20::text and lease_token = $21::text and status = 'running')
+    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
+      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
+      where channel_values.run_id = excluded.run_id
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 12
+--       SCAN CONSTANT ROW
+--   SCAN 2-ROW VALUES CLAUSE
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+
+-- upsertLeasedWrites (1 rows)
+-- (deployment text, thread_id text, run_id text, run_id text, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, deployment text, thread_id text, run_id text, token text)
+insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+      type, data, bytes)
+    select (select ?), (select ?), (select ?), (select seq from runs where run_id = (select ?)), v.*
+    from (values (?, ?, ?, ?, ?, ?,
+          ?, ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
+      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
+      bytes = excluded.bytes
+-- Postgres:
+insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+      type, data, bytes)
+    select $1::text, $2::text, $3::text, (select seq from runs where run_id = $4::text), v.*
+    from (values ($5::text, $6::text, $7::text, $8::bigint, $9::text, $10::text,
+          $11::text, $12::bytea)) as v
+    where exists (select 1 from runs where deployment = $13::text and thread_id = $14::text
+    and run_id = $15::text and lease_token = $16::text and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
+      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
+      bytes = excluded.bytes
+--   CO-ROUTINE v
+--     SCAN CONSTANT ROW
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 9
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 11
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 14
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 13
+--       SCAN CONSTANT ROW
+--   SCAN v
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+
+-- upsertLeasedWrites (2 rows)
+-- (deployment text, thread_id text, run_id text, run_id text, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, deployment text, thread_id text, run_id text, token text)
+insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+      type, data, bytes)
+    select (select ?), (select ?), (select ?), (select seq from runs where run_id = (select ?)), v.*
+    from (values (?, ?, ?, ?, ?, ?,
+          ?, ?), (?, ?, ?, ?, ?, ?,
+          ?, ?)) as v
+    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
+    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
+      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
+      bytes = excluded.bytes
+-- Postgres:
+insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+      type, data, bytes)
+    select $1::text, $2::text, $3::text, (select seq from runs where run_id = $4::text), v.*
+    from (values ($5::text, $6::text, $7::text, $8::bigint, $9::text, $10::text,
+          $11::text, $12::bytea), ($13::text, $14::text, $15::text, $16::bigint, $17::text, $18::text,
+          $19::text, $20::bytea)) as v
+    where exists (select 1 from runs where deployment = $21::text and thread_id = $22::text
+    and run_id = $23::text and lease_token = $24::text and status = 'running')
+    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
+      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
+      bytes = excluded.bytes
+--   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 12
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 15
+--     SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 14
+--       SCAN CONSTANT ROW
+--   SCAN 2-ROW VALUES CLAUSE
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
