@@ -158,34 +158,35 @@ export function passes(object: Expression<unknown>, tests: Operand<string>): Raw
 }
 
 /** True where `column` contains `text`, without wildcards. */
-export function holds(column: RawBuilder<unknown>, text: unknown): RawBuilder<boolean> {
+export function holds(column: Expression<unknown>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
 }
 
 /**
  * Never false where the member, as a number, is at least (or `below`: at most) `bound`: other values than numbers pass. `null_passes`:
- * null passes too. An absent member does not.
+ * null passes too. An absent member does not. The name of the member needs no escapes.
  */
 export function mayReach(
-  object: RawBuilder<string>,
-  member: string,
-  { bound, below, null_passes }: { readonly bound: number; readonly below: boolean; readonly null_passes: boolean },
+  object: Expression<string>,
+  member: Operand<string>,
+  bound: Operand<number>,
+  { below, null_passes }: { readonly below: boolean; readonly null_passes: boolean },
 ): RawBuilder<boolean> {
   const order = below ? sql`<=` : sql`>=`;
-  const path = `$.${JSON.stringify(member)}`;
+  const path = sql`'$."' || ${member} || '"'`;
   const found = sql`json_extract(${object}, ${path})`;
   // In SQLite a text, also that of a list, is above each number.
   const other = below ? sql`or typeof(${found}) = 'text'` : sql``;
   const nulls = null_passes ? sql`json_type(${object}, ${path}) = 'null'` : sql`false`;
   return byDialect(
     sql<boolean>`coalesce(${found} ${order} ${bound} ${other}, ${nulls})`,
-    sql`(select case json_typeof(m.it) when 'number' then (m.it #>> '{}')::double precision ${order} ${String(bound)}::double precision
+    sql`(select case json_typeof(m.it) when 'number' then (m.it #>> '{}')::double precision ${order} ${bound}
       else m.it is not null end from (select ${readable(object)} -> ${member} as it offset 0) m)`,
   );
 }
 
 /** Like `holds`, but ignores the case of ASCII letters. */
-export function includes(column: RawBuilder<string>, text: string): RawBuilder<boolean> {
+export function includes(column: Expression<string>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,
     sql`strpos(lower(${column} collate "C"), lower(${text} collate "C")) > 0`,
@@ -228,6 +229,10 @@ export function isFull(error: unknown): boolean {
     errcode === 13 || code === "SQLITE_FULL" || code === "53100" || /database or disk is full/.test(String(message))
   );
 }
+
+/** True for the error of a batch that a failed assertion has rolled back. */
+export const isFailedAssertion = (error: unknown): boolean =>
+  /\bprobes\b/.test(String((error as { message?: unknown }).message));
 
 /** True for the error of a driver that refuses text with U+0000, which its database cannot store: the batch had no effect. */
 export function isUnstorable(error: unknown): boolean {

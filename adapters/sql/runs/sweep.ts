@@ -3,8 +3,8 @@ import { sweepCrons } from "../crons.ts";
 import { each, holds, rowsOf, scalar } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { SWEPT } from "../features.ts";
-import { sweepItems } from "../items.ts";
 import { type Database, prepared, type Statement } from "../statement.ts";
+import { deleteExpiredItems } from "../statements/items.ts";
 import { type RawBuilder, sql } from "../template.ts";
 import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
@@ -91,7 +91,7 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
  * See `Storage.sweep`.
  *
  * @statements deleteFrames · unframe · unkey · deleteKeys · deleteRuns · deleteThreads · ofFeatures · sweepCrons ·
- *   sweepItems · dropOldEvents · dropLeftThreads
+ *   deleteExpiredItems · dropOldEvents · dropLeftThreads
  * @guards Reads candidates, then one batch: what was old stays old. Each kind only if its time is given.
  */
 export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
@@ -132,7 +132,7 @@ export async function sweep(driver: Database, deployment: string, terms: SweepTe
     );
   }
   statements.push(...removals.flat(), ...crons);
-  if (items_expired_by !== undefined) statements.push(sweepItems({ deployment, now: items_expired_by, limit }));
+  if (items_expired_by !== undefined) statements.push(deleteExpiredItems({ deployment, now: items_expired_by, limit }));
   if (events.length > 0) statements.push(dropOldEvents({ deployment, before: frames_before as number, limit: CHUNKS }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;
