@@ -21,18 +21,27 @@ const SNAPSHOTS = "test/adapters/statements";
 const FOREIGN_KEY =
   "An insert into a referenced table lists the tables that refer to it, which SQLite reads only with deferred constraints";
 
+const FEW_ORGANIZATIONS = "A server has few organizations; their oldest is read at a start or by an administrator";
+
 /** Statements that may read a whole stored table, with the reason. */
 const ALLOWED_SCANS: Readonly<Record<string, string>> = {
   insertUser: FOREIGN_KEY,
+  insertMissingOrganization: FOREIGN_KEY,
+  insertMissingWorkspace: FEW_ORGANIZATIONS,
+  insertMissingProject: FEW_ORGANIZATIONS,
+  upsertDeployment: FEW_ORGANIZATIONS,
+  selectDefaults: FEW_ORGANIZATIONS,
+  selectPlacedDeployment: FEW_ORGANIZATIONS,
   endWorkerClaims: "Reads an index that has only claimed deliveries, once at a start",
   selectUser: "Finds a user for an administrator who names it by id or by email",
   selectKeys: "Lists the API keys of a deployment, at most some thousands, for an administrator",
   revokeKeysOfUser: "Deleting a user is rare, and a deployment has at most some thousands of keys",
-  'insertUnit ({"kind":"workspace"})': FOREIGN_KEY,
-  'insertUnit ({"kind":"project"})': FOREIGN_KEY,
+  insertUnit: FOREIGN_KEY,
 };
 
 interface NamedVariant extends Variant {
+  /** The name of the export. */
+  readonly definition: string;
   /** Export and variant, as in `selectCron (filtered)`. */
   readonly title: string;
 }
@@ -44,7 +53,11 @@ async function readStatements(file: string): Promise<readonly NamedVariant[]> {
     .sort()
     .flatMap((name) => {
       const { variants = [] } = exports[name] as { readonly variants?: readonly Variant[] };
-      return variants.map((variant) => ({ ...variant, title: variant.name ? `${name} (${variant.name})` : name }));
+      return variants.map((variant) => ({
+        ...variant,
+        definition: name,
+        title: variant.name ? `${name} (${variant.name})` : name,
+      }));
     });
 }
 
@@ -124,11 +137,12 @@ describe("The statements", () => {
     });
 
     it(`of ${file} scan no stored table`, async () => {
-      for (const { title, compile } of await readStatements(file)) {
+      for (const { title, compile, definition } of await readStatements(file)) {
         const scans = explain(compile("sqlite").sql).filter((line) =>
           Object.keys(tables).some((table) => new RegExp(`SCAN ${table}\\b(?! USING COVERING INDEX)`).test(line)),
         );
-        if (title in ALLOWED_SCANS) assert.notDeepEqual(scans, [], `${title} scans nothing: remove it from the list`);
+        if (definition in ALLOWED_SCANS)
+          assert.notDeepEqual(scans, [], `${title} scans nothing: remove it from the list`);
         else assert.deepEqual(scans, [], title);
       }
     });
