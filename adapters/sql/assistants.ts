@@ -9,7 +9,6 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
-import { includes } from "./dialect.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
@@ -24,7 +23,7 @@ import {
   selectVersion,
   selectVersions,
 } from "./statements/assistants.ts";
-import { type RawBuilder, sql } from "./template.ts";
+import { selectAssistants } from "./statements/search.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Row = Tables["assistants"];
@@ -64,12 +63,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
      * @guards Follows the rarest label and checks the rest on the row (`search.ts`).
      */
     async searchAssistants(scope, query) {
-      const { sort_by } = query;
-      const { rows, total } = await findRows(driver, sought(scope, query), {
-        ...query,
-        columns: sql<Row>`assistants.*`,
-        by: sort_by === "created_at" ? sort_by : sql.ref(`assistants.${sort_by}`),
-      });
+      const { rows, total } = await findRows(driver, selectAssistants, sought(scope, query), query);
       return { rows: rows.map(toAssistant), total };
     },
 
@@ -152,12 +146,13 @@ export function assistantVerbs(driver: Database): AssistantStorage {
   };
 }
 
-function sought({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Sought {
-  const where: RawBuilder<unknown>[] = [];
-  if (graph_id !== undefined) where.push(sql`assistants.graph_id = ${graph_id}`);
-  if (name !== undefined) where.push(includes(sql.ref("assistants.name"), name));
-  return { kind: "assistant", deployment, metadata, filter, where };
-}
+const sought = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Sought => ({
+  kind: "assistant",
+  deployment,
+  metadata,
+  filter,
+  where: { graph_id, name },
+});
 
 const toContent = ({ graph_id, name, description, config, context, metadata }: AssistantContent): Content => ({
   graph_id,

@@ -6,7 +6,6 @@ import type {
   CronFiring,
   CronQuery,
   CronRow,
-  CronSort,
   CronStorage,
   FireCron,
   FireOutcome,
@@ -39,7 +38,7 @@ import {
   selectVisibleThread,
   updateCron,
 } from "./statements/crons.ts";
-import { type RawBuilder, sql } from "./template.ts";
+import { selectCrons } from "./statements/search.ts";
 
 type Row = Tables["crons"];
 type Content = Pick<Row, keyof CronContent>;
@@ -53,17 +52,6 @@ export async function sweepCrons(driver: Database, old: Old): Promise<Statement<
   const { deployment } = old;
   return [deleteOldFirings(old), ...(orphans.length > 0 ? [deleteOrphanedEntries({ deployment, cron_ids })] : [])];
 }
-
-// Databases sort nulls differently.
-const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
-  created_at: "created_at",
-  updated_at: sql`crons.updated_at`,
-  cron_id: sql`crons.cron_id`,
-  assistant_id: sql`crons.assistant_id`,
-  thread_id: sql`coalesce(crons.thread_id, '')`,
-  end_time: sql`coalesce(crons.end_time, -1)`,
-  next_run_date: sql`coalesce(crons.next_run_date, -1)`,
-};
 
 type Firing = ArgumentsFor<typeof insertFiring.types>;
 
@@ -142,12 +130,7 @@ export function cronVerbs(driver: Database): CronStorage {
      * @guards As searchAssistants.
      */
     async searchCrons(scope, query) {
-      const by = orders[query.sort_by];
-      const { rows, total } = await findRows(driver, sought(scope, query), {
-        ...query,
-        columns: sql<Row>`crons.*`,
-        by,
-      });
+      const { rows, total } = await findRows(driver, selectCrons, sought(scope, query), query);
       return { rows: rows.map(toCron), total };
     },
 
@@ -217,12 +200,9 @@ export function cronVerbs(driver: Database): CronStorage {
 const listed = (skipped: FireCron["skipped"]): string =>
   JSON.stringify(skipped.map(({ scheduled_at, reason }) => [scheduled_at, reason]));
 
-function sought({ deployment, filter }: Scope, query: CronQuery): Sought {
-  const where: RawBuilder<unknown>[] = [];
-  if (query.assistant_id !== undefined) where.push(sql`crons.assistant_id = ${query.assistant_id}`);
-  if (query.thread_id !== undefined) where.push(sql`crons.thread_id = ${query.thread_id}`);
-  if (query.enabled !== undefined) where.push(sql`crons.enabled = ${query.enabled ? 1 : 0}`);
-  return { kind: "cron", deployment, metadata: query.metadata, filter, where };
+function sought({ deployment, filter }: Scope, { metadata, assistant_id, thread_id, enabled }: CronQuery): Sought {
+  const state = { enabled: enabled === true ? "" : undefined, disabled: enabled === false ? "" : undefined };
+  return { kind: "cron", deployment, metadata, filter, where: { assistant_id, thread_id, ...state } };
 }
 
 function toContent(cron: CronContent): Content {

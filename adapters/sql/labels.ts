@@ -6,12 +6,10 @@
  */
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import { rowsOf, scalar } from "./dialect.ts";
-import { prepared, type Statement } from "./statement.ts";
-import { type RawBuilder, sql } from "./template.ts";
+import type { Statement } from "./statement.ts";
+import { deleteLabelsOf, deleteOtherLabels, insertLabels, type LabelKind } from "./statements/labels.ts";
 
-/** Kinds of rows whose metadata has labels. */
-export type LabelKind = "assistant" | "thread" | "cron";
+export { leftLabels } from "./statements/labels.ts";
 
 /** `exact`: the text that was hashed; null if it is long. */
 export type Label = readonly [path_hash: number, value_hash: number, exact: string | null];
@@ -82,73 +80,9 @@ function toHash([first, second]: Hashed): number {
   return (high >>> 11) * 0x100000000 + (low >>> 0);
 }
 
-/** The table and id column of each kind. */
-export const labelled: Readonly<Record<LabelKind, { readonly table: string; readonly id: string }>> = {
-  assistant: { table: "assistants", id: "assistant_id" },
-  thread: { table: "threads", id: "thread_id" },
-  cron: { table: "crons", id: "cron_id" },
-};
-
 type LabelArgs = { deployment: string; id: string; written: string; labels: string };
 
-/** What the labels of a kind depend on. `is` is true if this batch wrote the row; else the labels must have no effect. */
-interface Source {
-  readonly kind: string;
-  readonly created_at: (p: LabelArgs) => RawBuilder<unknown>;
-  readonly is: (p: LabelArgs) => RawBuilder<unknown>;
-}
-
-const column = (
-  name: string,
-  table: string,
-  id: string,
-  p: LabelArgs,
-  rest: RawBuilder<unknown>,
-): RawBuilder<unknown> =>
-  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${scalar(p.deployment)}
-    and ${sql.ref(id)} = ${scalar(p.id)}${rest})`;
-
-/** `of`: a column of the row, with the value that was written. */
-function sourceOf(kind: LabelKind | "values", of: string): Source {
-  const { table, id } = labelled[kind === "values" ? "thread" : kind];
-  const visible = table === "threads" ? sql` and hidden = 0` : sql``;
-  return {
-    kind,
-    created_at: (p) => column("created_at", table, id, p, sql``),
-    is: (p) => sql`${column(of, table, id, p, visible)} = ${scalar(p.written)}`,
-  };
-}
-
-const trimOf = ({ kind, is }: Source): ((args: LabelArgs) => Statement) =>
-  prepared<LabelArgs>(
-    (p) =>
-      sql`delete from labels where deployment = ${scalar(p.deployment)} and kind = ${scalar(kind)}
-      and row_id = ${scalar(p.id)} and ${is(p)}
-      and (path_hash, value_hash) not in
-        (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
-  );
-
-// One statement for all labels, because each statement binds the whole metadata. An existing label may be an older text with the same hash.
-const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs) => Statement) =>
-  prepared<LabelArgs>(
-    (p) =>
-      sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
-      select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
-      from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint", exact: "text" })} as v
-      where ${is(p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
-        do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`,
-  );
-
-const statementsOf = (source: Source) => ({ trim: trimOf(source), add: addTo(source) });
-
-const ofMetadata = {
-  assistant: statementsOf(sourceOf("assistant", "metadata")),
-  thread: statementsOf(sourceOf("thread", "metadata")),
-  cron: statementsOf(sourceOf("cron", "metadata")),
-};
-const ofState = statementsOf(sourceOf("values", "head"));
-
-/** The arguments for a row with its labels. Errors: invalid. */
+/** Returns the arguments for a row with its labels. Errors: invalid. */
 function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs {
   const written = JSON.stringify(metadata);
   if (written.length > MOST_CHARACTERS) {
@@ -164,19 +98,26 @@ function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs 
   return { deployment, id, written, labels: JSON.stringify(labels) };
 }
 
-/** Adds the labels of a row that the same batch has inserted; none if the row existed before. */
-export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
-  return isEmpty(metadata) ? [] : [ofMetadata[kind].add(ofRow(deployment, id, metadata))];
+/** Returns the statement that adds the labels of a row that the same batch has inserted. It has no effect if the row existed before. */
+export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement<never>[] {
+  return isEmpty(metadata) ? [] : [insertLabels({ source: kind }, ofRow(deployment, id, metadata))];
 }
 
-/** Replaces the labels of a row whose metadata the same batch has updated. */
-export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
+/** Returns the statements that replace the labels of a row whose metadata the same batch has updated. */
+export function replaceLabels(
+  kind: LabelKind,
+  deployment: string,
+  id: string,
+  metadata: JsonObject,
+): Statement<never>[] {
   const row = ofRow(deployment, id, metadata);
-  return [ofMetadata[kind].trim(row), ofMetadata[kind].add(row)];
+  return [deleteOtherLabels({ source: kind }, row), insertLabels({ source: kind }, row)];
 }
+
+const OF_STATE = { source: "values" } as const;
 
 /**
- * The labels of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
+ * Returns the statements that store the labels of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
  * values; null if they are unknown. Labels of older states may remain: they cost time, but never give a wrong result.
  */
 export function valueLabels(
@@ -184,11 +125,11 @@ export function valueLabels(
   thread_id: string,
   head: string,
   scalars: JsonObject | null,
-): Statement[] {
+): Statement<never>[] {
   const labels = stateLabels(scalars);
   if (labels.length === 0) return [];
   const args = { deployment, id: thread_id, written: head, labels: JSON.stringify(labels) };
-  return [ofState.trim(args), ofState.add(args)];
+  return [deleteOtherLabels(OF_STATE, args), insertLabels(OF_STATE, args)];
 }
 
 function stateLabels(scalars: JsonObject | null): readonly Label[] {
@@ -201,38 +142,14 @@ function stateLabels(scalars: JsonObject | null): readonly Label[] {
 const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
-const KINDS = { assistant: sql`'assistant'`, thread: sql`'thread', 'values'`, cron: sql`'cron'` };
+/** Returns the statement that deletes all labels of a row that the same batch has deleted. It has no effect if the row is still there. */
+export const dropLabels = (kind: LabelKind, deployment: string, id: string): Statement<never> =>
+  deleteLabelsOf({ kind }, { deployment, id });
 
-/** Labels whose row is gone, of a thread also those of its state. `deployment` and `id`: of that row. */
-const leftBy = (kind: LabelKind, deployment: unknown, id: unknown): RawBuilder<unknown> =>
-  sql`labels where kind in (${KINDS[kind]}) and not exists (select 1 from ${sql.table(labelled[kind].table)} gone
-    where gone.deployment = ${deployment} and gone.${sql.ref(labelled[kind].id)} = ${id})`;
-
-/** Labels of any rows that are gone. */
-export const leftLabels = (kind: LabelKind): RawBuilder<unknown> =>
-  leftBy(kind, sql`labels.deployment`, sql`labels.row_id`);
-
-const dropOf = (kind: LabelKind): ((args: { deployment: string; id: string }) => Statement) =>
-  prepared(
-    (p) => sql`delete from ${leftBy(kind, p.deployment, p.id)} and deployment = ${p.deployment} and row_id = ${p.id}`,
-  );
-const drops = { assistant: dropOf("assistant"), thread: dropOf("thread"), cron: dropOf("cron") };
-
-/** Deletes all labels of a row that the same batch has deleted; none if the row is still there. */
-export const dropLabels = (kind: LabelKind, deployment: string, id: string): Statement =>
-  drops[kind]({ deployment, id });
-
-/** Conditions on `id`: true for every visible thread whose values contain the filter, at its head or during a run. */
-export function narrowingValues(deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
+/** Returns labels that every state has whose values contain the filter. */
+export function narrowingLabels(filter: JsonObject): readonly Label[] {
   const tops = Object.entries(filter).filter(([, value]) => isNarrowing(value));
-  return labelsOf(Object.fromEntries(tops), NARROWING_LABELS).map(
-    ([path, value]) =>
-      sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment} and kind = 'values'
-            and path_hash = ${path} and value_hash = ${value}
-          union all select row_id from labels where deployment = ${deployment} and kind = 'values'
-            and path_hash = ${ANYTHING[0]} and value_hash = ${ANYTHING[1]}
-          union all select thread_id from runs where deployment = ${deployment} and status = 'running')`,
-  );
+  return labelsOf(Object.fromEntries(tops), NARROWING_LABELS);
 }
 
 /** True for a filter without conditions. */

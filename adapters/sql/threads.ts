@@ -9,30 +9,23 @@ import type {
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { assigned, fromText, namesOf, valuesOf } from "./columns.ts";
-import { each, holds } from "./dialect.ts";
+import { holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { OF_THREAD, whenDeleted } from "./features.ts";
 import { andOfPermitted, andPermitted, type Bound, filterable, scoped } from "./filter.ts";
-import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
+import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingLabels, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { type Args, type Database, ofThread, prepared, readOne, rowsIn, type Statement } from "./statement.ts";
+import { selectThreads } from "./statements/search.ts";
 import { type RawBuilder, sql } from "./template.ts";
+import { running, waiting } from "./thread-status.ts";
 import { firstTurn, keepTurns } from "./turns.ts";
 
+export { busy } from "./thread-status.ts";
+
 type Key = { deployment: string; thread_id: string };
-
-const running = sql<string | null>`(select r.run_id from runs r
-  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
-
-const waiting = sql<number>`exists (select 1 from runs r
-  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')`;
-
-/** True for a thread with a pending or running run. */
-export const busy: RawBuilder<number> = sql<number>`(${running} is not null or ${waiting})`;
-
-const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
 type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_count";
 
@@ -171,12 +164,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
      * @guards As searchAssistants.
      */
     async searchThreads(scope, query) {
-      const { sort_by } = query;
-      const { rows, total } = await findRows(driver, sought(scope, query), {
-        ...query,
-        columns: sql<SqlRow>`threads.*, ${running} as running, ${waiting} as waiting`,
-        by: sort_by === "created_at" ? sort_by : sort_by === "status" ? effectiveStatus : sql.ref(`threads.${sort_by}`),
-      });
+      const { rows, total } = await findRows(driver, selectThreads, sought(scope, query), query);
       return { rows: rows.map(toThread), total };
     },
 
@@ -224,16 +212,15 @@ export function threadVerbs(driver: Database): ThreadStorage {
 }
 
 function sought({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Sought {
-  const where: RawBuilder<unknown>[] = [];
-  if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
-  if (status === "busy") where.push(busy);
-  // Written out, as in the condition of the index that serves the waiting threads.
-  else if (status === "interrupted") where.push(sql`threads.status = 'interrupted' and not ${busy}`);
-  else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
-  if (waiting) where.push(sql`threads.interrupts <> '{}'`);
-  const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
-  where.push(...named);
-  return { kind: "thread", deployment, metadata, filter, where, named: ids !== undefined || named.length > 0 };
+  const isOther = status !== undefined && status !== "busy" && status !== "interrupted";
+  const where = {
+    ids: ids && JSON.stringify(ids),
+    busy: status === "busy" ? "" : undefined,
+    interrupted: status === "interrupted" ? "" : undefined,
+    status: isOther ? status : undefined,
+    waiting: waiting ? "" : undefined,
+  };
+  return { kind: "thread", deployment, metadata, filter, where, values: values ? narrowingLabels(values) : [] };
 }
 
 /** A thread's row, with the columns `running` and `waiting`. */

@@ -2,13 +2,13 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { each, rowsOf } from "../dialect.ts";
 import { isPermitted } from "../filter.ts";
-import { leftLabels } from "../labels.ts";
 import { bigint, columns, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
 import { isOpen, isSeen } from "../runs/create-statements.ts";
 import { agentTables } from "../schema/agents.ts";
 import { cronTables } from "../schema/crons.ts";
 import type { Tables } from "../schema/tables.ts";
+import { leftLabels } from "./labels.ts";
 
 const db = createBuilder<Tables>();
 

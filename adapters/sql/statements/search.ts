@@ -1,0 +1,312 @@
+/**
+ * Statements that search rows by their metadata. A search reads the rows of its rarest label in the order of their creation, and
+ * looks up the other labels for each row.
+ */
+import { type Expression, type RawBuilder, sql } from "kysely";
+import { each, includes } from "../dialect.ts";
+import { bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
+import { createBuilder, query, shapedRows } from "../query.ts";
+import { agentTables } from "../schema/agents.ts";
+import type { Tables } from "../schema/tables.ts";
+import { busy, effectiveStatus, running, waiting } from "../thread-status.ts";
+import { type LabelKind, labelled, mayHaveValue } from "./labels.ts";
+
+const db = createBuilder<Tables>();
+
+/** The arguments of the conditions on rows. Each condition has the name of its argument; the argument of some is not used. */
+const conditionTypes = {
+  graph_id: text,
+  name: text,
+  assistant_id: text,
+  thread_id: text,
+  enabled: text,
+  disabled: text,
+  ids: text,
+  busy: text,
+  interrupted: text,
+  status: text,
+  waiting: text,
+};
+
+export type ConditionName = keyof typeof conditionTypes;
+
+/** The arguments of a search without conditions. */
+export const NO_CONDITIONS = Object.fromEntries(Object.keys(conditionTypes).map((name) => [name, ""])) as Record<
+  ConditionName,
+  string
+>;
+
+/** What a search of one kind of rows reads and how it is sorted and narrowed. */
+interface SearchedRows {
+  /** Sort keys that are no columns, or may be null: databases sort nulls differently. */
+  readonly orders: Readonly<Record<string, RawBuilder<unknown>>>;
+  readonly conditions: Readonly<Partial<Record<ConditionName, (value: Expression<string>) => RawBuilder<unknown>>>>;
+}
+
+const searched: Readonly<Record<LabelKind, SearchedRows>> = {
+  assistant: {
+    orders: {},
+    conditions: {
+      graph_id: (value) => sql`assistants.graph_id = ${value}`,
+      name: (value) => includes(sql<string>`assistants.name`, value),
+    },
+  },
+  thread: {
+    orders: { status: effectiveStatus },
+    conditions: {
+      ids: (value) => sql`threads.thread_id in ${each(value)}`,
+      busy: () => busy,
+      // Written out, as in the condition of the index that serves the waiting threads.
+      interrupted: () => sql`threads.status = 'interrupted' and not ${busy}`,
+      status: (value) => sql`threads.status = ${value} and not ${busy}`,
+      waiting: () => sql`threads.interrupts <> '{}'`,
+    },
+  },
+  cron: {
+    orders: {
+      thread_id: sql`coalesce(crons.thread_id, '')`,
+      end_time: sql`coalesce(crons.end_time, -1)`,
+      next_run_date: sql`coalesce(crons.next_run_date, -1)`,
+    },
+    conditions: {
+      assistant_id: (value) => sql`crons.assistant_id = ${value}`,
+      thread_id: (value) => sql`crons.thread_id = ${value}`,
+      enabled: () => sql`crons.enabled = 1`,
+      disabled: () => sql`crons.enabled = 0`,
+    },
+  },
+};
+
+// ---------------------------------------------------------------------- labels
+
+const labelTypes = {
+  ...columns(agentTables.labels, ["path_hash", "value_hash"]),
+  /** The text of the label; null if it is long. */
+  exact: orNull(text),
+};
+
+type LabelParameters = ParametersFor<typeof labelTypes>;
+
+const isLabel = (
+  rows: string,
+  kind: LabelKind,
+  deployment: Expression<string>,
+  label: Pick<LabelParameters, "path_hash" | "value_hash">,
+): RawBuilder<boolean> => {
+  const column = (name: string): RawBuilder<unknown> => sql.ref(`${rows}.${name}`);
+  return sql<boolean>`${column("deployment")} = ${deployment} and ${column("kind")} = ${labelled[kind].kind}
+    and ${column("path_hash")} = ${label.path_hash} and ${column("value_hash")} = ${label.value_hash}`;
+};
+
+interface LabelsShape {
+  readonly kind: LabelKind;
+  readonly labels: number;
+}
+
+const labelShapes: readonly LabelsShape[] = [
+  { kind: "assistant", labels: 1 },
+  { kind: "thread", labels: 2 },
+];
+
+/**
+ * Counts the rows of each label, up to `limit`. `place` is the index of the label. `hashed` says whether a row has it only as hashes:
+ * it may belong to another text.
+ */
+export const countLabels = shapedRows(
+  {
+    types: { deployment: text, limit: bigint },
+    rowTypes: labelTypes,
+    count: ({ labels }: LabelsShape) => labels,
+  },
+  (p, labels, { kind }) =>
+    sql<{ place: number; found: number; hashed: number }>`${sql.join(
+      labels.map((label, place) => {
+        const rows = sql`select 1 from labels l where ${isLabel("l", kind, p.deployment, label)}`;
+        return sql`select ${place} as place, (select count(*) from (${rows} limit ${p.limit}) as found) as found,
+          exists (${rows} and exact is null) as hashed`;
+      }),
+      sql` union all `,
+    )}`,
+  { stable: true, shapes: labelShapes },
+);
+
+// ---------------------------------------------------------------------- search
+
+/** Which rows a search finds. */
+export interface SearchShape {
+  readonly kind: LabelKind;
+  /** How many labels the rows have, the rarest first. */
+  readonly labels: number;
+  /** The labels express the whole filter: their texts are compared too. */
+  readonly exact: boolean;
+  readonly where: readonly ConditionName[];
+  /** How many labels the state of a thread may have. They follow the others. */
+  readonly values: number;
+}
+
+/** The order of a search. The id breaks ties. */
+export interface OrderShape {
+  readonly sort_by: string;
+  readonly sort_order: "asc" | "desc";
+}
+
+const searchTypes = { ...conditionTypes, deployment: text };
+
+type SearchParameters = ParametersFor<typeof searchTypes>;
+
+const rows = {
+  rowTypes: labelTypes,
+  count: ({ labels, values }: SearchShape): number => labels + values,
+};
+
+/** Labels are counted without their rows. Labels of crons may remain after their thread or assistant was deleted. */
+export const isCountable = ({ kind, where, values }: Omit<SearchShape, "labels" | "exact">): boolean =>
+  kind !== "cron" && where.length === 0 && values === 0;
+
+const tableOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(labelled[kind].table);
+const idOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.ref(`${labelled[kind].table}.${labelled[kind].id}`);
+
+/** The rows of the rarest label, which the index of labels has in the order of creation. */
+function followed(p: SearchParameters, label: LabelParameters, { kind, exact }: SearchShape): RawBuilder<unknown> {
+  const text = exact ? sql` and followed.exact = ${label.exact}` : sql``;
+  return sql`${isLabel("followed", kind, p.deployment, label)}${text}`;
+}
+
+/** The conditions besides the rarest label. `id`: the expression for the id of a row. */
+function conditionsOf(
+  p: SearchParameters,
+  labels: readonly LabelParameters[],
+  shape: SearchShape,
+  id: RawBuilder<unknown>,
+): readonly RawBuilder<unknown>[] {
+  const { kind, where, exact } = shape;
+  const others = labels.slice(1, shape.labels).map((label) => {
+    const text = exact ? sql` and l.exact = ${label.exact}` : sql``;
+    return sql`exists (select 1 from labels l where ${isLabel("l", kind, p.deployment, label)} and l.row_id = ${id}${text})`;
+  });
+  // Hidden threads have no labels. The condition is a literal, because the indexes for searches contain only visible threads.
+  const visible = kind === "thread" && shape.labels === 0 ? [sql`threads.hidden = 0`] : [];
+  return [
+    ...others,
+    ...visible,
+    ...where.map((name) => searched[kind].conditions[name]?.(p[name]) ?? sql`false`),
+    ...labels.slice(shape.labels).map((label) => mayHaveValue(idOf(shape), p.deployment, label)),
+  ];
+}
+
+/** The rows that a search finds, from the word `from` on. */
+function foundRows(
+  p: SearchParameters,
+  labels: readonly LabelParameters[],
+  shape: SearchShape,
+  further: readonly RawBuilder<unknown>[] = [],
+): RawBuilder<unknown> {
+  const table = tableOf(shape);
+  const [first] = labels;
+  const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
+  const inDeployment = sql`${table}.deployment = ${p.deployment}`;
+  if (!first || shape.labels === 0) {
+    return sql`from ${table} where ${all([inDeployment, ...conditionsOf(p, labels, shape, idOf(shape)), ...further])}`;
+  }
+  const joined = [inDeployment, sql`${idOf(shape)} = followed.row_id`];
+  const conditions = [...joined, ...conditionsOf(p, labels, shape, sql`followed.row_id`), ...further];
+  return sql`from labels followed cross join ${table} where ${followed(p, first, shape)} and ${all(conditions)}`;
+}
+
+/** Rows that are looked up by id are not read in the order of creation: the sign keeps the index for that out. */
+function orderOf(shape: SearchShape & OrderShape): RawBuilder<unknown> {
+  const { kind, labels, where, values, sort_by, sort_order } = shape;
+  const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
+  const by = searched[kind].orders[sort_by] ?? sql.ref(`${labelled[kind].table}.${sort_by}`);
+  if (sort_by !== "created_at") return sql`order by ${by} ${direction}, ${idOf(shape)} ${direction}`;
+  if (labels > 0) return sql`order by followed.created_at ${direction}, followed.row_id ${direction}`;
+  const sign = where.includes("ids") || values > 0 ? sql`+` : sql``;
+  return sql`order by ${sign}${by} ${direction}, ${idOf(shape)} ${direction}`;
+}
+
+/** Counts the rows that a search finds. */
+export const countRows = shapedRows(
+  { ...rows, types: searchTypes },
+  (p, labels, shape) => {
+    const [first] = labels;
+    if (!first || shape.labels === 0 || !isCountable(shape)) {
+      return sql<{ total: number }>`select count(*) as total ${foundRows(p, labels, shape)}`;
+    }
+    const conditions = [followed(p, first, shape), ...conditionsOf(p, labels, shape, sql`followed.row_id`)];
+    return sql<{
+      total: number;
+    }>`select count(*) as total from labels followed where ${sql.join(conditions, sql` and `)}`;
+  },
+  {
+    stable: true,
+    shapes: [
+      { kind: "assistant", labels: 1, exact: true, where: [], values: 0 },
+      { kind: "thread", labels: 0, exact: true, where: ["status"], values: 1 },
+      { kind: "cron", labels: 2, exact: false, where: [], values: 0 },
+    ],
+  },
+);
+
+const orderShapes: readonly (SearchShape & OrderShape)[] = [
+  { kind: "thread", labels: 0, exact: true, where: ["ids"], values: 0, sort_by: "created_at", sort_order: "desc" },
+  { kind: "cron", labels: 2, exact: false, where: ["enabled"], values: 0, sort_by: "end_time", sort_order: "asc" },
+];
+
+/** Selects the ids and the metadata of all rows that a search finds, in order. The caller compares the metadata with the filter. */
+export const selectCandidates = shapedRows(
+  { ...rows, types: searchTypes },
+  (p, labels, shape: SearchShape & OrderShape) =>
+    sql<{ id: string; metadata: string }>`select ${idOf(shape)} as id, ${tableOf(shape)}.metadata
+      ${foundRows(p, labels, shape)} ${orderOf(shape)}`,
+  { stable: true, shapes: orderShapes },
+);
+
+/** Selects how many rows of a kind a deployment has. Triggers of SQLite keep the number. */
+export const selectStoredCount = query({ deployment: text, kind: text }, (p) =>
+  db.selectFrom("row_counts").select("total").where("deployment", "=", p.deployment).where("kind", "=", p.kind),
+);
+
+/** Which of the found rows are read: a page, or those with the ids in `listed`, a JSON list. */
+interface PageShape extends SearchShape, OrderShape {
+  readonly listed: boolean;
+}
+
+const selectPage = <Row>(read: RawBuilder<Row>, shapes: readonly PageShape[]) =>
+  shapedRows(
+    { ...rows, types: { ...searchTypes, listed: text, limit: bigint, offset: bigint } },
+    (p, labels, shape: PageShape) => {
+      const further = shape.listed ? [sql`${idOf(shape)} in ${each(p.listed)}`] : [];
+      const page = shape.listed ? sql`` : sql`limit ${p.limit} offset ${p.offset}`;
+      return sql<Row>`select ${read} ${foundRows(p, labels, shape, further)} ${orderOf(shape)} ${page}`;
+    },
+    { stable: true, shapes },
+  );
+
+/** A statement that selects found rows. */
+export type SelectRows<Row> = ReturnType<typeof selectPage<Row>>;
+
+const page = { exact: true, where: [], values: 0, sort_by: "created_at", sort_order: "desc", listed: false } as const;
+
+/** Selects assistants that a search finds. */
+export const selectAssistants = selectPage(sql<Tables["assistants"]>`assistants.*`, [
+  { ...page, kind: "assistant", labels: 0 },
+  { ...page, kind: "assistant", labels: 2, where: ["graph_id", "name"], sort_by: "name", sort_order: "asc" },
+]);
+
+/** A thread with its running run, and 1 if a run waits. */
+export type ThreadWithRuns = Tables["threads"] & { readonly running: string | null; readonly waiting: number };
+
+/** Selects threads that a search finds. */
+export const selectThreads = selectPage(sql<ThreadWithRuns>`threads.*, ${running} as running, ${waiting} as waiting`, [
+  { ...page, kind: "thread", labels: 0 },
+  { ...page, kind: "thread", labels: 1 },
+  { ...page, kind: "thread", labels: 0, where: ["interrupted"] },
+  { ...page, kind: "thread", labels: 2, where: ["busy"], listed: true, sort_by: "status" },
+  { ...page, kind: "thread", labels: 0, values: 2, where: ["waiting"] },
+]);
+
+/** Selects crons that a search finds. */
+export const selectCrons = selectPage(sql<Tables["crons"]>`crons.*`, [
+  { ...page, kind: "cron", labels: 0, where: ["assistant_id"] },
+  { ...page, kind: "cron", labels: 1, where: ["disabled"], sort_by: "next_run_date" },
+]);

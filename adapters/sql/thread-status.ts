@@ -1,0 +1,16 @@
+/** What rows of `threads` do not store: whether they have active runs, and the status that follows. */
+import { type RawBuilder, sql } from "kysely";
+
+/** The id of the running run of a thread; null without one. */
+export const running: RawBuilder<string | null> = sql<string | null>`(select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
+
+/** True for a thread with a pending run. */
+export const waiting: RawBuilder<number> = sql<number>`exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')`;
+
+/** True for a thread with a pending or running run. */
+export const busy: RawBuilder<number> = sql<number>`(${running} is not null or ${waiting})`;
+
+/** The status that callers see: `busy`, or the one that the last run left. */
+export const effectiveStatus: RawBuilder<string> = sql<string>`case when ${busy} then 'busy' else threads.status end`;
