@@ -31,7 +31,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "saving asks for no token",
-    file: "adapters/sql/checkpoints.ts",
+    file: "adapters/sql/statements/checkpoints.ts",
     find: "and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;",
     replace: "and run_id = ${scalar(p.run_id)} and ${scalar(p.token)} is not null and status = 'running'`;",
   },
