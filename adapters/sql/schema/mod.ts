@@ -3,7 +3,6 @@ import { type FeatureTables, featureTables } from "../features.ts";
 import {
   type Tables as CoreTables,
   coreTables,
-  createTable,
   type RowsOf,
   type SchemaDialect,
   type TableDefinition,
@@ -30,25 +29,5 @@ export interface Schema {
   readonly steps: readonly SchemaStep[];
 }
 
-const countRows: SchemaStep = {
-  tables: ["row_counts"],
-  statements: (dialect) => [
-    ...createTable("row_counts", tables.row_counts, dialect),
-    ...(dialect === "sqlite"
-      ? [
-          "insert into row_counts select deployment, 'assistant', count(*) from assistants group by deployment",
-          "insert into row_counts select deployment, 'thread', count(*) from threads where hidden = 0 group by deployment",
-        ]
-      : []),
-  ],
-};
-
 /** The schema of this version of Greenroom. A change adds to `tables` and adds a step that changes older databases alike. */
-const addResumeTargets: SchemaStep = {
-  tables: [],
-  statements: (dialect) => [
-    `alter table runs add column resume_targets text${dialect === "postgres" ? ' collate "C"' : ""}`,
-  ],
-};
-
-export const schema: Schema = { tables, steps: [countRows, addResumeTargets] };
+export const schema: Schema = { tables, steps: [] };
