@@ -76,7 +76,7 @@ export interface ServiceInternals extends Service {
   /** The nouns without authorization, for tests. */
   readonly directories: Directories;
   /** The nouns as the caller of a request may use them, and what keeps its response open. */
-  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "watch"> & {
+  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "guard"> & {
     readonly nouns: RequestNouns;
   };
   /** The options as given. */
@@ -164,7 +164,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const own = ownNouns(directories, nouns.usage, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
     // In mode `none` every caller may do everything.
-    const binding = { access: custom || mode !== "none" ? access : null, scope, environment };
+    const binding = { access: custom || mode !== "none" ? access : null, scope, environment, guards: nouns.guards };
     const service: Service = {
       ...own,
       as(actor) {
@@ -185,7 +185,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     };
     const bind: ServiceInternals["bind"] = (caller) => {
       const bound = createRequestBinding(binding, caller);
-      return { watch: bound.watch, nouns: requestNouns(directories, bound) };
+      return { guard: bound.guard, nouns: requestNouns(directories, bound) };
     };
     return withInternals(service, { access, directories, bind, options, environment, bus });
   } catch (error) {

@@ -2,11 +2,11 @@
 import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
-import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { createReader, type Reader } from "../streams/log.ts";
+import { withVisibility } from "../storage/visibility.ts";
+import type { AccessGrant, StreamGuard, StreamGuards } from "../streams/stream-guard.ts";
 import type { AuthEvent } from "./custom.ts";
-import { type Permission, watchPermission } from "./permission.ts";
 import type { Access, Principal } from "./principal.ts";
+import { createRevocationCheck } from "./revocation.ts";
 
 /** A noun for any scope, without authorization: for workers, crons and other nouns. Each method takes the scope first. */
 export type Directory<Noun> = {
@@ -25,11 +25,9 @@ export const inScope = <Noun extends object>(directory: Directory<Noun>, scope: 
   ) as Noun;
 
 /** One permitted call. */
-export interface Permit<Value> extends Permission {
+export interface Permit<Value> extends AccessGrant {
   /** As the host's handler leaves it. */
   readonly value: Value;
-  /** What the caller can see. */
-  readonly scope: Scope;
 }
 
 /** The caller of bound nouns. `Event`: the events that may be asked about. */
@@ -42,24 +40,16 @@ export interface Binding<Event extends AuthEvent = AuthEvent> {
   readonly guarded: boolean;
   /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
   readonly authorize: <Value extends object>(event: Event, value: Value) => Promise<Permit<Value>>;
-  /** The same items. When the caller loses the permit, the reader throws the refusal. */
-  reader<Item>(permit: Permission, reader: Reader<Item>): Reader<Item>;
-  /** The same result, which rejects with the refusal when the caller loses the permit. */
-  value<Value extends Waiting>(permit: Permission, waiting: Value): Value;
+  /** Guards everything that stays open for the caller. */
+  readonly guards: StreamGuards;
 }
 
-type BindingEnvironment = Pick<Environment, "now" | "timer" | "uuid">;
+type BindingEnvironment = Pick<Environment, "now" | "uuid">;
 
-/** A result that a caller waits for. */
-interface Waiting {
-  readonly result: Promise<unknown>;
-  leave(): void;
-}
-
-/** A binding for the calls of one request. The response watches the permit, so that it can drop unsent parts. */
+/** A binding for the calls of one request. */
 export interface RequestBinding extends Binding {
-  /** Calls `lost` once when the caller loses the permit of what is shown. The result stops the checks. */
-  watch(lost: (refusal: ServiceError) => void): () => void;
+  /** Calls `onLost` once when the caller loses the access to what the response sends. Undefined if that cannot happen. */
+  guard(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
 }
 
 interface BindingOptions {
@@ -67,83 +57,57 @@ interface BindingOptions {
   readonly access: Pick<Access, "authorize"> | null;
   readonly scope: Scope;
   readonly environment: BindingEnvironment;
+  readonly guards: StreamGuards;
 }
 
 export function createBinding(
-  { access, scope, environment }: BindingOptions,
+  { access, scope, environment, guards }: BindingOptions,
   caller: Binding["caller"],
-  granted: (permit: Permission) => void = () => {},
+  onAuthorized: (grant: AccessGrant) => void = () => {},
 ): Binding {
   return {
-    ...{ caller, scope, environment, guarded: access !== null },
+    ...{ caller, scope, environment, guards, guarded: access !== null },
     async authorize(event, value) {
       if (!access) return { value, scope };
       const principal = await caller();
       const ask = (now: Principal) => access.authorize(now, event, value);
       const { value: left, visibility } = await ask(principal);
-      const permit = { value: left, scope: withVisibility(scope, visibility) };
+      const seen = withVisibility(scope, visibility);
       // The handler of a new run is called once: its caller can see the run.
       const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
-      const again = async (): Promise<Visibility> => (await ask((await principal.again?.()) ?? principal)).visibility;
-      const open = isFixed ? permit : { ...permit, again };
-      granted(open);
-      return open;
-    },
-    reader(permit, reader) {
-      if (!permit.again) return reader;
-      let refusal: ServiceError | undefined;
-      const stop = watchPermission(environment, permit, (lost) => {
-        refusal = lost;
-        reader.leave();
-      });
-      const leave = (): void => {
-        stop();
-        reader.leave();
-      };
-      return createReader(async () => {
-        const items = await reader.next();
-        if (items.length === 0) stop();
-        if (refusal) throw refusal;
-        return items;
-      }, leave);
-    },
-    value(permit, waiting) {
-      if (!permit.again) return waiting;
-      const refused = Promise.withResolvers<never>();
-      const stop = watchPermission(environment, permit, refused.reject);
-      const leave = (): void => {
-        stop();
-        waiting.leave();
-      };
-      const result = Promise.race([waiting.result, refused.promise]).finally(stop);
-      // After the caller has left, nothing else handles its rejection.
-      result.catch(() => {});
-      return { ...waiting, result, leave };
+      const authorizeAgain = async () => (await ask((await principal.again?.()) ?? principal)).visibility;
+      const grant = isFixed
+        ? { scope: seen }
+        : { scope: seen, findRevocation: createRevocationCheck(seen, authorizeAgain) };
+      // Without the value, which may be large.
+      onAuthorized(grant);
+      return { ...grant, value: left };
     },
   };
 }
 
+/** The response itself checks the grant, not the readers of the request: it also drops what it has taken and not sent. */
 export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
-  let shown: Permission | undefined;
-  let last: Permission | undefined;
-  // Without the value that was permitted, which may be large.
-  const kept = ({ scope, again }: Permission): Permission => ({ scope, ...(again ? { again } : {}) });
-  const granted = (permit: Permission): void => {
-    last = kept(permit);
+  const { guards } = options;
+  let sent: AccessGrant | undefined;
+  let newest: AccessGrant | undefined;
+  const binding = createBinding(options, caller, (grant) => {
+    newest = grant;
+  });
+  const ofThread = ({ scope, findRevocation }: AccessGrant): AccessGrant => {
+    sent = { scope, ...(findRevocation ? { findRevocation } : {}) };
+    return { scope };
   };
   return {
-    ...createBinding(options, caller, granted),
-    reader(permit, reader) {
-      shown = kept(permit);
-      return reader;
+    ...binding,
+    guards: {
+      open: guards.open,
+      reader: (grant, reader, thread) => guards.reader(ofThread(grant), reader, thread),
+      result: (grant, pending, thread) => guards.result(ofThread(grant), pending, thread),
     },
-    value(permit, waiting) {
-      shown = kept(permit);
-      return waiting;
-    },
-    watch(lost) {
-      const permit = shown ?? last;
-      return permit ? watchPermission(options.environment, permit, lost) : () => {};
+    guard(onLost) {
+      const grant = sent ?? newest;
+      return grant && guards.open(grant, undefined, onLost);
     },
   };
 }

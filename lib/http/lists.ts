@@ -1,4 +1,5 @@
 /** JSON lists that are sent while they are made. */
+import type { StreamGuard } from "../streams/stream-guard.ts";
 import { type ByteHold, ClientGone } from "./byte-budget.ts";
 import { type HeaderValues, LARGE_BYTES, type PageHead, pageHeaders } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
@@ -13,7 +14,7 @@ type ListMaker = (add: (read: ReadItems) => Promise<void>) => Promise<void>;
 /** A list with more characters is sent while it is made, and the event loop ticks after each part of this size. */
 const PART_CHARS = 256 * 1024;
 
-type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "watch" | "large">;
+type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "guard" | "large">;
 
 /** The text of some items, and the bytes that it holds. */
 interface ListPart {
@@ -26,7 +27,7 @@ interface ListPart {
  * loses the permission. Large items take from the byte budget until they are sent.
  */
 export function jsonList(
-  { tick, request_id, handler, watch, large }: ListContext,
+  { tick, request_id, handler, guard, large }: ListContext,
   make: ListMaker,
   headers: HeaderValues = {},
 ): Promise<Response> {
@@ -36,7 +37,7 @@ export function jsonList(
     let isFirst = true;
     let body: TextBody | undefined;
     let lastChars = 0;
-    let stopWatching = (): void => {};
+    let openGuard: StreamGuard | undefined;
     const respond = (content: BodyInit): void =>
       answer(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
 
@@ -46,11 +47,11 @@ export function jsonList(
 
     function open(): TextBody {
       const onEnd = (): void => {
-        stopWatching();
+        openGuard?.close();
         large.leave();
       };
       const opened = createTextBody({ environment, stalled_ms: large.stalled_ms, onEnd });
-      stopWatching = watch(opened.fail);
+      openGuard = guard(opened.fail);
       respond(opened.stream);
       return opened;
     }

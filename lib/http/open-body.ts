@@ -1,5 +1,6 @@
 /** Bodies that stay open while a run executes, and are sent in chunks as their reader pulls. */
 import { pieceEnd } from "../json.ts";
+import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
 
@@ -24,13 +25,13 @@ interface OpenBody {
 /** Here `serve` and `toNodeHandler` find the body: without the stream around it a chunk costs them half. */
 const OPEN_BODY = Symbol.for("greenroom.open-body");
 
-/** A response with the text of the source as its body. `watch` ends the body when its caller loses the permission to read it. */
+/** A response with the text of the source as its body, which fails when the caller loses the access to it. */
 export function openResponse(
-  { handler: { bodies }, watch }: Pick<RequestContext, "handler" | "watch">,
+  { handler: { bodies }, guard }: Pick<RequestContext, "handler" | "guard">,
   source: Source,
   headers: HeaderValues,
 ): Response {
-  const open = new ChunkedBody(bodies, watch, source);
+  const open = new ChunkedBody(bodies, guard, source);
   const stream = new ReadableStream<Uint8Array>(open, { highWaterMark: 0 });
   return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
 }
@@ -116,7 +117,7 @@ function chunksOf(source: Source): Chunks {
  */
 class ChunkedBody implements OpenBody {
   readonly #bodies: OpenBodies;
-  readonly #watch: RequestContext["watch"];
+  readonly #guard: RequestContext["guard"];
   readonly #source: Source;
   readonly #chunks: Chunks;
   /** That of the last pull. */
@@ -130,11 +131,11 @@ class ChunkedBody implements OpenBody {
   #missedBeats = 0;
   #cancelBeat: (() => void) | undefined;
   #cancelFirstBeat: (() => void) | undefined;
-  #stopWatching: (() => void) | undefined;
+  #openGuard: StreamGuard | undefined;
 
-  constructor(bodies: OpenBodies, watch: RequestContext["watch"], source: Source) {
+  constructor(bodies: OpenBodies, guard: RequestContext["guard"], source: Source) {
     this.#bodies = bodies;
-    this.#watch = watch;
+    this.#guard = guard;
     this.#source = source;
     this.#chunks = chunksOf(source);
     bodies.open++;
@@ -155,7 +156,7 @@ class ChunkedBody implements OpenBody {
 
   #start(): void {
     this.#scheduleBeat();
-    this.#stopWatching = this.#watch(() => {
+    this.#openGuard = this.#guard(() => {
       if (!this.#isClosed) this.#fail();
     });
     this.#cancelFirstBeat = this.#bodies.environment.timer(FIRST_BEAT_MS, () => this.#beat());
@@ -257,6 +258,6 @@ class ChunkedBody implements OpenBody {
     this.#chunks.clear();
     this.#cancelBeat?.();
     this.#cancelFirstBeat?.();
-    this.#stopWatching?.();
+    this.#openGuard?.close();
   }
 }

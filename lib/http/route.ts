@@ -177,8 +177,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   query(): Query;
   /** Resolves in the next tick of the event loop. */
   tick(): Promise<void>;
-  /** Calls `lost` once when the caller loses the permission to read the response. The result stops the checks. */
-  watch: RequestBinding["watch"];
+  guard: RequestBinding["guard"];
 }
 
 /** Lets other requests run between reading a large body and using it. */

@@ -73,7 +73,7 @@ export function eventStream(
         size += frame.data.length;
         last = frame.event === "end" || frame.last === true;
       }
-      // The reader asks for no more: without this, the log of the run and the sight of its thread would stay.
+      // The body takes no more: without this, the log of the run and the guard of its thread would stay.
       if (last) frames.leave();
       pieces.push(text);
       return { pieces, last, of };

@@ -2,12 +2,12 @@
 
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding, Permit } from "../auth/binding.ts";
-import { refusalOf, watchPermission } from "../auth/permission.ts";
 import type { ServiceError } from "../errors.ts";
 import { permitRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
+import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { Command, CommandAnswer, CommandCaller, ProtocolDirectory, ThreadProtocol } from "./mod.ts";
 
 /** An open thread. Its calls use the caller's filter of the time when it was opened. */
@@ -16,10 +16,10 @@ export interface OpenThread {
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   command(command: Command): Promise<CommandAnswer>;
-  /** Why the caller may not read the thread any more; null while it may. */
-  refusal(): Promise<ServiceError | null>;
-  /** Calls `lost` once when the caller loses the permission. The result stops the checks. */
-  watch(lost: (refusal: ServiceError) => void): () => void;
+  /** Resolves to the reason once the caller may not read the thread any more, else to null. */
+  findRevocation(): Promise<ServiceError | null>;
+  /** Calls `onLost` once when the caller loses the access. Undefined if that cannot happen. */
+  guard(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
 }
 
 /** The protocol with the calls that only routes use. */
@@ -44,7 +44,7 @@ export const subscribeEvents =
   (binding: Binding<"threads:read">, { protocol }: Directories): BoundProtocol["subscribe"] =>
   async (thread_id, filter) => {
     const permit = await authorizeRead(binding, thread_id);
-    const events = binding.reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
+    const events = binding.guards.reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
     try {
       // Runs that the client makes once it has an answer record what it reads, in other processes too.
       await protocol.recordAll(permit.scope, thread_id);
@@ -59,7 +59,7 @@ export const readEvents =
   (binding: Binding<"threads:read">, { protocol }: Directories): ThreadProtocol["events"] =>
   (thread_id, filter) => {
     const opened = authorizeRead(binding, thread_id).then((permit) =>
-      binding.reader(permit, protocol.events(permit.scope, thread_id, filter)),
+      binding.guards.reader(permit, protocol.events(permit.scope, thread_id, filter)),
     );
     // The first `next` gets the error.
     opened.catch(() => {});
@@ -89,7 +89,7 @@ export const openThread =
       kept: (filter) => protocol.kept(scope, thread_id, filter),
       count: (filters) => protocol.count(scope, thread_id, filters),
       command: (command) => protocol.command(binding.scope, thread_id, command, caller),
-      refusal: async () => (permit.again ? await refusalOf(permit) : null),
-      watch: (lost) => watchPermission(binding.environment, permit, lost),
+      findRevocation: async () => (await permit.findRevocation?.()) ?? null,
+      guard: (onLost) => binding.guards.open(permit, undefined, onLost),
     };
   };

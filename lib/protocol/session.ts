@@ -54,7 +54,7 @@ export function createSession(options: SessionOptions): Session {
   const { environment, thread } = options;
   const connection = createConnection(options, () => {
     stopHeartbeat();
-    stopWatching();
+    guard?.close();
     subscriptions.close();
   });
   const subscriptions = createSubscriptions({
@@ -64,7 +64,7 @@ export function createSession(options: SessionOptions): Session {
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
-  const stopWatching = thread.watch(connection.refuse);
+  const guard = thread.guard((revocation) => revocation && connection.refuse(revocation));
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -141,8 +141,8 @@ function createCommandHandler(
   }
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
-    const refusal = await thread.refusal();
-    if (refusal) connection.refuse(refusal);
+    const revocation = await thread.findRevocation();
+    if (revocation) connection.refuse(revocation);
     else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
       const result = unsubscribe(params);

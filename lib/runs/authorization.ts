@@ -1,12 +1,12 @@
 /** What the host's handlers permit of new runs, and the calls of runs whose authorization has more than one step. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Binding, Permit } from "../auth/binding.ts";
-import { type Permission, refusalOf } from "../auth/permission.ts";
 import { uuidV7 } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope } from "../storage/mod.ts";
 import { narrowed, refuseForOthers } from "../storage/visibility.ts";
-import type { RunDirectory, Runs } from "./mod.ts";
+import type { AccessGrant, GuardedThread } from "../streams/stream-guard.ts";
+import type { RunDirectory, RunStream, Runs } from "./mod.ts";
 import type { RunCreate, RunOrigin, RunPermit, ScopedOrigin } from "./request.ts";
 
 /**
@@ -122,7 +122,7 @@ export type PermitRun = (thread_id: string | null, request: RunCreate, origin?: 
 export const permitRun = (
   binding: Binding<RunEvent>,
   { assistants }: Pick<Directories, "assistants">,
-): ((...args: Parameters<PermitRun>) => Promise<RunPermit & Permission>) => {
+): ((...args: Parameters<PermitRun>) => Promise<RunPermit & AccessGrant>) => {
   const { caller, environment } = binding;
   const permits = createRunPermits(binding, assistants);
   return async (thread_id, request, given: ScopedOrigin = {}) => {
@@ -152,12 +152,15 @@ export const createRun = (binding: Binding<RunEvent>, directories: Directories):
   };
 };
 
+/** The thread of a run that the caller has just created. */
+const newThreadOf = ({ run }: Pick<RunStream, "run">): GuardedThread => ({ thread_id: run.thread_id, is_new: true });
+
 export const streamRun = (binding: Binding<RunEvent>, directories: Directories): Runs["stream"] => {
   const permit = permitRun(binding, directories);
   return async (thread_id, request, origin, ...options) => {
     const run = await permit(thread_id, request, origin);
     const stream = await directories.runs.stream(run.scope, thread_id, run.request, run.origin, ...options);
-    return { ...stream, frames: binding.reader(run, stream.frames) };
+    return { ...stream, frames: binding.guards.reader(run, stream.frames, newThreadOf(stream)) };
   };
 };
 
@@ -165,7 +168,8 @@ export const waitForRun = (binding: Binding<RunEvent>, directories: Directories)
   const permit = permitRun(binding, directories);
   return async (...given) => {
     const run = await permit(...given);
-    return binding.value(run, await directories.runs.wait(run.scope, given[0], run.request, run.origin));
+    const pending = await directories.runs.wait(run.scope, given[0], run.request, run.origin);
+    return binding.guards.result(run, pending, newThreadOf(pending));
   };
 };
 
@@ -205,25 +209,26 @@ async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: b
   options: Options,
 ) {
   const permit = await binding.authorize("threads:read", { thread_id, run_id });
-  if (!options.cancel_on_disconnect) return { permit, scope: permit.scope, options };
+  if (!options.cancel_on_disconnect) return { grant: permit, options };
   const stop = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  const stops = await binding.authorize("threads:update", stop);
-  const mayCancel = async (): Promise<boolean> => (await refusalOf(stops)) === null;
-  const joining = stops.again ? { ...options, mayCancel } : options;
-  return { permit, scope: narrowed(permit.scope, stops.scope), options: joining };
+  const { scope, findRevocation } = await binding.authorize("threads:update", stop);
+  const grant = { ...permit, scope: narrowed(permit.scope, scope) };
+  if (!findRevocation) return { grant, options };
+  return { grant, options: { ...options, mayCancel: async () => (await findRevocation()) === null } };
 }
 
 export const joinRun =
   (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["join"] =>
   async (thread_id, run_id, given = {}) => {
-    const { permit, scope, options } = await authorizeJoin(binding, thread_id, run_id, given);
-    return binding.value(permit, await runs.join(scope, thread_id, run_id, options));
+    const { grant, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    const pending = await runs.join(grant.scope, thread_id, run_id, options);
+    return binding.guards.result(grant, pending, pending.run);
   };
 
 export const joinRunStream =
   (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["joinStream"] =>
   async (thread_id, run_id, given = {}) => {
-    const { permit, scope, options } = await authorizeJoin(binding, thread_id, run_id, given);
-    const stream = await runs.joinStream(scope, thread_id, run_id, options);
-    return { ...stream, frames: binding.reader(permit, stream.frames) };
+    const { grant, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    const stream = await runs.joinStream(grant.scope, thread_id, run_id, options);
+    return { ...stream, frames: binding.guards.reader(grant, stream.frames, stream.run) };
   };

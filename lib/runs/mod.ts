@@ -8,7 +8,6 @@ import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
 import type { Frame } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
 import { endGone, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
-import type { Sights } from "../streams/sight.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { type Run, toRun } from "./run.ts";
@@ -125,7 +124,6 @@ export interface RunDirectory extends Omit<Directory<Runs>, "rerun">, Pick<Scope
 
 interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
-  readonly sights: Sights;
   readonly workspace_id: string;
 }
 
@@ -136,7 +134,7 @@ const JOINS_PER_TICK = 1;
 
 /** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
-  const { storage, environment, subscriptions, sights } = options;
+  const { storage, environment, subscriptions } = options;
   const joins = sharedCalls(tickLimit(environment, JOINS_PER_TICK).room);
 
   async function find(seen: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
@@ -175,14 +173,12 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     const waiting = subscriptions.result(run, created);
     const { runEvents, result } = waiting instanceof Promise ? await waiting : waiting;
     const onLeave = leave(seen, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
-    const shown = sights.value(seen, run.thread_id, result, created, () => notFound("run", run.run_id));
-    const release = keepAliveUntil(environment.keepAlive, shown.value);
+    const release = keepAliveUntil(environment.keepAlive, result);
     return {
       run: toRun(run),
-      result: shown.value,
+      result,
       leave() {
         release();
-        shown.leave();
         onLeave();
       },
     };
@@ -192,7 +188,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, environment, hub, threads, subscriptions, sights } = options;
+  const { storage, environment, hub, threads, subscriptions } = options;
   const stops = createStops(options);
   const { find, findShared, leave, wait } = createSubscribers(options, stops);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
@@ -218,9 +214,11 @@ export function createRuns(options: RunOptions): RunDirectory {
         leave(seen, run, request.on_disconnect === "cancel"),
         true,
       );
-      const shown =
-        namespaces.length === 0 ? frames : filterFrames(frames, runEvents, options.features, { namespaces });
-      return { run: toRun(run), frames: sights.reader(seen, run.thread_id, shown, true) };
+      const isFiltered = namespaces.length > 0;
+      return {
+        run: toRun(run),
+        frames: isFiltered ? filterFrames(frames, runEvents, options.features, { namespaces }) : frames,
+      };
     },
     async wait(seen, thread_id, request, origin = {}) {
       const { run } = await create(seen, thread_id, request, origin);
@@ -252,14 +250,11 @@ export function createRuns(options: RunOptions): RunDirectory {
       return await wait(seen, await findShared(seen, thread_id, run_id), options, false);
     },
     async joinStream(seen, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
-      const { mayCancel, ...shown }: typeof rest & ScopedJoin = rest;
+      const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
       const run = await findShared(seen, thread_id, run_id);
       const onLeave = leave(seen, run, cancel_on_disconnect, mayCancel);
       const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
-      return {
-        run: toRun(run),
-        frames: sights.reader(seen, run.thread_id, filterFrames(frames, runEvents, options.features, shown)),
-      };
+      return { run: toRun(run), frames: filterFrames(frames, runEvents, options.features, filter) };
     },
   };
 }

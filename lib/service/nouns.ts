@@ -18,7 +18,7 @@ import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
-import { createSights } from "../streams/sight.ts";
+import { createStreamGuards, type StreamGuards } from "../streams/stream-guard.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
 import { createThreads, type ThreadDirectory, type Threads } from "../threads/mod.ts";
 import { createStates } from "../threads/read.ts";
@@ -72,13 +72,14 @@ export interface Nouns extends FeatureNouns {
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
   readonly protocol: ProtocolDirectory;
+  readonly guards: StreamGuards;
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
   const { options, storage, bus, scope, environment, deployment, openCalls } = given;
   const { executor } = options;
-  const sights = createSights({ storage, bus, environment });
-  const shared = { storage, bus, scope, executor, environment, sights };
+  const shared = { storage, bus, scope, executor, environment };
+  const guards = createStreamGuards(shared);
   const { workspace_id } = deployment;
   const settings = settingsOf(options);
   const base_url = (): string | undefined => baseUrl(options);
@@ -88,6 +89,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({
     ...shared,
+    guards,
     onReader: (thread_id) => slots.saveSoon(thread_id),
     async values(thread_id, checkpoint) {
       try {
@@ -168,7 +170,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     max_failures: options.crons?.max_failures ?? null,
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
-  const all = { ...nouns, features: list, assistants, threads, runs, crons, store, worker, hub, events, protocol };
+  const resources = { assistants, threads, runs, crons, store, worker, hub, events, protocol };
+  const all = { ...nouns, ...resources, features: list, guards };
   for (const feature of list) feature.connect?.(all);
   return all;
 }

@@ -4,7 +4,7 @@ import { type EventMethod, eventSeq, type Scope, type StoredThreadEvent } from "
 import { Cursor, type Page } from "./log.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import { type SentEvents, sentOf } from "./sent-events.ts";
-import type { Sight, Sights } from "./sight.ts";
+import type { StreamGuard, StreamGuards } from "./stream-guard.ts";
 import type { ThreadLog } from "./thread-log.ts";
 
 /** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
@@ -16,7 +16,7 @@ export const beginningOf = (last: number): number =>
 
 interface CursorOptions {
   readonly environment: Environment;
-  readonly sights: Sights;
+  readonly guards: StreamGuards;
   readonly scope: Scope;
   readonly thread_id: string;
   readonly filter: EventFilter;
@@ -33,8 +33,8 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
   #opened = 0;
   protected override attached = false;
   /** The log is shared with readers who see more. */
-  #sight: Sight | undefined;
-  #hidden = false;
+  #guard: StreamGuard | undefined;
+  #isExcluded = false;
   /** The changes of the thread when it looked for it. */
   #looked = -1;
   /** The deletions of the thread before this reader saw it. */
@@ -50,7 +50,7 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
 
   /** The thread that it saw was hidden from it, or deleted. */
   protected override isGone(): boolean {
-    return this.#hidden || (this.attached && this.#deletions !== this.#options.log.deletions);
+    return this.#isExcluded || (this.attached && this.#deletions !== this.#options.log.deletions);
   }
 
   /** Ends of the runs of a thread that was deleted or hidden. Clients wait for them, and their rows are gone. */
@@ -68,7 +68,7 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
 
   /** The thread may not exist yet. */
   protected override async attach(): Promise<boolean> {
-    const { scope, thread_id, log, sights } = this.#options;
+    const { scope, thread_id, log, guards } = this.#options;
     await log.ready;
     const { deletions, changes } = log;
     // Events of others are no reason to look again.
@@ -80,8 +80,8 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
     this.attached = true;
     this.#deletions = deletions;
     if (this.left) return true;
-    this.#sight = sights.open(scope, thread_id, () => {
-      this.#hidden = true;
+    this.#guard = guards.open({ scope }, { thread_id }, () => {
+      this.#isExcluded = true;
       log.change.wake(this);
     });
     return true;
@@ -105,11 +105,11 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
   }
 
   protected override check(): Promise<unknown> | undefined {
-    return this.#sight?.holds();
+    return this.#guard?.mayContinue();
   }
 
   protected override close(): void {
     super.close();
-    this.#sight?.close();
+    this.#guard?.close();
   }
 }

@@ -4,11 +4,11 @@ import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Pages, readLimit } from "./log.ts";
 import { compileFilter, methodsOf, type ThreadEvents } from "./protocol.ts";
 import { SentEvents, sentOf } from "./sent-events.ts";
-import type { Sights } from "./sight.ts";
+import type { StreamGuards } from "./stream-guard.ts";
 import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 interface ThreadEventOptions extends ThreadLogOptions {
-  readonly sights: Sights;
+  readonly guards: StreamGuards;
   /** A reader was added to a thread: its recorded events must be stored soon. */
   onReader(thread_id: string): void;
 }

@@ -28,8 +28,9 @@ export const nameThread =
   };
 
 export const streamThread =
-  ({ authorize, reader }: Binding<"threads:read">, { threads }: Directories): Threads["stream"] =>
+  ({ authorize, guards }: Binding<"threads:read">, { threads }: Directories): Threads["stream"] =>
   async (thread_id, query) => {
     const permit = await authorize("threads:read", { thread_id });
-    return reader(permit, await threads.stream(permit.scope, thread_id, query));
+    const frames = await threads.stream(permit.scope, thread_id, query);
+    return guards.reader(permit, frames, { thread_id: thread_id.toLowerCase() });
   };

@@ -14,7 +14,6 @@ import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts"
 import type { Frame, StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
 import { endGone } from "../streams/run-subscription.ts";
-import type { Sights } from "../streams/sight.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import type { AddStates, CheckpointSelector, HistoryQuery } from "./history.ts";
@@ -112,7 +111,6 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
 interface ThreadOptions extends ThreadSummaryOptions {
   readonly executor: Executor;
   readonly bus: Bus;
-  readonly sights: Sights;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
   readonly features: Pick<RunFeatures, "thread">;
@@ -234,8 +232,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(seen, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
-      const frames = await subscribeThread({ ...options, state }, row.thread_id, query);
-      return options.sights.reader(seen, row.thread_id, frames);
+      return await subscribeThread({ ...options, state }, row.thread_id, query);
     },
   };
 }

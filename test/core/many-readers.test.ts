@@ -8,7 +8,7 @@ import type { Bus } from "../../lib/storage/bus.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import { type Frame, StreamHub } from "../../lib/streams/hub.ts";
 import { Change, createReader, type Reader } from "../../lib/streams/log.ts";
-import { createSights } from "../../lib/streams/sight.ts";
+import { createStreamGuards } from "../../lib/streams/stream-guard.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { subscribe } from "./event-reading.ts";
@@ -170,14 +170,18 @@ describe("many readers", () => {
     const getThread = (): never => {
       throw new Error("down");
     };
-    const sights = createSights({ storage: { getThread }, bus, environment: { ...systemEnvironment(), ...clock } });
+    const guards = createStreamGuards({
+      storage: { getThread },
+      bus,
+      environment: { ...systemEnvironment(), ...clock },
+    });
     let left = 0;
     const items = createReader(
       async () => [1],
       () => left++,
     );
     const scope = { deployment: "default", filter: [{ key: "owner", value: "ann" }] } as unknown as Scope;
-    const reader = sights.reader(scope, crypto.randomUUID(), items);
+    const reader = guards.reader({ scope }, items, { thread_id: crypto.randomUUID() });
     await clock.advance(1_500);
     await assert.rejects(async () => {
       for await (const _ of reader);

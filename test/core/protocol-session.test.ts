@@ -264,21 +264,21 @@ describe("a session", () => {
       const again = async (): Promise<never> => {
         throw new ServiceError(code, "lost");
       };
-      const idle = world({ permission: { scope: {}, again } });
+      const idle = world({ again });
       idle.elapse(2_000);
       await until(() => idle.closed.length === 1);
       assert.equal(idle.closed[0]?.[0], closed);
     }
-    const narrowed = world({ permission: { scope: {}, again: async () => ({ filter: [] }) } });
+    const narrowed = world({ again: async () => ({ filter: [] }) });
     narrowed.elapse(2_000);
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(narrowed.closed, [], "it sees the same");
     const again = async () => ({ filter: [{ key: "owner", equals: "ann" }] });
-    const other = world({ permission: { scope: {}, again } });
+    const other = world({ again });
     other.elapse(2_000);
     await until(() => other.closed.length === 1);
     assert.equal(other.closed[0]?.[0], 4403);
-    const failing = world({ permission: { scope: {}, again: () => Promise.reject(new Error("no storage")) } });
+    const failing = world({ again: () => Promise.reject(new Error("no storage")) });
     failing.elapse(2_000);
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(failing.closed, [], "a storage failure says nothing");

@@ -1,12 +1,14 @@
 /** A WebSocket session with a socket and events in memory. */
 
-import { type Permission, refusalOf, watchPermission } from "../../lib/auth/permission.ts";
+import { createRevocationCheck } from "../../lib/auth/revocation.ts";
 import { createBudget, systemEnvironment, tickLimit } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { OpenThread } from "../../lib/protocol/authorization.ts";
 import type { EventFilter } from "../../lib/protocol/mod.ts";
 import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
+import type { Visibility } from "../../lib/storage/visibility.ts";
+import { idleGuards } from "../support/guards.ts";
 import { until } from "../support/until.ts";
 import { MemoryEvents } from "./protocol-world.ts";
 
@@ -29,13 +31,11 @@ export interface World {
 }
 
 interface WorldOptions extends Partial<SessionOptions> {
-  readonly permission?: Permission;
+  /** Authorizes the reader again. Absent: its access cannot change. */
+  readonly again?: () => Promise<Visibility>;
 }
 
-export function world(
-  { permission = { scope: {} }, ...options }: WorldOptions = {},
-  command?: OpenThread["command"],
-): World {
+export function world({ again, ...options }: WorldOptions = {}, command?: OpenThread["command"]): World {
   const events = new MemoryEvents();
   const sent: JsonObject[] = [];
   const closed: (readonly [number, string])[] = [];
@@ -47,17 +47,19 @@ export function world(
     send: (text: string) => void sent.push(JSON.parse(text)),
     close: (code: number, reason: string) => void closed.push([code, reason]),
   };
+  const scope = { deployment: "default" };
+  const findRevocation = again ? createRevocationCheck({}, again) : undefined;
   const thread: OpenThread = {
-    subscribe: (filter) => events.subscribe(permission.scope, THREAD, filter),
-    kept: (filter) => events.kept(permission.scope, THREAD, filter),
-    count: (filters) => events.count(permission.scope, THREAD, filters),
+    subscribe: (filter) => events.subscribe(scope, THREAD, filter),
+    kept: (filter) => events.kept(scope, THREAD, filter),
+    count: (filters) => events.count(scope, THREAD, filters),
     async command(sent) {
       commands.push(sent.method);
       if (command) return await command(sent);
       return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id: THREAD } };
     },
-    refusal: () => refusalOf(permission),
-    watch: (lost) => watchPermission(environment, permission, lost),
+    findRevocation: async () => (await findRevocation?.()) ?? null,
+    guard: (onLost) => guards.open({ scope, ...(findRevocation ? { findRevocation } : {}) }, undefined, onLost),
   };
   const environment = {
     ...systemEnvironment(),
@@ -70,6 +72,7 @@ export function world(
     },
     log: (record: unknown) => void log.push(record),
   };
+  const guards = idleGuards(environment);
   const session = createSession({
     ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
     limit: tickLimit(environment, 64),

@@ -219,7 +219,7 @@ const bound = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:authoriza
 /** Nouns without authorization, and what makes them. */
 const unbound: readonly RegExp[] = [
   /\bdirectories\b/,
-  /\bimport\s[^;]*?\b(?:\w*Director(?:y|ies)|inScope|create\w*Binding|Scope|Visibility|withVisibility|EVERYTHING|refusalOf|watchPermission)\b[^;]*?\sfrom\b/,
+  /\bimport\s[^;]*?\b(?:\w*Director(?:y|ies)|inScope|create\w*Binding|Scope|Visibility|withVisibility|EVERYTHING|createStreamGuards|createRevocationCheck)\b[^;]*?\sfrom\b/,
 ];
 
 /** What is wrong with one file, in words; empty when nothing is. `path` is relative to the root, with slashes. */

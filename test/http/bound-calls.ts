@@ -142,7 +142,9 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "protocol.open": async (nouns, { thread_id }) => {
     const run = () => Promise.reject(new Error("no run is made"));
     const thread = await (nouns as RequestNouns).protocol.open(thread_id, run);
-    return [await thread.count([{ channels: ["values"] }]), await thread.refusal()].map((one) => one === null || one);
+    return [await thread.count([{ channels: ["values"] }]), await thread.findRevocation()].map(
+      (one) => one === null || one,
+    );
   },
 
   "crons.create": ({ crons }, { thread_id, assistant_id }) => done(crons.create(thread_id, { ...CRON, assistant_id })),

@@ -21,6 +21,7 @@ import type { Scope } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { createReader } from "../../lib/streams/log.ts";
 import { assertCode } from "../support/error-codes.ts";
+import { idleGuards } from "../support/guards.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";
@@ -244,8 +245,9 @@ export function fake(options: FakeOptions = {}): Fake {
     protocol,
   } as unknown as Directories;
   const bind: ServiceInternals["bind"] = (caller) => {
-    const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment }, caller);
-    return { watch: binding.watch, nouns: requestNouns(directories, binding) };
+    const guards = idleGuards(environment);
+    const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment, guards }, caller);
+    return { guard: binding.guard, nouns: requestNouns(directories, binding) };
   };
   const service = {
     feedback: noun("feedback"),

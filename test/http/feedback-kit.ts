@@ -13,6 +13,7 @@ import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../suite/kit.ts";
 import { addTraces } from "../suite/traces.ts";
+import { idleGuards } from "../support/guards.ts";
 
 export const NOW: number = Date.parse("2026-11-20T12:00:00Z");
 export const BASE = "https://agents.example.com/mount";
@@ -122,7 +123,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     withInternals(service, {
       access,
       bind: (caller) => ({
-        ...createRequestBinding({ access, scope, environment }, caller),
+        ...createRequestBinding({ access, scope, environment, guards: idleGuards(environment) }, caller),
         nouns: service as unknown as RequestNouns,
       }),
       directories: {} as Directories,

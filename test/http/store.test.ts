@@ -12,6 +12,7 @@ import { serviceInternals } from "../../lib/service.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
 import { createStore } from "../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
+import { idleGuards } from "../support/guards.ts";
 import { fake } from "./fake.ts";
 
 const I = "/store/items";
@@ -241,12 +242,13 @@ describe("authorization of the store's routes", () => {
   /** Sends requests to the routes of a real store, past a handler. */
   async function guarded(may: May) {
     const kit = await testService({ agents: { idle: async () => ({}) } });
-    const { options, environment } = serviceInternals(kit.service);
-    const store = createStore({ storage: options.storage, environment });
+    const { options: serviceOptions, environment } = serviceInternals(kit.service);
+    const store = createStore({ storage: serviceOptions.storage, environment });
     const access: Pick<Access, "authorize"> = {
       authorize: async (_caller, event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
     };
-    const binding = createBinding({ access, scope: { deployment: "default" }, environment }, () => unauthenticated);
+    const options = { access, scope: { deployment: "default" }, environment, guards: idleGuards(environment) };
+    const binding = createBinding(options, () => unauthenticated);
     const routes = {
       put: `put ${I}`,
       get: `get ${I}`,

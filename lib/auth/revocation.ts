@@ -1,0 +1,33 @@
+/** Whether the authorization of a response that stays open still holds. */
+import { ServiceError } from "../errors.ts";
+import type { Visibility } from "../storage/visibility.ts";
+import type { AccessGrant } from "../streams/stream-guard.ts";
+import { AuthRefusal } from "./custom.ts";
+
+const REFUSALS: ReadonlySet<string> = new Set(["unauthenticated", "forbidden", "not_found"]);
+
+/** A storage failure, or a handler of the host that fails, says nothing about the access. */
+function isRefusal(error: unknown): error is ServiceError {
+  if (error instanceof AuthRefusal) return error.status < 500 && error.status !== 408 && error.status !== 429;
+  return error instanceof ServiceError && REFUSALS.has(error.code);
+}
+
+const filterOf = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
+
+/**
+ * Returns the check of a grant. `scope`: what the caller saw when the response opened. `authorizeAgain`: what it sees now; its errors
+ * are those of a new request.
+ */
+export function createRevocationCheck(
+  scope: Visibility,
+  authorizeAgain: () => Promise<Visibility>,
+): NonNullable<AccessGrant["findRevocation"]> {
+  return async () => {
+    try {
+      if (filterOf(await authorizeAgain()) === filterOf(scope)) return null;
+      return new ServiceError("forbidden", "The caller's permission has changed. Open the stream again");
+    } catch (error) {
+      return isRefusal(error) ? error : null;
+    }
+  };
+}

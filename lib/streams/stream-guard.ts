@@ -1,0 +1,270 @@
+/** Decides whether a response that stays open may go on: its caller still has access, and still sees the thread that it reads. */
+import type { Environment } from "../environment.ts";
+import { notFound, type ServiceError } from "../errors.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import { createReader, type Reader } from "./log.ts";
+
+/** The authorization of a response that stays open. */
+export interface AccessGrant {
+  /** The rows that the caller sees. */
+  readonly scope: Scope;
+  /** Resolves to the reason once the caller has lost the access, else to null. Absent: the access cannot change. */
+  findRevocation?(): Promise<ServiceError | null>;
+}
+
+/** The thread that a response reads. */
+export interface GuardedThread {
+  readonly thread_id: string;
+  /** The caller may have created the thread just now, with metadata that excludes it. Such a response goes on. */
+  readonly is_new?: boolean;
+}
+
+/** Guards one open response. */
+export interface StreamGuard {
+  /** Resolves to false once the response may not go on. Await it before each emit. Throws if the thread cannot be read. */
+  mayContinue(): Promise<boolean>;
+  /** Stops the checks. */
+  close(): void;
+}
+
+/** A result that a caller waits for. */
+interface PendingResult {
+  readonly run: { readonly run_id: string };
+  readonly result: Promise<unknown>;
+  leave(): void;
+}
+
+/** Is called once, within 3 s of the loss. Null: the filter excludes the thread now. A deleted thread ends its streams itself. */
+type OnLost = (revocation: ServiceError | null) => void;
+
+export interface StreamGuards {
+  /** Returns undefined if the access cannot be lost. */
+  open(grant: AccessGrant, thread: GuardedThread | undefined, onLost: OnLost): StreamGuard | undefined;
+  /** Wraps `reader`. Its `next()` throws the revocation, and returns nothing once the thread is excluded. */
+  reader<Item>(grant: AccessGrant, reader: Reader<Item>, thread?: GuardedThread): Reader<Item>;
+  /** Wraps a pending result. It rejects with the revocation, and with not_found once the thread is excluded. */
+  result<Pending extends PendingResult>(grant: AccessGrant, pending: Pending, thread?: GuardedThread): Pending;
+}
+
+interface StreamGuardOptions {
+  readonly storage: Pick<Storage, "getThread">;
+  readonly bus: Bus;
+  readonly environment: Pick<Environment, "now" | "timer">;
+}
+
+/** The time between two checks. A stream ends within 3 s: lookups of one key are shared for half a second. */
+const RECHECK_MS = 2_000;
+/** A thread was seen at most this long before something of it is emitted. */
+const MAX_CHECK_AGE_MS = 1_000;
+
+export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
+  const watches = new Map<string, VisibilityWatch>();
+
+  /** All responses with one filter share the watch of a thread. */
+  function watchVisibility(scope: Scope, thread_id: string): VisibilityWatch {
+    const key = JSON.stringify([thread_id, scope.filter]);
+    const known = watches.get(key);
+    if (known) return known;
+    const watch = new VisibilityWatch(options, scope, thread_id, () => watches.delete(key));
+    watches.set(key, watch);
+    return watch;
+  }
+
+  const open: StreamGuards["open"] = (grant, thread, onLost) => {
+    const filtered = grant.scope.filter ? thread : undefined;
+    if (!grant.findRevocation && !filtered) return undefined;
+    const guard = new ResponseGuard(onLost);
+    if (grant.findRevocation) guard.recheck(options.environment, grant.findRevocation);
+    if (!filtered) return guard;
+    const { thread_id, is_new = false } = filtered;
+    const watch = (): void => guard.watch(() => watchVisibility(grant.scope, thread_id));
+    if (is_new) options.storage.getThread(grant.scope, thread_id).then((row) => row && watch(), watch);
+    else watch();
+    return guard;
+  };
+
+  return {
+    open,
+    reader(grant, reader, thread) {
+      let revocation: ServiceError | null = null;
+      const guard = open(grant, thread, (reason) => {
+        revocation = reason;
+        reader.leave();
+      });
+      if (!guard) return reader;
+      const leave = (): void => {
+        guard.close();
+        reader.leave();
+      };
+      return createReader(async () => {
+        try {
+          const items = await reader.next();
+          if (items.length > 0 && (await guard.mayContinue())) return items;
+        } catch (error) {
+          leave();
+          throw error;
+        }
+        leave();
+        if (revocation) throw revocation;
+        return [];
+      }, leave);
+    },
+    result(grant, pending, thread) {
+      const lost = Promise.withResolvers<never>();
+      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFound("run", pending.run.run_id)));
+      if (!guard) return pending;
+      async function guarded(waiting: StreamGuard): Promise<unknown> {
+        try {
+          const value = await Promise.race([pending.result, lost.promise]);
+          return (await waiting.mayContinue()) ? value : await lost.promise;
+        } finally {
+          waiting.close();
+        }
+      }
+      const result = guarded(guard);
+      // After the caller has left, nothing else handles its rejection.
+      result.catch(() => {});
+      const leave = (): void => {
+        guard.close();
+        pending.leave();
+      };
+      return { ...pending, result, leave };
+    },
+  };
+}
+
+/** Guards one response by its grant, its thread, or both. */
+class ResponseGuard implements StreamGuard {
+  readonly #onLost: OnLost;
+  #isLost = false;
+  #isClosed = false;
+  #cancelRecheck = (): void => {};
+  #watch: VisibilityWatch | undefined;
+  readonly #onExcluded = (): void => this.#lose(null);
+
+  constructor(onLost: OnLost) {
+    this.#onLost = onLost;
+  }
+
+  /** Repeats the check of the grant until the guard is closed. */
+  recheck(environment: Pick<Environment, "timer">, findRevocation: () => Promise<ServiceError | null>): void {
+    this.#cancelRecheck = environment.timer(RECHECK_MS, () => {
+      void findRevocation().then((revocation) => {
+        if (this.#isClosed) return;
+        if (revocation) this.#lose(revocation);
+        else this.recheck(environment, findRevocation);
+      });
+    });
+  }
+
+  /** Adds the watch of the thread, unless the guard is closed. */
+  watch(find: () => VisibilityWatch): void {
+    if (this.#isClosed) return;
+    this.#watch = find();
+    this.#watch.listeners.add(this.#onExcluded);
+  }
+
+  async mayContinue(): Promise<boolean> {
+    if (!this.#isLost && this.#watch) await this.#watch.check();
+    return !this.#isLost;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelRecheck();
+    this.#watch?.leave(this.#onExcluded);
+  }
+
+  #lose(revocation: ServiceError | null): void {
+    if (this.#isClosed) return;
+    this.#isLost = true;
+    this.close();
+    this.#onLost(revocation);
+  }
+}
+
+/** Checks that a filter still includes a thread, for all responses with that filter. */
+class VisibilityWatch {
+  readonly listeners: Set<() => void> = new Set();
+  readonly #options: StreamGuardOptions;
+  readonly #scope: Scope;
+  readonly #thread_id: string;
+  readonly #onClose: () => void;
+  readonly #unsubscribe: () => void;
+  #checkedAt: number;
+  /** Counts the changes of the thread: a check that began before the last one does not count. */
+  #changes = 0;
+  #checking: Promise<void> | undefined;
+  #cancelTimer = (): void => {};
+  #isClosed = false;
+
+  constructor(options: StreamGuardOptions, scope: Scope, thread_id: string, onClose: () => void) {
+    this.#options = options;
+    this.#scope = scope;
+    this.#thread_id = thread_id;
+    this.#onClose = onClose;
+    this.#checkedAt = options.environment.now();
+    this.#unsubscribe = options.bus.on("thread", thread_id, () => {
+      this.#changes++;
+      this.#checkedAt = Number.NEGATIVE_INFINITY;
+    });
+    this.#scheduleCheck();
+  }
+
+  /** Resolves once the thread was seen lately, or the listeners have been called. Throws if it cannot be read. */
+  async check(): Promise<void> {
+    // A check that is under way may have read the thread before its last change.
+    if (this.#isDue()) await this.#checking;
+    if (this.#isDue()) await this.#readOnce();
+  }
+
+  leave(listener: () => void): void {
+    this.listeners.delete(listener);
+    if (this.listeners.size === 0) this.#close();
+  }
+
+  #isDue(): boolean {
+    return !this.#isClosed && Math.abs(this.#options.environment.now() - this.#checkedAt) >= MAX_CHECK_AGE_MS;
+  }
+
+  /** Responses share a read. */
+  #readOnce(): Promise<void> {
+    this.#checking ??= this.#read().finally(() => {
+      this.#checking = undefined;
+    });
+    return this.#checking;
+  }
+
+  async #read(): Promise<void> {
+    const { storage, environment } = this.#options;
+    const { filter: _, ...unfiltered } = this.#scope;
+    const [changes, now] = [this.#changes, environment.now()];
+    const isSeen = await storage.getThread(this.#scope, this.#thread_id);
+    if (!isSeen && (await storage.getThread(unfiltered, this.#thread_id))) this.#exclude();
+    else if (changes === this.#changes) this.#checkedAt = now;
+  }
+
+  #exclude(): void {
+    const listeners = [...this.listeners];
+    this.#close();
+    for (const onExcluded of listeners) onExcluded();
+  }
+
+  #scheduleCheck(): void {
+    this.#cancelTimer = this.#options.environment.timer(RECHECK_MS, () => {
+      // A storage failure says nothing about the thread.
+      void this.#readOnce()
+        .catch(() => {})
+        .then(() => !this.#isClosed && this.#scheduleCheck());
+    });
+  }
+
+  #close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#cancelTimer();
+    this.#unsubscribe();
+    this.#onClose();
+  }
+}
