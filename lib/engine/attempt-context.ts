@@ -30,7 +30,7 @@ import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder, type Prices } from "./events.ts";
 import type { OnRunFinished } from "./finished-runs.ts";
 import { type Heartbeat, startHeartbeat } from "./leases.ts";
-import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
+import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress-writer.ts";
 
 /** Why the signal of a job was aborted. */
 export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";

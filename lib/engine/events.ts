@@ -27,7 +27,7 @@ import {
 } from "../storage/mod.ts";
 import { refusedResume } from "../streams/run-subscription.ts";
 import { type NewEvent, OpenEvents } from "./open-events.ts";
-import type { ProgressWriter } from "./progress.ts";
+import type { ProgressWriter } from "./progress-writer.ts";
 
 /** The prices of models in US dollars per million tokens. */
 export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;

@@ -19,7 +19,7 @@ import {
 } from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
-import { createSaveRounds } from "./progress.ts";
+import { createSaveRounds } from "./progress-writer.ts";
 
 interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import { createSaveRounds } from "../../lib/engine/progress.ts";
+import { createSaveRounds } from "../../lib/engine/progress-writer.ts";
 import { fromFunctions } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 

@@ -5,7 +5,7 @@ import type { PlantedFault } from "./planted-platform.ts";
 export const LOGS: readonly PlantedFault[] = [
   {
     name: "a read of the thread saves beside the end of its run",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/progress-writer.ts",
     find: "if (closed || failed) return Promise.resolve();",
     replace: "if (failed) return Promise.resolve();",
     test: "test/core/complete-logs.test.ts",
@@ -24,7 +24,7 @@ export const LOGS: readonly PlantedFault[] = [
   },
   {
     name: "events are stored before the writes that they show",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/progress-writer.ts",
     find: "ready ??= { frames: frames.length, events: events.length };",
     replace: "ready = null;",
     equivalent: "a step that is done again shows its message again",

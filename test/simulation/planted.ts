@@ -122,19 +122,19 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "frames are shown before they are stored",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/progress-writer.ts",
     find: "      frames.push(frame);\n",
     replace: "      frames.push(frame);\n      runEvents.publish(frame.event, frame.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/progress-writer.ts",
     find: "resumable ? last_frame + 1 :",
     replace: "resumable ? 1 :",
   },
   {
     name: "frame ids of a later attempt leave a gap",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/progress-writer.ts",
     find: "resumable ? last_frame + 1 :",
     replace: "resumable ? last_frame + 2 :",
   },
