@@ -14,6 +14,7 @@ import type {
 } from "../executor/contract.ts";
 import { type JobRequest, jobConfig, mergeContext, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState, reopened } from "../executor/recorded-states.ts";
+import { WriteBarrier } from "../executor/write-barrier.ts";
 import type { AttemptJournal, RunFeatures } from "../features/mod.ts";
 import type { Bus } from "../storage/bus.ts";
 import type {
@@ -30,7 +31,9 @@ import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder, type Prices } from "./events.ts";
 import type { OnRunFinished } from "./finished-runs.ts";
 import { type Heartbeat, startHeartbeat } from "./leases.ts";
-import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress-writer.ts";
+import { OutputBuffer, type OutputBufferOptions } from "./output-buffer.ts";
+import { ProgressWriter } from "./progress-writer.ts";
+import type { ScheduleSave } from "./save-scheduler.ts";
 
 /** Why the signal of a job was aborted. */
 export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
@@ -58,7 +61,7 @@ export interface WorkerSlot {
   /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
   readonly earlier: readonly Promise<void>[];
   readonly counters: AttemptCounters;
-  readonly saveTogether: ProgressOptions["saveTogether"];
+  readonly scheduleSave: ScheduleSave;
   /** The event loop has not ticked for some time. */
   isLoopStuck(): boolean;
   /** The run waits until this time. */
@@ -87,6 +90,8 @@ interface AttemptCounters {
 interface AttemptState {
   /** Why the attempt must stop; null while it need not. A lost lease replaces every other reason. */
   reason: StopReason | null;
+  /** The newest barrier when the attempt was stopped. What was put before that is still stored, so its output is still emitted. */
+  stopPosition: number;
   /** `settled`: the executor has returned or was abandoned. `ending`: the end of the run is being stored. */
   phase: "executing" | "settled" | "ending";
   /** The executor ignored its signal for too long. */
@@ -108,6 +113,7 @@ export interface AttemptContext {
   readonly job: Job;
   readonly checkpoints: JobCheckpoints;
   readonly journal: AttemptJournal | undefined;
+  readonly output: OutputBuffer;
   readonly progress: ProgressWriter;
   readonly mapper: EventMapper;
   readonly recorder: EventRecorder | null;
@@ -149,7 +155,9 @@ export function createContext(
   const all = thread.records_all || request.records_all || options.events.isWatched(thread_id);
   const events = stateless || thread.stateless ? "none" : all ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
+  const barrier = new WriteBarrier();
   const isLost = (): boolean => isLoss(state.reason);
+  const isOutputEnded = (): boolean => isLost() || (isStopped(state) && barrier.isPassed(state.stopPosition));
   const onLost = (): void => {
     // The answer to the end that is being stored says whether the lease was lost.
     if (state.phase !== "ending") stop("lease_lost");
@@ -159,15 +167,17 @@ export function createContext(
     const { reason } = state;
     if (reason && (isLoss(reason) || !isLoss(why))) return reason === why;
     if (isLoss(why)) {
-      checkpoints.lose();
+      checkpoints.refuseWrites();
       heartbeat.stop();
       if (why === "lease_lost") slot.counters.leases_lost++;
     } else if (state.phase !== "executing") {
       return false;
     }
-    if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
+    if (!reason) {
+      abandonLater(environment, abandon_ms, state, checkpoints);
+      state.stopPosition = barrier.newest;
+    }
     state.reason = why;
-    checkpoints.stop();
     state.abort.abort(why);
     return true;
   }
@@ -182,28 +192,29 @@ export function createContext(
     sync: request.durability === "sync" && !stateless,
     now: () => environment.now(),
     retry,
-    onDirty: () => progress.saveSoon(),
-    onHold: () => progress.holdCut(),
-    onRelease: (others) => progress.cut(others),
-    save: () => progress.save(),
+    barrier,
+    onAdded: () => progress.scheduleSave(),
+    save: () => progress.save("all"),
   });
   const journal = options.features.journal({
     claimed,
     retry,
-    save: () => progress.save(),
-    isLost: () => isLost() || checkpoints.isStopped(),
+    save: () => progress.save("all"),
+    isLost: isOutputEnded,
     ensureLease: async () => await ensureLease(context),
     abandon: () => state.abort.abort("suspended"),
   });
-  const progress = createProgressWriter({
-    ...options,
-    journal,
+  const output = new OutputBuffer({
     claimed,
-    counters: slot.counters,
-    saveTogether: slot.saveTogether,
     runEvents,
+    counters: slot.counters,
+    barrier,
     ...eventReaders(options, claimed, events),
-    checkpoints,
+    onAwaitedOutput: () => progress.scheduleSave(),
+  });
+  const progress = new ProgressWriter({
+    ...{ storage, scope, environment, lease, barrier, checkpoints, output, journal },
+    scheduleSave: slot.scheduleSave,
     onlyAtEnd: request.durability === "exit",
     retry,
     isLost,
@@ -211,15 +222,22 @@ export function createContext(
   });
   const described = describeJob(options, graph, claimed, request, events, checkpoints);
   const job = journal ? { ...described, journal } : described;
-  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
+  const recorder = createEventRecorder({
+    ...options,
+    graph,
+    claimed,
+    job,
+    retry,
+    record: (event, end) => output.emitEvent(event, end),
+  });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     requested,
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
-    progress,
+    output,
     recorder,
     prices: options.prices,
-    isStopped: () => isLost() || checkpoints.isStopped(),
+    isStopped: isOutputEnded,
   });
   const heartbeat = startHeartbeat({
     ...options,
@@ -238,6 +256,7 @@ export function createContext(
     job,
     checkpoints,
     journal,
+    output,
     progress,
     mapper,
     recorder,
@@ -259,7 +278,7 @@ function abandonLater(
 ): void {
   const cancel = environment.timer(after_ms, () => {
     state.abandoned = true;
-    checkpoints.lose();
+    checkpoints.refuseWrites();
     state.abandonWait?.();
   });
   void state.done.promise.then(cancel);
@@ -270,7 +289,7 @@ const eventReaders = (
   { events, storage }: AttemptOptions,
   { run: { run_id, thread_id } }: ClaimedRun,
   recorded: NonNullable<Job["events"]>,
-): Pick<ProgressOptions, "hasEventReaders" | "publishEvents"> => ({
+): Pick<OutputBufferOptions, "hasEventReaders" | "publishEvents"> => ({
   hasEventReaders: () => events.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
   publishEvents(before, list) {
     if (!events.isWatched(thread_id)) return;
@@ -281,6 +300,7 @@ const eventReaders = (
 
 const initialState = (): AttemptState => ({
   reason: null,
+  stopPosition: 0,
   phase: "executing",
   abandoned: false,
   abandonWait: undefined,

@@ -65,7 +65,7 @@ export function startAttempt(
     checkCancelled() {
       if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
     },
-    saveSoon: context.progress.saveSoon,
+    saveSoon: () => context.progress.scheduleSave(),
     flushShown: () => flushShown(context, done),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
@@ -83,7 +83,7 @@ export function startAttempt(
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
   await undefined;
-  const { options, claimed, state, checkpoints, journal, progress, heartbeat, isLost } = context;
+  const { options, claimed, state, checkpoints, journal, output, progress, heartbeat, isLost } = context;
   try {
     let failure: unknown;
     try {
@@ -96,11 +96,11 @@ async function run(context: AttemptContext): Promise<void> {
     state.done.resolve();
     journal?.close();
     // Held frames of a stopped run describe a state that it did not reach.
-    progress.release(state.reason ? "dropped" : "shown");
-    const closing = progress.close(state.reason === "shutting_down");
-    if (closing) await closing;
+    if (state.reason) output.dropHeldOutput();
+    else output.releaseOutput();
+    await progress.close(state.reason === "shutting_down");
     // An abandoned executor must not write any more.
-    checkpoints.lose();
+    checkpoints.refuseWrites();
     if (!isLost()) {
       const suspension = failure || state.reason ? null : (journal?.suspension ?? null);
       if (state.reason === "shutting_down") await requeueRun(context);
@@ -121,13 +121,13 @@ async function run(context: AttemptContext): Promise<void> {
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
 async function begin(context: AttemptContext): Promise<void> {
-  const { options, slot, claimed, state, progress, runEvents } = context;
+  const { options, slot, claimed, state, output, progress, runEvents } = context;
   const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
   if (slot.earlier.length > 0) await Promise.all(slot.earlier);
   const renewing = ensureLease(context);
   if (renewing) await renewing;
   if (state.reason) return;
-  const resumed_after = progress.nextId() - 1;
+  const resumed_after = output.nextFrameId - 1;
   const reading = context.recorder?.begin();
   if (reading) {
     await reading;
@@ -135,9 +135,9 @@ async function begin(context: AttemptContext): Promise<void> {
     await ensureLease(context);
   }
   if (isStopped(state)) return;
-  progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
+  output.emitFrame("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
-  if (resumable) await progress.save();
+  if (resumable) await progress.save("all");
   // The response is built in one tick of the event loop, and its bytes leave in the next.
   await loopTick(options.environment);
   await loopTick(options.environment);
@@ -167,7 +167,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Pulls the executor's events, one at a time. Throws what it throws. Returns early once it was abandoned. */
 async function executeJob(context: AttemptContext): Promise<void> {
-  const { options, slot, claimed, graph, state, checkpoints, progress } = context;
+  const { options, slot, claimed, graph, state, checkpoints, output, progress } = context;
   const { environment } = options;
   if (state.reason) return;
   if (claimed.exhausted) {
@@ -183,7 +183,7 @@ async function executeJob(context: AttemptContext): Promise<void> {
     let taken = 0;
     while (true) {
       const pulled = pull(context, iterator);
-      if (progress.hasHeldFrames()) void releaseHeld();
+      if (output.hasHeldOutput()) void releaseHeld();
       const next = pulled instanceof Promise ? await pulled : pulled;
       if (!next || next.done) break;
       try {
@@ -194,11 +194,11 @@ async function executeJob(context: AttemptContext): Promise<void> {
         await stopExecutor(context, iterator, error);
         throw error;
       }
-      if (checkpoints.isFull()) await progress.save();
-      if (progress.isFull()) {
+      if (checkpoints.isFull()) await progress.save("all");
+      if (output.isFull()) {
         // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
         await loopTick(environment);
-        await progress.save("shown");
+        await progress.save("due");
       }
       // Bytes leave only when the event loop ticks.
       if (++taken % BUSY_EVENTS === 0 || slot.isLoopStuck()) await loopTick(environment);
@@ -230,7 +230,7 @@ function pull({ state }: AttemptContext, iterator: AsyncIterator<ExecutorEvent>)
 }
 
 /** Shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
-function whenInterrupted({ options, state, progress }: AttemptContext): () => Promise<void> {
+function whenInterrupted({ options, state, output, progress }: AttemptContext): () => Promise<void> {
   let waiting = false;
   return async () => {
     if (waiting) return;
@@ -239,7 +239,7 @@ function whenInterrupted({ options, state, progress }: AttemptContext): () => Pr
     do await pause(options.environment, INTERRUPT_MS);
     while (state.phase === "executing" && progress.isBehind() && ++waits < INTERRUPT_WAITS);
     waiting = false;
-    if (state.phase === "executing" && !state.reason) progress.release();
+    if (state.phase === "executing" && !state.reason) output.releaseOutput();
   };
 }
 
@@ -272,11 +272,11 @@ async function suspendRun(context: AttemptContext, suspension: Suspension): Prom
   const { options, slot, claimed, state, progress, retry } = context;
   const { storage, scope, environment } = options;
   state.phase = "ending";
-  const { progress: unsaved, shown } = progress.rest();
+  const { progress: unsaved, publish } = progress.drainUnsaved();
   const terms = { ...suspension, progress: unsaved };
   const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
   if (!suspended) return void context.stop("lease_lost");
-  shown();
+  publish();
   slot.wakeAt(suspended.due_at);
 }
 
@@ -316,7 +316,7 @@ const MOST_STACK = 16_000;
 
 /** `failure`: what the executor threw; undefined if it returned. */
 async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
-  const { options, slot, claimed, state, progress, mapper, runEvents } = context;
+  const { options, slot, claimed, state, output, progress, mapper, runEvents } = context;
   const { environment } = options;
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, stateless } = run;
@@ -334,11 +334,11 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
   if (waitsAgain) context.recorder?.request(open as JsonObject[]);
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
-  const discard = stateless && (progress.hasSaved() || resumed);
+  const discard = stateless && (progress.hasSavedState() || resumed);
   const recording = context.recorder?.end({ status, error, waits: next.length > 0, failure });
   if (recording) await recording;
   context.journal?.end();
-  const { progress: unsaved, shown } = progress.rest();
+  const { progress: unsaved, publish } = progress.drainUnsaved();
   const tail: Tail = { frames: options.features.tail(run), error };
   const end: FinishRun = {
     claims: run.claims,
@@ -364,7 +364,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
         ? {}
         : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
     },
-    end_frame: progress.nextId() + tailLength(tail),
+    end_frame: output.nextFrameId + tailLength(tail),
     ...options.features.finish(run, last?.values, mapper),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     waiting: slot.hasWaitingRuns(),
@@ -380,7 +380,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
     const cause = status === "timeout" ? error["message"] : (failure ?? error["message"]);
     environment.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
   }
-  shown();
+  publish();
   closeRunEvents(runEvents, { status, result }, tail, end.end_frame);
   options.features.finished(run);
   options.onFinished?.(run, { status, ended_at: end.now, error });
@@ -424,7 +424,7 @@ async function flushShown({ options, progress, state, isLost }: AttemptContext, 
     for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
       for (let ticks = TICKS; ticks > 0; ticks--) await loopTick(environment);
       if (!progress.isBehind()) break;
-      await progress.save("shown");
+      await progress.save("due");
     }
     if (state.phase !== "executing" && !isLost()) await done;
   };

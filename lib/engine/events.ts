@@ -27,7 +27,7 @@ import {
 } from "../storage/mod.ts";
 import { refusedResume } from "../streams/run-subscription.ts";
 import { type NewEvent, OpenEvents } from "./open-events.ts";
-import type { ProgressWriter } from "./progress-writer.ts";
+import type { OutputBuffer } from "./output-buffer.ts";
 
 /** The prices of models in US dollars per million tokens. */
 export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;
@@ -40,7 +40,7 @@ interface EventMapperOptions {
   /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
   /** Holds frames of an interrupt until the state that they describe. */
-  readonly progress: Pick<ProgressWriter, "show" | "hold" | "release">;
+  readonly output: Pick<OutputBuffer, "emitFrame" | "holdOutput" | "releaseOutput">;
   readonly recorder: EventRecorder | null;
   readonly prices: Prices;
   /** The run must stop: events that still arrive are not shown. */
@@ -60,8 +60,8 @@ export interface EventMapper {
 }
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
-  const { requested, recorder, progress, prices, isStopped } = options;
-  const { show } = progress;
+  const { requested, recorder, output, prices, isStopped } = options;
+  const show = (event: string, data: Json): void => output.emitFrame(event, data);
   const messageFrames = new MessageFrames();
   let { resumedValues } = options;
   let last: StateEvent | null = null;
@@ -102,14 +102,14 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   function takeStream(event: StreamEvent): void {
     if (isStopped()) return;
     const interrupt = isInterrupt(event);
-    if (interrupt && event.namespace?.length) progress.hold();
+    if (interrupt && event.namespace?.length) output.holdOutput();
     showStream(event);
-    if (interrupt && !event.namespace?.length) progress.release();
+    if (interrupt && !event.namespace?.length) output.releaseOutput();
   }
 
   function takeState(event: StateEvent): void {
     last = event;
-    progress.release();
+    output.releaseOutput();
     for (const shown of event.frames ?? []) showStream(shown);
     recorder?.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));

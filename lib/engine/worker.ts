@@ -19,7 +19,7 @@ import {
 } from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
-import { createSaveRounds } from "./progress-writer.ts";
+import { createSaveScheduler } from "./save-scheduler.ts";
 
 interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
@@ -78,7 +78,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
   const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
   const isLoopStuck = loopWatch(environment, BUSY_MS);
-  const saveTogether = createSaveRounds(environment);
+  const scheduleSave = createSaveScheduler(environment);
   let stopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
@@ -88,7 +88,7 @@ export function createWorker(options: WorkerOptions): Worker {
     let endClaimed = false;
     const slot: WorkerSlot = {
       counters,
-      saveTogether,
+      scheduleSave,
       isLoopStuck,
       earlier: slots.executingOn(thread_id),
       hasWaitingRuns: claims.hasWaitingRuns,

@@ -1,8 +1,8 @@
 /** The checkpoints of a thread as a job sees them: with what it has put, although that waits for the next save. */
 import type { Environment } from "../environment.ts";
 import { LeaseLost } from "../errors.ts";
-import { contains, type JsonObject } from "../json.ts";
-import type { Progress, SavedValue, Scope, Storage } from "../storage/mod.ts";
+import { contains } from "../json.ts";
+import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
 import type {
   ChannelValue,
   CheckpointHandle,
@@ -11,7 +11,8 @@ import type {
   StoredCheckpoint,
   StoredWrite,
 } from "./contract.ts";
-import { Unsaved } from "./unsaved.ts";
+import { listStored } from "./stored-checkpoints.ts";
+import { BarrierQueue, WriteBarrier } from "./write-barrier.ts";
 
 // 100 ns ticks between 1582-10-15, where UUID time begins, and 1970, in units of the lower 12 bits of a UUID's time.
 const EPOCH_HIGH = 29_832_257_812_500;
@@ -44,31 +45,24 @@ const TAIL_FROM = 1024;
 /** The limit of unsaved data, in characters: above it the executor waits for a save. */
 const BACKLOG = 4 * 1024 * 1024;
 
-/** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
-const FIRST_PAGE = 2;
-const PAGE_SIZE = 4 * 1024 * 1024;
-
 type CheckpointAt = Parameters<CheckpointReader["get"]>[0];
 
 export interface JobCheckpoints extends CheckpointHandle {
-  /** From now on what is put waits for the result to be called. Holds are released in their order. */
+  /** Opens a write barrier in front of what is put from now on, and returns what closes it. */
   hold(): () => void;
-  /** The executor has settled: what was held is not held any more. */
-  settle(): void;
-  /** The job must stop. What was put before is kept, so what belongs to it is still shown: `isStopped` is true after that. */
-  stop(): void;
-  isStopped(): boolean;
-  /** Takes what was put since the last call and is not held; the caller must store it. */
-  take(): Progress;
-  /** There is something to take; `all`: or something that waits for a hold. */
-  isDirty(all?: boolean): boolean;
+  /** Removes and returns what a save may take; the caller must store it. */
+  drain(): Pick<Progress, "checkpoints" | "writes">;
+  /** A save may take something. */
+  hasReady(): boolean;
+  /** Nothing was put that no save has taken. */
+  isEmpty(): boolean;
   /** Back-pressure: the executor must wait for a save. `put` itself does not wait, so that frames keep their order. */
   isFull(): boolean;
   /** The newest root checkpoint that this job has put. */
   root(): string | null;
-  /** From now on every write throws LeaseLost: the attempt has ended. */
-  lose(): void;
-  /** Puts a checkpoint for the attempt itself, also after `lose`. */
+  /** From now on every write of the executor throws LeaseLost. */
+  refuseWrites(): void;
+  /** Puts a checkpoint for the attempt itself, also after `refuseWrites`. */
   append(checkpoint: NewCheckpoint): void;
 }
 
@@ -87,17 +81,16 @@ interface CheckpointOptions {
   now(): number;
   /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
-  /** Something was put, or is not held any more. */
-  onDirty(): void;
-  /** A hold begins. */
-  onHold?(): void;
-  /** A hold is over; `others`: there are others. */
-  onRelease?(others: boolean): void;
+  /** The same barrier as that of the output which shows these checkpoints. */
+  readonly barrier: WriteBarrier;
+  /** Something was put, or a barrier was closed. */
+  onAdded(): void;
   /** Saves everything; resolves when it is committed. */
   save(): Promise<void>;
 }
 
-const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
+/** Names a checkpoint within its thread. */
+const checkpointKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
 /** The checkpoints that a job has read or put. */
 function knownCheckpoints(options: CheckpointOptions) {
@@ -109,13 +102,13 @@ function knownCheckpoints(options: CheckpointOptions) {
   const ownWrites = new Map<string, readonly StoredWrite[]>();
 
   function withOwn(checkpoint: StoredCheckpoint): StoredCheckpoint {
-    const own = ownWrites.get(key(checkpoint.ns, checkpoint.checkpoint_id));
+    const own = ownWrites.get(checkpointKey(checkpoint.ns, checkpoint.checkpoint_id));
     return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
   }
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
     const stored = await options.retry(() => storage.getCheckpoint(scope, thread_id, at));
-    if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
+    if (stored) known.set(checkpointKey(stored.ns, stored.checkpoint_id), stored);
     return stored;
   }
 
@@ -126,7 +119,7 @@ function knownCheckpoints(options: CheckpointOptions) {
   function peek({ ns, checkpoint_id }: CheckpointAt): StoredCheckpoint | null | undefined {
     const id = idOf(ns, checkpoint_id);
     if (id === null) return null;
-    const found = id === undefined ? undefined : known.get(key(ns, id));
+    const found = id === undefined ? undefined : known.get(checkpointKey(ns, id));
     return found && withOwn(found);
   }
 
@@ -141,35 +134,105 @@ function knownCheckpoints(options: CheckpointOptions) {
   return { known, newest, ownWrites, withOwn, peek, find };
 }
 
+/** Checkpoints and writes that no save has taken. */
+class CheckpointBuffer {
+  readonly #checkpoints: BarrierQueue<SavedCheckpoint>;
+  readonly #writes: BarrierQueue<NewWrites>;
+  /** In characters, with what waits for a barrier. */
+  #size = 0;
+
+  constructor(barrier: WriteBarrier) {
+    this.#checkpoints = new BarrierQueue(barrier);
+    this.#writes = new BarrierQueue(barrier);
+  }
+
+  addCheckpoint(checkpoint: SavedCheckpoint, position: number): void {
+    this.#size += dataSize(checkpoint.values);
+    this.#checkpoints.add(checkpoint, position);
+  }
+
+  addWrites(task: NewWrites, position: number): void {
+    this.#size += dataSize(task.writes);
+    this.#writes.add(task, position);
+  }
+
+  drain(): Pick<Progress, "checkpoints" | "writes"> {
+    const [checkpoints, writes] = [this.#checkpoints.drain(), this.#writes.drain()];
+    for (const { values } of checkpoints) this.#size -= dataSize(values);
+    for (const task of writes) this.#size -= dataSize(task.writes);
+    return { checkpoints, writes };
+  }
+
+  hasReady(): boolean {
+    return this.#checkpoints.hasReady() || this.#writes.hasReady();
+  }
+
+  isEmpty(): boolean {
+    return this.#checkpoints.length + this.#writes.length === 0;
+  }
+
+  isFull(): boolean {
+    return this.#size > BACKLOG;
+  }
+
+  writes(): NewWrites[] {
+    return this.#writes.items();
+  }
+}
+
+const dataSize = (parts: readonly { readonly data: string | Uint8Array }[]): number =>
+  parts.reduce((sum, { data }) => sum + data.length, 0);
+
 export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
+  const { barrier } = options;
   const { known, newest, ownWrites, withOwn, peek, find } = knownCheckpoints(options);
-  const unsaved = new Unsaved();
+  const buffer = new CheckpointBuffer(barrier);
   const unsavedOrder: string[] = [];
   // Taken by the last save, which may be under way: only this job can read these checkpoints.
-  let taken: string[] = [];
-  let dropped = false;
-  let lost = false;
+  let saving: string[] = [];
+  let isDropped = false;
+  let refusesWrites = false;
 
   function add(checkpoint: NewCheckpoint): void {
-    const name = key(checkpoint.ns, checkpoint.checkpoint_id);
-    const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+    const name = checkpointKey(checkpoint.ns, checkpoint.checkpoint_id);
+    const parent =
+      checkpoint.parent_id === null ? undefined : known.get(checkpointKey(checkpoint.ns, checkpoint.parent_id));
     const { values, tails } = asTails(checkpoint, parent);
     const complete = withInherited({ ...checkpoint, values: tails }, known);
     const created_at = options.now();
     const { run_id } = options;
     if (complete) known.set(name, { ...checkpoint, run_id, values: complete, writes: [], created_at });
-    unsaved.addCheckpoint({ ...checkpoint, values, created_at });
+    buffer.addCheckpoint({ ...checkpoint, values, created_at }, barrier.newest);
     unsavedOrder.push(name);
     newest.set(checkpoint.ns, checkpoint.checkpoint_id);
   }
 
-  async function queued(): Promise<void> {
-    options.onDirty();
+  /** Resolves once the executor may go on: with durability `sync` when what it has put is committed. */
+  async function added(): Promise<void> {
+    options.onAdded();
     if (options.sync) {
-      await unsaved.ready();
+      await barrier.passed(barrier.newest);
       await options.save();
     }
-    if (lost) throw new LeaseLost(String(options.run_id));
+    checkLease();
+  }
+
+  function checkLease(): void {
+    if (refusesWrites) throw new LeaseLost(String(options.run_id));
+  }
+
+  /** Forgets what the last save has stored: saves run one after another. Checkpoints with writes that are not stored stay. */
+  function dropStored({ checkpoints, writes }: Pick<Progress, "checkpoints" | "writes">): void {
+    const isEmpty = checkpoints.length + writes.length === 0;
+    if (isEmpty && isDropped) return;
+    isDropped = isEmpty;
+    const needed = new Set([...newest].map(([ns, id]) => checkpointKey(ns, id)));
+    for (const at of [...writes, ...buffer.writes()]) needed.add(checkpointKey(at.ns, at.checkpoint_id));
+    for (const name of saving.filter((saved) => !needed.has(saved))) {
+      known.delete(name);
+      ownWrites.delete(name);
+    }
+    saving = [...saving.filter((saved) => needed.has(saved)), ...unsavedOrder.splice(0, checkpoints.length)];
   }
 
   return {
@@ -177,65 +240,47 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     async get(at) {
       const known = peek(at);
       if (known !== undefined) return known;
-      const found = await find(at);
-      return found && withOwn(found);
+      const stored = await find(at);
+      return stored && withOwn(stored);
     },
     async *list(at) {
-      const own = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
-      for await (const checkpoint of listAll(options, at, own)) yield withOwn(checkpoint);
+      const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
+      for await (const checkpoint of listAll(options, at, unsaved)) yield withOwn(checkpoint);
     },
     async put(checkpoint) {
-      if (lost) throw new LeaseLost(String(options.run_id));
+      checkLease();
       add(checkpoint);
-      await queued();
+      await added();
     },
-    async putWrites(at, task_id, items) {
-      if (lost) throw new LeaseLost(String(options.run_id));
-      if (items.length === 0) return;
-      const name = key(at.ns, at.checkpoint_id);
-      const own = items.map((item) => ({ ...item, task_id }));
-      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], own));
-      unsaved.addWrites({ ...at, task_id, writes: items });
-      await queued();
+    async putWrites(at, task_id, writes) {
+      checkLease();
+      if (writes.length === 0) return;
+      const name = checkpointKey(at.ns, at.checkpoint_id);
+      const taskWrites = writes.map((write) => ({ ...write, task_id }));
+      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], taskWrites));
+      buffer.addWrites({ ...at, task_id, writes }, barrier.newest);
+      await added();
     },
     hold() {
-      const hold = unsaved.hold();
-      if (unsaved.isHeld()) options.onHold?.();
+      const position = barrier.open();
       return () => {
-        unsaved.release(hold);
-        options.onRelease?.(unsaved.isHeld());
-        options.onDirty();
+        barrier.close(position);
+        options.onAdded();
       };
     },
-    settle() {
-      unsaved.settle();
-      options.onRelease?.(false);
+    drain() {
+      const drained = buffer.drain();
+      dropStored(drained);
+      return drained;
     },
-    stop: () => unsaved.stop(),
-    isStopped: () => unsaved.isStopped(),
-    take() {
-      const progress = unsaved.take();
-      // Saves of frames alone: the last one has dropped what was stored.
-      const isEmpty = progress.checkpoints.length + progress.writes.length === 0;
-      if (isEmpty && dropped) return progress;
-      dropped = isEmpty;
-      const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
-      for (const at of [...progress.writes, ...unsaved.writes()]) names.add(key(at.ns, at.checkpoint_id));
-      // Saves run one after another, so what the last one took is stored now. Others still have writes that are not.
-      for (const name of taken.filter((old) => !names.has(old))) {
-        known.delete(name);
-        ownWrites.delete(name);
-      }
-      taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder.splice(0, progress.checkpoints.length)];
-      return progress;
-    },
-    isDirty: (all = false) => (all ? !unsaved.isEmpty() : unsaved.isReady()),
-    isFull: () => unsaved.size > BACKLOG,
+    hasReady: () => buffer.hasReady(),
+    isEmpty: () => buffer.isEmpty(),
+    isFull: () => buffer.isFull(),
     root: () => newest.get("") ?? null,
     append: add,
-    lose() {
-      lost = true;
-      unsaved.settle();
+    refuseWrites() {
+      refusesWrites = true;
+      barrier.closeAll();
     },
   };
 }
@@ -259,7 +304,7 @@ async function* listAll(
   const listed = new Set<string>();
   for (const checkpoint of fresh) {
     if (left-- <= 0) return;
-    listed.add(key(checkpoint.ns, checkpoint.checkpoint_id));
+    listed.add(checkpointKey(checkpoint.ns, checkpoint.checkpoint_id));
     yield checkpoint;
   }
   for await (const checkpoint of listStored(
@@ -269,7 +314,7 @@ async function* listAll(
     { ...(end === -1 ? at : rest), limit: left },
     retry,
   )) {
-    if (!listed.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
+    if (!listed.has(checkpointKey(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
   }
 }
 
@@ -279,7 +324,8 @@ function withInherited(
   known: ReadonlyMap<string, StoredCheckpoint>,
 ): readonly ChannelValue[] | null {
   const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
-  const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+  const parent =
+    checkpoint.parent_id === null ? undefined : known.get(checkpointKey(checkpoint.ns, checkpoint.parent_id));
   const inherited = byChannel(parent);
   const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
   const valueIn = (other: StoredCheckpoint, channel: string): ChannelValue | undefined => {
@@ -315,70 +361,11 @@ export function collectedCheckpoints(
     run_id: null,
     resumed: false,
     sync: false,
+    barrier: new WriteBarrier(),
     retry: (ask) => ask(),
-    onDirty: () => {},
+    onAdded: () => {},
     save: async () => {},
   });
-}
-
-/** A reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
-export function storedCheckpoints(
-  storage: Storage,
-  scope: Scope,
-  thread_id: string,
-  head: string | null,
-): CheckpointReader {
-  const known = new Map<string, StoredCheckpoint>();
-  return {
-    async get({ ns, checkpoint_id }) {
-      const id = checkpoint_id ?? (ns === "" ? head : undefined);
-      if (id === null) return null;
-      const seen = id === undefined ? undefined : known.get(key(ns, id));
-      if (seen) return seen;
-      const stored = await storage.getCheckpoint(
-        scope,
-        thread_id,
-        id === undefined ? { ns } : { ns, checkpoint_id: id },
-      );
-      if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
-      return stored;
-    },
-    async *list(at) {
-      for await (const stored of listStored(storage, scope, thread_id, at)) {
-        const name = key(stored.ns, stored.checkpoint_id);
-        known.set(name, stored);
-        yield stored;
-        // Each has its text of the whole conversation.
-        known.delete(name);
-      }
-    },
-  };
-}
-
-async function* listStored(
-  storage: Storage,
-  scope: Scope,
-  thread_id: string,
-  at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
-  retry: CheckpointOptions["retry"] = (ask) => ask(),
-): AsyncGenerator<StoredCheckpoint> {
-  let left = at.limit ?? Number.POSITIVE_INFINITY;
-  let before = at.before;
-  let most = FIRST_PAGE;
-  while (left > 0) {
-    const limit = Math.min(left, most);
-    const query = { ...at, before, limit };
-    const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
-    const { length, 0: last } = page;
-    // Large states make small pages, because a page is kept in memory. What a stem is the beginning of is kept anyway.
-    const whole = page.flatMap(({ values }) => values).filter(({ stem }) => stem === undefined);
-    const size = whole.reduce((sum, { data }) => sum + data.length, 1);
-    for (let next = page.pop(); next; next = page.pop()) yield next;
-    if (!last || length < limit) return;
-    left -= length;
-    before = last.checkpoint_id;
-    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * length) / size)));
-  }
 }
 
 const byChannel = (checkpoint: StoredCheckpoint | undefined): ReadonlyMap<string, ChannelValue> =>

@@ -161,7 +161,7 @@ export function createChanges(options: ChangeOptions): Changes {
           seen,
           row.thread_id,
           {
-            ...{ graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values) },
+            ...{ graph_id, progress: checkpoints.drain(), head, scalars: scalarsOf(state.values) },
             ...{ seen_head: row.head, ends: state.next.length === 0 },
           },
           environment.now(),
@@ -223,7 +223,7 @@ export function createChanges(options: ChangeOptions): Changes {
       const config = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
       const { checkpoint, state } = await applyUpdates(graph, graph_id, at, steps, checkpoints, metadata, config);
       const scalars = scalarsOf(state.values);
-      return { graph_id, progress: checkpoints.take(), head: checkpoint.checkpoint_id, scalars };
+      return { graph_id, progress: checkpoints.drain(), head: checkpoint.checkpoint_id, scalars };
     },
   };
 }

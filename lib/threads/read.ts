@@ -1,10 +1,10 @@
 /** Reads the states of threads. */
 import { createBudget, type Environment, loopTick } from "../environment.ts";
 import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
-import { storedCheckpoints } from "../executor/checkpoints.ts";
 import type { Executor, GraphState, ThreadState } from "../executor/contract.ts";
 import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
+import { storedCheckpoints } from "../executor/stored-checkpoints.ts";
 import { firstItem, isObject, type Json } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { readState, type ThreadReads } from "./checkpoint-state.ts";

@@ -2,8 +2,10 @@
 
 import type { Threads } from "../../adapters/langgraph/saver.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { type JobCheckpoints, jobCheckpoints, storedCheckpoints } from "../../lib/executor/checkpoints.ts";
+import { type JobCheckpoints, jobCheckpoints } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
+import { storedCheckpoints } from "../../lib/executor/stored-checkpoints.ts";
+import { WriteBarrier } from "../../lib/executor/write-barrier.ts";
 import type { AssistantRow, Storage } from "../../lib/storage/mod.ts";
 
 const scope = { deployment: "conformance" };
@@ -82,9 +84,10 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
     sync: true,
     now: () => Date.now(),
     retry: (ask) => ask(),
-    onDirty: () => {},
+    barrier: new WriteBarrier(),
+    onAdded: () => {},
     async save() {
-      if (!(await storage.saveProgress(scope, lease, job.take(), Date.now()))) job.lose();
+      if (!(await storage.saveProgress(scope, lease, job.drain(), Date.now()))) job.refuseWrites();
     },
   });
   return job;

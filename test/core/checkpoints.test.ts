@@ -5,6 +5,7 @@ import { systemEnvironment } from "../../lib/environment.ts";
 import { LeaseLost } from "../../lib/errors.ts";
 import { checkpointId, type JobCheckpoints, jobCheckpoints } from "../../lib/executor/checkpoints.ts";
 import type { NewCheckpoint } from "../../lib/executor/contract.ts";
+import { WriteBarrier } from "../../lib/executor/write-barrier.ts";
 import type { ClaimedRun, Storage } from "../../lib/storage/mod.ts";
 
 const scope = { deployment: "default" };
@@ -46,8 +47,8 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
   const claimed = outcome.kind === "created" ? outcome.claimed : null;
   assert.ok(claimed);
   const store = async (): Promise<boolean> => {
-    const kept = await storage.saveProgress(scope, claimed.lease, job.take(), NOW);
-    if (!kept) job.lose();
+    const kept = await storage.saveProgress(scope, claimed.lease, job.drain(), NOW);
+    if (!kept) job.refuseWrites();
     return kept;
   };
   const job: JobCheckpoints = jobCheckpoints({
@@ -60,7 +61,8 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
     sync: options.sync ?? false,
     now: () => NOW,
     retry: (ask) => ask(),
-    onDirty: () => {},
+    barrier: new WriteBarrier(),
+    onAdded: () => {},
     save: async () => void (await store()),
   });
   return { storage, claimed, job, store, [Symbol.asyncDispose]: () => storage.close() };
@@ -102,7 +104,7 @@ describe("checkpoints of a job", () => {
     assert.equal(stored?.values[0]?.data, '["a"]');
     assert.equal(stored?.writes.length, 1);
     assert.equal((await job.get({ ns: "" }))?.writes.length, 1);
-    assert.equal(job.isDirty(), false);
+    assert.equal(job.hasReady(), false);
   });
 
   it("shows what is held, whatever a save takes meanwhile", async () => {
@@ -153,7 +155,7 @@ describe("checkpoints of a job", () => {
     for (let step = 1; step <= 200; step++) {
       messages.push(`message ${step}`);
       await job.put(checkpoint(step, messages, step === 1 ? null : step - 1));
-      const progress = job.take();
+      const progress = job.drain();
       for (const { values } of progress.checkpoints) for (const value of values) written += value.data.length;
       assert.ok(await storage.saveProgress(scope, claimed.lease, progress, NOW));
     }

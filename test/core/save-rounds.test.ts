@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import { createSaveRounds } from "../../lib/engine/progress-writer.ts";
+import { createSaveScheduler } from "../../lib/engine/save-scheduler.ts";
 import { fromFunctions } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 
@@ -12,7 +12,7 @@ describe("rounds of saves", () => {
     const clock = testClock();
     const began: string[] = [];
     const from = clock.now();
-    const join = createSaveRounds(clock);
+    const join = createSaveScheduler(clock);
     const note = (name: string) => () => void began.push(`${name} at ${clock.now() - from}`);
     join(note("a"));
     await clock.advance(4);
@@ -38,7 +38,7 @@ describe("rounds of saves", () => {
   it("leave out who has saved by then, and begin anew after that", async () => {
     const clock = testClock();
     const began: string[] = [];
-    const join = createSaveRounds(clock);
+    const join = createSaveScheduler(clock);
     const leave = join(() => void began.push("a"));
     join(() => void began.push("b"));
     leave();

@@ -6,8 +6,8 @@ export const LOGS: readonly PlantedFault[] = [
   {
     name: "a read of the thread saves beside the end of its run",
     file: "lib/engine/progress-writer.ts",
-    find: "if (closed || failed) return Promise.resolve();",
-    replace: "if (failed) return Promise.resolve();",
+    find: 'if (this.#state !== "open") return Promise.resolve();',
+    replace: 'if (this.#state === "failed") return Promise.resolve();',
     test: "test/core/complete-logs.test.ts",
   },
   {
@@ -18,15 +18,15 @@ export const LOGS: readonly PlantedFault[] = [
   },
   {
     name: "writes are stored before the events that show them",
-    file: "lib/executor/unsaved.ts",
-    find: "return hold <= this.#released;",
-    replace: "return hold <= this.#last;",
+    file: "lib/executor/checkpoints.ts",
+    find: "buffer.addWrites({ ...at, task_id, writes }, barrier.newest);",
+    replace: "buffer.addWrites({ ...at, task_id, writes }, 0);",
   },
   {
     name: "events are stored before the writes that they show",
-    file: "lib/engine/progress-writer.ts",
-    find: "ready ??= { frames: frames.length, events: events.length };",
-    replace: "ready = null;",
+    file: "lib/executor/write-barrier.ts",
+    find: "return Math.min(this.#closed + 1, this.#opened);",
+    replace: "return this.#closed;",
     equivalent: "a step that is done again shows its message again",
   },
 ];

@@ -1,0 +1,199 @@
+/** The frames and events of an attempt: numbered as they are emitted, and buffered until a save has stored them. */
+import { BarrierQueue, type WriteBarrier } from "../executor/write-barrier.ts";
+import { isObject, type Json, textOf } from "../json.ts";
+import {
+  type ClaimedRun,
+  END_EVENT,
+  eventSeq,
+  FIRST_EVENT,
+  type NewFrame,
+  type Progress,
+  type ThreadEvent,
+} from "../storage/mod.ts";
+import type { RunEvents } from "../streams/hub.ts";
+import { firstFrameId } from "../streams/run-subscription.ts";
+
+export interface OutputBufferOptions {
+  readonly claimed: ClaimedRun;
+  readonly runEvents: RunEvents;
+  readonly counters: { frames_shown: number; frames_stored: number };
+  /** The same barrier as that of the checkpoints which the output shows. */
+  readonly barrier: WriteBarrier;
+  /** The events of the thread have readers that wait for them. */
+  hasEventReaders(): boolean;
+  /** Gives stored events to their readers. `before`: the `seq` before the first one. */
+  publishEvents(before: number, events: readonly ThreadEvent[]): void;
+  /** Output was added for which subscribers wait. */
+  onAwaitedOutput(): void;
+}
+
+type Output = NewFrame | ThreadEvent;
+type StoredOutput = Pick<Progress, "frames" | "events">;
+
+/** The limit of output that is not stored, in characters. It is published in one go, so the rings must be able to hold it. */
+const BACKLOG = 512 * 1024;
+const OUTPUT_OVERHEAD = 64;
+/** The limit of frames and events in an output hold: more than these are emitted without the state that they wait for. */
+const MAX_HELD_OUTPUT = 256;
+
+const sizeOf = ({ data }: Output): number => (data?.length ?? 0) + OUTPUT_OVERHEAD;
+const isEvent = (output: Output): output is ThreadEvent => "seq" in output;
+
+export class OutputBuffer {
+  readonly #options: OutputBufferOptions;
+  readonly #frames: BarrierQueue<NewFrame>;
+  readonly #events: BarrierQueue<ThreadEvent>;
+  /** Output that waits for `releaseOutput` or `dropHeldOutput`; null while there is no output hold. */
+  #held: Output[] | null = null;
+  #nextFrameId: number;
+  #nextSeq: number;
+  #publishedSeq: number;
+  /** The size of what is not stored, with what a save under way has drained. */
+  #size = 0;
+
+  constructor(options: OutputBufferOptions) {
+    const { claimed, runEvents, barrier } = options;
+    const { turn } = claimed.run;
+    this.#options = options;
+    this.#frames = new BarrierQueue(barrier);
+    this.#events = new BarrierQueue(barrier);
+    this.#nextFrameId = resumeFrameIds(claimed, runEvents);
+    this.#nextSeq = eventSeq(turn, FIRST_EVENT);
+    this.#publishedSeq = eventSeq(turn, 0) - 1;
+  }
+
+  get nextFrameId(): number {
+    return this.#nextFrameId;
+  }
+
+  emitFrame(event: string, data: Json): void {
+    this.#emit({ event, data: frameText(event, data) });
+  }
+
+  /** Emits an event of the thread; `isEnd`: the last one of the run. */
+  emitEvent(event: Omit<ThreadEvent, "seq">, isEnd = false): void {
+    const seq = isEnd ? eventSeq(this.#options.claimed.run.turn, END_EVENT) : this.#nextSeq++;
+    this.#emit({ ...event, seq });
+  }
+
+  #emit(output: Output): void {
+    if (this.#held) {
+      this.#held.push(output);
+      if (this.#held.length > MAX_HELD_OUTPUT) this.releaseOutput();
+    } else {
+      this.#append(output);
+    }
+  }
+
+  /** Frames that are not stored are published at once, all other output once it is stored. */
+  #append(output: Output): void {
+    const { claimed, runEvents, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
+    if (isEvent(output)) {
+      this.#events.add(output, barrier.oldest);
+      this.#size += sizeOf(output);
+      if (hasEventReaders()) onAwaitedOutput();
+      return;
+    }
+    this.#nextFrameId++;
+    if (claimed.run.resumable) {
+      this.#frames.add(output, barrier.oldest);
+      this.#size += sizeOf(output);
+      onAwaitedOutput();
+    } else {
+      counters.frames_shown++;
+      runEvents.publish(output.event, output.data);
+    }
+  }
+
+  /** Frames and events from now on wait until they are released or dropped. */
+  holdOutput(): void {
+    this.#held ??= [];
+  }
+
+  hasHeldOutput(): boolean {
+    return this.#held !== null && this.#held.length > 0;
+  }
+
+  releaseOutput(): void {
+    const held = this.#held ?? [];
+    this.#held = null;
+    for (const output of held) this.#append(output);
+  }
+
+  /** Drops the held output, except the lifecycle of subgraphs: every start gets one end. */
+  dropHeldOutput(): void {
+    this.#held = this.#held?.filter((output) => isEvent(output) && output.method === "lifecycle") ?? null;
+    this.releaseOutput();
+  }
+
+  /** Back-pressure: the executor must wait. Never for output behind a barrier, because only more output closes it. */
+  isFull(): boolean {
+    return (
+      this.#size > BACKLOG && (!this.#options.barrier.isOpen || this.#frames.hasReady() || this.#events.hasReady())
+    );
+  }
+
+  /** A save may take output. `isUrgent`: and somebody waits for it, or there is too much of it. */
+  hasReady(isUrgent: boolean): boolean {
+    if (this.#frames.hasReady()) return true;
+    return this.#events.hasReady() && (!isUrgent || this.#size > BACKLOG || this.#options.hasEventReaders());
+  }
+
+  /** Subscribers wait for output that is not stored yet. */
+  isAwaited(): boolean {
+    const { claimed, hasEventReaders } = this.#options;
+    return claimed.run.resumable || (this.#events.length > 0 && hasEventReaders());
+  }
+
+  /** Removes and returns what a save may take. The caller stores it, and calls `publish` once it is committed. */
+  drain(): StoredOutput {
+    const first_id = this.#nextFrameId - this.#frames.length;
+    const [frames, events] = [this.#frames.drain(), this.#events.drain()];
+    return {
+      ...(frames.length > 0 ? { frames: { first_id, list: frames } } : {}),
+      ...(events.length > 0 ? { events } : {}),
+    };
+  }
+
+  /** Publishes stored output to its subscribers. */
+  publish({ frames, events = [] }: StoredOutput): void {
+    const { counters, runEvents, publishEvents } = this.#options;
+    const newest = events.at(-1);
+    if (newest) {
+      for (const event of events) this.#size -= sizeOf(event);
+      publishEvents(this.#publishedSeq, events);
+      this.#publishedSeq = newest.seq;
+    }
+    for (const frame of frames?.list ?? []) {
+      this.#size -= sizeOf(frame);
+      counters.frames_stored++;
+      counters.frames_shown++;
+      runEvents.publish(frame.event, frame.data);
+    }
+  }
+}
+
+/** Continues the log behind the earlier attempts. Returns the id of the first frame. */
+function resumeFrameIds({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
+  const { resumable } = run;
+  const nextId = resumable ? last_frame + 1 : firstFrameId(run.claims - 1);
+  runEvents.stored = resumable;
+  runEvents.attempt = run.attempt;
+  if (resumable) runEvents.skipTo(last_frame);
+  else runEvents.startAt(nextId);
+  return nextId;
+}
+
+/** The texts of the metadata of messages: each of their tokens carries it. */
+const metadataTexts = new WeakMap<object, string>();
+
+function frameText(event: string, data: Json): string {
+  // The last values are often the result too.
+  if (event === "values") return textOf(data).json ?? "null";
+  const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
+  const carries = event === "messages" || event.startsWith("messages|");
+  if (!carries || message === undefined || !isObject(metadata)) return JSON.stringify(data) ?? "null";
+  const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
+  metadataTexts.set(metadata, text);
+  return `[${JSON.stringify(message)},${text}]`;
+}

@@ -1,0 +1,71 @@
+/** Reads the stored checkpoints of a thread. */
+import type { JsonObject } from "../json.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import type { CheckpointReader, StoredCheckpoint } from "./contract.ts";
+
+/** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
+const FIRST_PAGE = 2;
+const PAGE_SIZE = 4 * 1024 * 1024;
+
+/** Stored checkpoints, newest first, read in pages. `retry` makes a call of the store. */
+export async function* listStored(
+  storage: Storage,
+  scope: Scope,
+  thread_id: string,
+  at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
+  retry: <Answer>(ask: () => Promise<Answer>) => Promise<Answer> = (ask) => ask(),
+): AsyncGenerator<StoredCheckpoint> {
+  let left = at.limit ?? Number.POSITIVE_INFINITY;
+  let before = at.before;
+  let most = FIRST_PAGE;
+  while (left > 0) {
+    const limit = Math.min(left, most);
+    const query = { ...at, before, limit };
+    const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
+    const { length, 0: last } = page;
+    // Large states make small pages, because a page is kept in memory. What a stem is the beginning of is kept anyway.
+    const whole = page.flatMap(({ values }) => values).filter(({ stem }) => stem === undefined);
+    const size = whole.reduce((sum, { data }) => sum + data.length, 1);
+    for (let next = page.pop(); next; next = page.pop()) yield next;
+    if (!last || length < limit) return;
+    left -= length;
+    before = last.checkpoint_id;
+    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * length) / size)));
+  }
+}
+
+const cacheKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
+
+/** A reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
+export function storedCheckpoints(
+  storage: Storage,
+  scope: Scope,
+  thread_id: string,
+  head: string | null,
+): CheckpointReader {
+  const cached = new Map<string, StoredCheckpoint>();
+  return {
+    async get({ ns, checkpoint_id }) {
+      const id = checkpoint_id ?? (ns === "" ? head : undefined);
+      if (id === null) return null;
+      const match = id === undefined ? undefined : cached.get(cacheKey(ns, id));
+      if (match) return match;
+      const stored = await storage.getCheckpoint(
+        scope,
+        thread_id,
+        id === undefined ? { ns } : { ns, checkpoint_id: id },
+      );
+      if (stored) cached.set(cacheKey(stored.ns, stored.checkpoint_id), stored);
+      return stored;
+    },
+    async *list(at) {
+      for await (const stored of listStored(storage, scope, thread_id, at)) {
+        const name = cacheKey(stored.ns, stored.checkpoint_id);
+        cached.set(name, stored);
+        yield stored;
+        // Each has its text of the whole conversation.
+        cached.delete(name);
+      }
+    },
+  };
+}
