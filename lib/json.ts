@@ -20,33 +20,14 @@ export interface SharedText {
 }
 
 const texts = new WeakMap<object, WeakRef<SharedText>>();
-const listTexts = new WeakMap<object, string>();
 
 /** The text of a value that several readers get: they share it while one of them has it. The value must not change. */
 export function textOf(value: Json): SharedText {
   if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
   const known = texts.get(value)?.deref();
-  const text = known ?? { json: joined(value) };
+  const text = known ?? { json: JSON.stringify(value) };
   if (!known) texts.set(value, new WeakRef(text));
   return text;
-}
-
-/** Tells `textOf` the text of a list, also where the list is a member. */
-export function knowText(list: Json[], json: string): void {
-  listTexts.set(list, json);
-}
-
-/** The same as `JSON.stringify`, without writing the members again whose text is known. */
-function joined(value: Json[] | JsonObject): string {
-  const isKnown = (member: Json): boolean => typeof member === "object" && member !== null && listTexts.has(member);
-  if (Array.isArray(value) || !Object.values(value).some(isKnown)) return JSON.stringify(value);
-  let text = "";
-  for (const [key, member] of Object.entries(value)) {
-    const json = (isKnown(member) ? listTexts.get(member as Json[]) : undefined) ?? JSON.stringify(member);
-    // Undefined: no member of the text.
-    if (json !== undefined) text += `${text === "" ? "" : ","}${JSON.stringify(key)}:${json}`;
-  }
-  return `{${text}}`;
 }
 
 /** True for an object that is neither an array nor null. */

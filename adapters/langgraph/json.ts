@@ -7,8 +7,6 @@ export type Inner = (value: unknown) => Json | undefined;
 export interface Form {
   /** undefined, bigint, NaN and infinities, symbols, functions. */
   primitive(value: unknown): Json | undefined;
-  /** A list; undefined: its items are written one by one. */
-  list?(items: readonly unknown[]): Json[] | undefined;
   /** An object that is neither a list nor a plain object. */
   instance(value: object, inner: Inner): Json | undefined;
   /** An object that contains itself. */
@@ -26,13 +24,13 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     if (typeof item !== "object") return form.primitive(item);
     if (open.includes(item)) return form.cycle();
     open.push(item);
-    const json = Array.isArray(item)
-      ? (form.list?.(item) ?? list(item))
-      : isPlainObject(item)
-        ? form.plain(object(item as Record<string, unknown>))
-        : form.instance(item, inner);
+    const json = composite(item);
     open.pop();
     return json;
+  };
+  const composite = (item: object): Json | undefined => {
+    if (Array.isArray(item)) return list(item);
+    return isPlainObject(item) ? form.plain(object(item as Record<string, unknown>)) : form.instance(item, inner);
   };
   const list = (items: readonly unknown[]): Json[] => {
     let copy: Json[] | undefined;
@@ -85,7 +83,7 @@ export function isChunk(message: Message): boolean {
 /** The members of a message, `type` first. There is a message for each token. */
 export function messageJson(message: Message, inner: Inner): Record<string, Json> {
   const fields: Record<string, Json> = {};
-  const type = inner(messageField(message, "type"));
+  const type = inner(message.getType?.() ?? message.type ?? null);
   if (type !== undefined) fields.type = type;
   for (const name of Object.keys(message)) {
     if (name === "type" || !isShown(name)) continue;
@@ -96,11 +94,8 @@ export function messageJson(message: Message, inner: Inner): Record<string, Json
   return fields;
 }
 
-export const messageField = (message: Message, name: string): unknown =>
-  name === "type" ? (message.getType?.() ?? message.type ?? null) : (message as Record<string, unknown>)[name];
-
 /** Not LangChain's own fields, nor a name that would change the prototype of a copy. */
-export function isShown(name: string): boolean {
+function isShown(name: string): boolean {
   const first = name[0];
   return !(first === "l" && name.startsWith("lc_")) && !(first === "_" && name === "__proto__");
 }

@@ -15,7 +15,6 @@ import {
   toBase64,
   toJson,
 } from "./json.ts";
-import { copiesOf, type Kept, KeptLists, keep } from "./kept-messages.ts";
 
 const TAG = "$lg";
 
@@ -61,8 +60,6 @@ const CLASSES: ReadonlyMap<unknown, string> = new Map([
 /** Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it extends. */
 export class Serde {
   private readonly classes: MessageClasses | null;
-  /** Lists of messages that jobs have read or written. */
-  readonly lists: KeptLists = new KeptLists();
 
   /** Without message classes, messages are read as plain objects. */
   constructor(classes: MessageClasses | null) {
@@ -81,32 +78,31 @@ export class Serde {
     }
   }
 
-  /** `onMessage` gets the messages that have plain data only. */
-  read(payload: Payload, onMessage?: OnMessage): unknown {
+  read(payload: Payload): unknown {
     if (payload.type === "bytes") {
       return typeof payload.data === "string" ? new TextEncoder().encode(payload.data) : payload.data;
     }
     const text = typeof payload.data === "string" ? payload.data : new TextDecoder().decode(payload.data);
     const json = JSON.parse(text) as Json;
-    return text.includes(`"${TAG}"`) ? this.revive(json, onMessage) : json;
+    return text.includes(`"${TAG}"`) ? this.revive(json) : json;
   }
 
   /** Changes `json`. */
-  private revive(json: Json, onMessage?: OnMessage): unknown {
+  private revive(json: Json): unknown {
     if (typeof json !== "object" || json === null) return json;
     if (Array.isArray(json)) {
       const items: unknown[] = json;
-      for (let i = 0; i < items.length; i++) items[i] = this.revive(json[i] as Json, onMessage);
+      for (let i = 0; i < items.length; i++) items[i] = this.revive(json[i] as Json);
       return items;
     }
-    if (!Object.hasOwn(json, TAG)) return this.fields(json, onMessage);
+    if (!Object.hasOwn(json, TAG)) return this.fields(json);
     const { [TAG]: kind, v = null } = json;
     switch (kind) {
       case "object":
-        return this.fields(v as JsonObject, onMessage);
+        return this.fields(v as JsonObject);
       case "message":
       case "chunk":
-        return this.message(v as JsonObject, kind === "chunk", onMessage);
+        return this.message(v as JsonObject, kind === "chunk");
       case "undefined":
         return undefined;
       case "bigint":
@@ -130,53 +126,32 @@ export class Serde {
     }
   }
 
-  private fields(json: JsonObject, onMessage?: OnMessage): Record<string, unknown> {
+  private fields(json: JsonObject): Record<string, unknown> {
     const fields: Record<string, unknown> = json;
     for (const key of Object.keys(json)) {
       const value = json[key];
-      if (typeof value === "object" && value !== null) fields[key] = this.revive(value, onMessage);
+      if (typeof value === "object" && value !== null) fields[key] = this.revive(value);
     }
     return fields;
   }
 
-  private message(json: JsonObject, chunk: boolean, onMessage?: OnMessage): unknown {
-    const fields = this.fields(json, onMessage);
-    const { type, ...rest } = fields;
-    const message = this.made(type, rest, chunk);
-    const kept = message && onMessage ? keep(message) : null;
-    if (message && kept) onMessage?.(message, kept);
-    return message ?? fields;
+  private message(json: JsonObject, isChunk: boolean): unknown {
+    const fields = this.fields(json);
+    const { type, ...members } = fields;
+    return this.create(type, members, isChunk) ?? fields;
   }
 
-  /** New messages with these fields. */
-  messages(items: readonly Kept[], onMessage: OnMessage): unknown[] {
-    return items.map((kept) => {
-      const fields = copiesOf(kept);
-      const message = this.made(kept.type, fields, kept.chunk);
-      if (message) onMessage(message, kept);
-      return message ?? { type: kept.type, ...fields };
-    });
-  }
-
-  /** Null for an unknown type. The message may share values with `rest`. */
-  private made(type: unknown, rest: Readonly<Record<string, unknown>>, chunk: boolean): Message | null {
+  /** Null for an unknown type. The message may share values with `fields`. */
+  private create(type: unknown, fields: Readonly<Record<string, unknown>>, isChunk: boolean): Message | null {
     const name = CLASSES.get(type);
-    const Class = name === undefined ? undefined : this.classes?.[chunk ? `${name}Chunk` : name];
+    const Class = name === undefined ? undefined : this.classes?.[isChunk ? `${name}Chunk` : name];
     if (typeof Class !== "function") return null;
-    const message = Reflect.construct(Class, [{ ...rest }]) as Record<string, unknown>;
+    const message = Reflect.construct(Class, [{ ...fields }]) as Record<string, unknown>;
     // Constructors derive some fields from others: the stored values win.
-    for (const key in rest) if (message[key] !== rest[key] && Object.hasOwn(message, key)) message[key] = rest[key];
+    for (const key in fields)
+      if (message[key] !== fields[key] && Object.hasOwn(message, key)) message[key] = fields[key];
     return message;
   }
-}
-
-type OnMessage = (message: Message, kept: Kept) => void;
-
-/** The text of a message as it was kept. */
-export function messageText({ type, fields, chunk }: Kept): string {
-  const json: Record<string, Json> = { type };
-  for (const name of Object.keys(fields)) json[name] = toJson(fields[name], stored) as Json;
-  return JSON.stringify(tagged(chunk ? "chunk" : "message", json));
 }
 
 function error(name: string, message: string): Error {

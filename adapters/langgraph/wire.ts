@@ -44,7 +44,10 @@ const isSecret = (key: string): boolean => SECRET.test(key);
 
 /** For data that LangGraph adds: it contains configuration, and with it handlers, functions and secrets that clients must not see. */
 const lenient: Form = {
-  primitive: (value) => (typeof value === "bigint" ? String(value) : typeof value === "number" ? null : undefined),
+  primitive(value) {
+    if (typeof value === "bigint") return String(value);
+    return typeof value === "number" ? null : undefined;
+  },
   cycle: () => undefined,
   instance,
   plain(value) {
@@ -60,11 +63,11 @@ function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonO
   return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
 }
 
-/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages, `list` lists. */
-export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json, list?: Form["list"]): Json {
+/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
+export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
   const shown: Form["instance"] = (item, inner) =>
     show && isMessage(item) ? show(item, inner) : instance(item, inner);
-  return toJson(value, show ? { ...strict, instance: shown, list } : strict) ?? null;
+  return toJson(value, show ? { ...strict, instance: shown } : strict) ?? null;
 }
 
 /** Data about the run. Omits secrets, and values that JSON does not have. */

@@ -388,9 +388,9 @@ function asTails(
   const values: SavedValue[] = [];
   const tails: ChannelValue[] = [];
   const known = byChannel(parent);
-  for (const { grown, ...value } of checkpoint.values) {
+  for (const value of checkpoint.values) {
     const before = known.get(value.channel);
-    const tail = before && before.version !== value.version ? tailOf(before, value, grown) : null;
+    const tail = before && before.version !== value.version ? tailOf(before, value) : null;
     if (before && tail !== null) {
       const tail_length = (before.tail_length ?? 0) + tail.length;
       if (tail_length <= value.data.length - tail_length) {
@@ -405,12 +405,10 @@ function asTails(
   return { values, tails };
 }
 
-function tailOf(before: ChannelValue, after: ChannelValue, grown: ChannelValue["grown"]): string | null {
+function tailOf(before: ChannelValue, after: ChannelValue): string | null {
   if (before.type !== "json" || after.type !== "json") return null;
   if (typeof before.data !== "string" || typeof after.data !== "string") return null;
   if (before.data.length < TAIL_FROM) return null;
-  // Mostly the same text, not only an equal one: then nothing is compared, nor is the new text put together.
-  if (grown?.from === before.data) return grown.tail;
   if (!before.data.startsWith("[") || !after.data.endsWith("]")) return null;
   const stem = before.data.length - 1;
   // Without a comma there, the last element itself has changed. `startsWith` takes four times as long.

@@ -220,8 +220,6 @@ export interface Payload {
   /** `json`: `data` is JSON text. Every other name is the executor's own. */
   readonly type: string;
   readonly data: string | Uint8Array;
-  /** Of a list that was written: the text that it begins with, where that is known, and what follows, as a list. */
-  readonly grown?: { readonly from: string; readonly tail: string };
 }
 
 /** The serialized value of one channel. */
