@@ -87,12 +87,12 @@ function fullCheckpoint({ namespace, payload }: Chunk): Chunk | null {
   return type === "checkpoint" ? { namespace, mode: "checkpoints", payload: inner } : null;
 }
 
-/** The data of chunks in wire form; `show` converts values. Remembers the last one, because several readers take it. */
-export function chunkWire(show: (value: unknown) => Json): (chunk: Chunk) => Json | undefined {
+/** Returns a function that gives the data of a chunk in wire form. It remembers the last one, because several readers take it. */
+export function chunkWire(): (chunk: Chunk) => Json | undefined {
   let last: Chunk | null = null;
   let json: Json | undefined;
   return (chunk) => {
-    if (chunk !== last) json = chunk.mode === "values" ? show(chunk.payload) : frameData(chunk);
+    if (chunk !== last) json = frameData(chunk);
     last = chunk;
     return json;
   };

@@ -3,8 +3,9 @@
  * @module
  */
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
+import type { Host } from "./attempt.ts";
 import type { CallbackManagerClass } from "./callbacks.ts";
-import { execute, type Host } from "./execute.ts";
+import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { graphState } from "./state.ts";

@@ -1,0 +1,92 @@
+/** Prepares an attempt of a run on a compiled graph. */
+import type { Environment } from "../../lib/environment.ts";
+import type { Job } from "../../lib/executor/contract.ts";
+import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
+import type { Answers } from "./answers.ts";
+import { type CallbackManagerClass, nodeCallbacks } from "./callbacks.ts";
+import { ChunkMapper } from "./chunk-mapper.ts";
+import { type Graph, type GraphSource, withSaver } from "./graph.ts";
+import { collectAnswers, NO_ANSWERS } from "./graph-input.ts";
+import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
+import { JobSaver } from "./job-saver.ts";
+import { ModelUsage } from "./model-usage.ts";
+import { NodeTracker, trackedGraph } from "./node-tracker.ts";
+import { Pace } from "./pace.ts";
+import { onlyThread } from "./saver.ts";
+import type { Serde } from "./serde.ts";
+import { GraphSteps } from "./steps.ts";
+
+/** The graphs and the serializer of an executor. */
+export interface Host {
+  /** Throws for an unknown graph. */
+  source(graph_id: string): GraphSource;
+  /** The serializer, and the class of the callbacks of nodes. */
+  langchain(): Promise<readonly [Serde, CallbackManagerClass]>;
+}
+
+export type AttemptEnvironment = Pick<Environment, "defer" | "now" | "log">;
+
+/** The parts of one attempt. */
+export interface Attempt {
+  readonly job: Job;
+  /** The graph as its author compiled it. */
+  readonly hostGraph: Graph;
+  /** The same with the saver of the job and nodes that the tracker counts. */
+  readonly graph: Graph;
+  /** Null: the durable call that the run was created for has continued without it. */
+  readonly answers: Answers | null;
+  /** True if no client reads the checkpoints after the run, so that they stay in memory. */
+  readonly isInMemory: boolean;
+  readonly saver: JobSaver;
+  readonly steps: GraphSteps;
+  readonly usage: ModelUsage;
+  readonly tracker: NodeTracker;
+  readonly pace: Pace;
+  readonly mapper: ChunkMapper;
+  /** Aborts when the run is stopped. */
+  readonly runSignal: AbortSignal;
+  /** Stops the graph alone, such as after a failed write. */
+  readonly stop: AbortController;
+  /** Aborts in both cases. */
+  readonly signal: AbortSignal;
+}
+
+/** Returns the parts of an attempt, with the answers that the graph starts with. Nothing runs yet. */
+export async function prepareAttempt(
+  { source, langchain }: Host,
+  job: Job,
+  runSignal: AbortSignal,
+  environment: AttemptEnvironment,
+): Promise<Attempt> {
+  const { configurable } = job.config;
+  const hostGraph = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
+  const [serde, Manager] = await langchain();
+  runSignal.throwIfAborted();
+  const steps = new GraphSteps(job, environment);
+  const answers = await collectAnswers(steps, job, serde);
+  const isInMemory = job.stateless && job.durability === "exit" && !job.resumed;
+  const pace = new Pace(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const stop = new AbortController();
+  const saver = new JobSaver(
+    {
+      threads: onlyThread(job.thread_id, pace.handle()),
+      serde: isInMemory ? inMemoryValues : serde,
+      metadata: checkpointMetadata(job),
+    },
+    {
+      run_id: job.run_id,
+      spent: (answers ?? NO_ANSWERS).spent,
+      signal: runSignal,
+      onFailure: (error) => stop.abort(error),
+    },
+  );
+  const signal = AbortSignal.any([runSignal, stop.signal]);
+  const usage = new ModelUsage();
+  const tracker = new NodeTracker(signal, usage, nodeCallbacks(usage, Manager, job.run_id));
+  const graph = withSaver(trackedGraph(hostGraph), saver);
+  const mapper = new ChunkMapper(job, hostGraph, usage);
+  return {
+    ...{ job, hostGraph, graph, answers, isInMemory, saver, steps },
+    ...{ usage, tracker, pace, mapper, runSignal, stop, signal },
+  };
+}

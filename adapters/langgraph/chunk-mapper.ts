@@ -1,0 +1,146 @@
+/** Maps what LangGraph streams in one attempt to the events of the executor. */
+import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import { type Callbacks, type RunParents, runParents } from "./callbacks.ts";
+import { type Chunk, Chunks, isInterrupt } from "./chunks.ts";
+import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
+import type { Graph } from "./graph.ts";
+import type { ModelUsage } from "./model-usage.ts";
+import { ProtocolEvents } from "./protocol-events.ts";
+import type { CheckpointTuple } from "./saver.ts";
+import { needsSubgraphs } from "./stream-options.ts";
+import { aboutWire, toWire } from "./wire.ts";
+
+interface LangChainEvent {
+  readonly event: string;
+  readonly run_id: string;
+  readonly tags?: readonly string[];
+  readonly data?: { readonly chunk?: unknown };
+}
+
+export class ChunkMapper {
+  /** The graph has raised an interrupt, or stopped at a breakpoint. */
+  isInterrupted = false;
+  readonly #job: Job;
+  readonly #usage: ModelUsage;
+  readonly #chunks: Chunks;
+  readonly #toJson: (chunk: Chunk) => Json | undefined;
+  readonly #frames: StreamFrames;
+  readonly #protocol: ProtocolEvents | null;
+  /** Null if LangGraph streams chunks, and not LangChain's events with chunks among them. */
+  readonly #parents: RunParents | null;
+  #rootState: unknown;
+  #rootJson: Json | undefined;
+
+  /** `graph` is the graph as its author compiled it. */
+  constructor(job: Job, graph: Graph, usage: ModelUsage) {
+    this.#job = job;
+    this.#usage = usage;
+    this.#chunks = new Chunks(needsSubgraphs(job), job.subgraphs);
+    this.#toJson = chunkWire();
+    this.#frames = new StreamFrames(job, this.#toJson);
+    this.#protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, graph, this.#chunks, this.#toJson) : null;
+    this.#parents = job.modes.has("events") ? runParents() : null;
+  }
+
+  /** The callbacks of the run that the mapper needs. */
+  get callbacks(): Callbacks[] {
+    const { modes, events, subgraphs } = this.#job;
+    const needsCallers = events === "all" || (subgraphs && modes.has("tools"));
+    return [
+      ...(this.#parents ? [this.#parents.callbacks] : []),
+      ...this.#frames.callbacks,
+      ...(needsCallers ? [this.#chunks.callbacks] : []),
+      ...(this.#protocol?.callbacks ?? []),
+    ];
+  }
+
+  /** Maps one item of the stream: a chunk, or one of LangChain's events. */
+  *map(item: unknown): Generator<ExecutorEvent, void, undefined> {
+    const event = this.#parents ? (item as LangChainEvent) : null;
+    const streamed = event ? this.#chunkIn(event) : item;
+    const chunk = streamed === undefined ? null : this.#chunks.read(streamed);
+    // A chunk that shows only what the service itself answers.
+    if (streamed !== undefined && !chunk) return;
+    yield* this.#usage.take();
+    if (chunk) {
+      this.#noteState(chunk);
+      yield* this.#frames.before(chunk);
+    }
+    if (event) yield* this.#rawEvent(event, chunk);
+    if (chunk) yield* this.#chunkEvents(chunk);
+  }
+
+  /** Returns the values of the root graph, or undefined if it has streamed none. */
+  rootValues(): Json | undefined {
+    if (this.#rootState === undefined) return undefined;
+    return this.#rootJson ?? toWire(this.#rootState);
+  }
+
+  /** Emits a state that no execution has streamed. `readTuple` reads its checkpoint, where an event needs it. */
+  async *state(
+    values: Json,
+    readTuple: () => Promise<CheckpointTuple | undefined>,
+  ): AsyncGenerator<ExecutorEvent, void, undefined> {
+    const { modes, subgraphs } = this.#job;
+    const namespace = subgraphs ? { namespace: [] } : {};
+    if (modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: values };
+    if (this.#protocol) yield* this.#protocol.state(values, await readTuple());
+  }
+
+  /** Emits what ends with the attempt: subgraphs, messages and the results of transformers. */
+  async *end(outcome: "completed" | "interrupted"): AsyncGenerator<ExecutorEvent, void, undefined> {
+    yield* this.#frames.end(outcome);
+    if (this.#protocol) yield* await this.#protocol.end(outcome);
+  }
+
+  /** True if `settle` and `failProtocol` need the state that a failure has left. */
+  get needsState(): boolean {
+    return this.#frames.growingMessages || (this.#protocol?.needsState ?? false);
+  }
+
+  /** The failure ends the open subgraphs. */
+  fail(error: unknown): ExecutorEvent[] {
+    return this.#frames.fail(error);
+  }
+
+  /** Shows the messages of the state whose chunks were streamed before a failure. */
+  settle(state: StateEvent | null): ExecutorEvent[] {
+    return this.#frames.settle(state?.values ?? null);
+  }
+
+  /** The same ends of a failure as protocol events. */
+  failProtocol(error: unknown, state: StateEvent | null): ExecutorEvent[] {
+    return this.#protocol?.fail(error, state) ?? [];
+  }
+
+  #noteState(chunk: Chunk): void {
+    if (isRootState(chunk)) [this.#rootState, this.#rootJson] = [chunk.payload, undefined];
+    else if (chunk.mode === "values" && isInterrupt(chunk)) this.isInterrupted = true;
+  }
+
+  *#chunkEvents(chunk: Chunk): Generator<ExecutorEvent, void, undefined> {
+    const showsValues = this.#protocol !== null || this.#job.modes.has("values");
+    if (showsValues && isRootState(chunk)) this.#rootJson = this.#toJson(chunk);
+    yield* this.#frames.take(chunk);
+    if (this.#protocol) yield* this.#protocol.take(chunk);
+  }
+
+  /** The chunk of the root graph in one of LangChain's events. */
+  #chunkIn({ event, run_id, data }: LangChainEvent): unknown {
+    return event === "on_chain_stream" && run_id === this.#job.run_id ? data?.chunk : undefined;
+  }
+
+  /** LangChain's event as mode `events` shows it, unless its chunk is not shown. */
+  #rawEvent(event: LangChainEvent, chunk: Chunk | null): ExecutorEvent[] {
+    const parents = this.#parents?.of(event) ?? [];
+    if (event.tags?.includes("langsmith:hidden")) return [];
+    if (chunk && !this.#frames.isShown(chunk)) return [];
+    return [
+      { type: "stream", mode: "events", data: { ...(aboutWire(event) as JsonObject), parent_ids: [...parents] } },
+    ];
+  }
+}
+
+const isRootState = (chunk: Chunk): boolean =>
+  chunk.mode === "values" && chunk.namespace.length === 0 && !isInterrupt(chunk);

@@ -1,0 +1,43 @@
+/** The state with which an attempt ends. */
+import type { Job, StateEvent } from "../../lib/executor/contract.ts";
+import type { Json } from "../../lib/json.ts";
+import type { Attempt } from "./attempt.ts";
+import { threadState } from "./state.ts";
+import { type GraphConfig, toWire } from "./wire.ts";
+
+/** Returns the config that names the newest checkpoint of the root graph. */
+export const rootConfig = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
+
+type StateParts = Pick<Attempt, "job" | "graph" | "saver">;
+
+/** Returns the state that the graph has left. Does not read it if the stream showed all of it. */
+export async function readFinalState(attempt: Attempt): Promise<StateEvent> {
+  const { mapper, saver } = attempt;
+  const isDone = !mapper.isInterrupted && !saver.interrupted;
+  const values = isDone ? mapper.rootValues() : undefined;
+  if (values === undefined || saver.head === null) return await readStoredState(attempt);
+  return stateEvent(values, saver.head);
+}
+
+/** Reads the state that is stored last. Throws if the graph has stored none. */
+export async function readStoredState({ job, graph, saver }: StateParts): Promise<StateEvent> {
+  saver.ended = true;
+  // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
+  const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
+  const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
+  const counts = isInterrupted ? await saver.answerCounts(job.thread_id) : undefined;
+  const state = threadState(snapshot, toWire, counts);
+  if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
+  return { ...stateEvent(state.values, state.checkpoint.checkpoint_id), next: state.next, tasks: state.tasks };
+}
+
+function stateEvent(values: Json, checkpoint_id: string): StateEvent {
+  return { type: "state", values, next: [], tasks: [], checkpoint: { ns: "", checkpoint_id } };
+}
+
+/** The event without the checkpoint if only this attempt could read it. */
+export function toFinalEvent({ isInMemory }: Attempt, state: StateEvent): StateEvent {
+  if (!isInMemory) return state;
+  const { checkpoint: _checkpoint, ...withoutCheckpoint } = state;
+  return withoutCheckpoint;
+}

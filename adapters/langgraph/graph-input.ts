@@ -1,0 +1,65 @@
+/** What an attempt starts with: the input of the graph, and the resume values for its interrupts. */
+import type { Job } from "../../lib/executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Answers, openAnswers } from "./answers.ts";
+import { withCommand } from "./command.ts";
+import type { Graph } from "./graph.ts";
+import type { JobSaver } from "./job-saver.ts";
+import { NULL_TASK, type Values } from "./saver.ts";
+import type { GraphSteps } from "./steps.ts";
+
+export const NO_ANSWERS: Answers = { command: null, spent: false };
+
+/**
+ * Returns the resume values of the client together with those of the service. Null if the durable call that the run was created
+ * for has continued without it.
+ */
+export async function collectAnswers(steps: GraphSteps, job: Job, values: Values): Promise<Answers | null> {
+  const continued = await steps.continued(values);
+  if (continued === "gone") return null;
+  if (!continued) return job.resumed ? NO_ANSWERS : await openAnswers(job, values);
+  const { command, spent } = continued.job ? await openAnswers(continued.job, values) : NO_ANSWERS;
+  if (Object.keys(continued.resume).length === 0) return { command, spent };
+  const ofClient = command?.resume ?? null;
+  const resume = { ...(isObject(ofClient) ? ofClient : {}), ...continued.resume };
+  return { command: { ...command, resume }, spent };
+}
+
+/** Returns the input of the graph, and the graph that accepts it. */
+export function toGraphInput(
+  graph: Graph,
+  job: Job,
+  { command }: Answers,
+): { readonly graph: Graph; readonly input: unknown } {
+  if (command) return withCommand(graph, command);
+  return { graph, input: job.resumed || job.command ? null : (job.input ?? null) };
+}
+
+/** A graph that may have an open step, and where the attempt starts. */
+export interface OpenStep {
+  readonly graph: Graph;
+  readonly saver: JobSaver;
+  readonly job: Job;
+  readonly fork: JsonObject;
+}
+
+/**
+ * Handles a command that goes only to the end while a step is open: LangGraph would start that step again. Returns false without
+ * such a command, or without a state.
+ */
+export async function finishOpenStep({ command }: Answers, { graph, saver, job, fork }: OpenStep): Promise<boolean> {
+  const { goto = [], resume, update } = command ?? {};
+  const goesToEnd = goto.length > 0 && goto.every((target) => target === "__end__") && resume === undefined;
+  if (!goesToEnd || (job.from && job.from.ns !== "")) return false;
+  const config = {
+    configurable: { thread_id: job.thread_id, checkpoint_ns: "", ...fork },
+    metadata: { ...job.metadata },
+  };
+  const tuple = await saver.getTuple(config);
+  if (!tuple) return false;
+  const pairs = Array.isArray(update) ? (update as [string, Json][]) : Object.entries((update ?? {}) as JsonObject);
+  // LangGraph stores a command's writes in the same way.
+  if (pairs.length > 0) await saver.putWrites(tuple.config, pairs, NULL_TASK);
+  await graph.bulkUpdateState(config, [{ updates: [{ values: null, asNode: "__end__" }] }]);
+  return true;
+}

@@ -1,0 +1,133 @@
+/** The options with which LangGraph streams an attempt. */
+import type { Job, StreamMode } from "../../lib/executor/contract.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { type Callbacks, oneHandler } from "./callbacks.ts";
+import { hasProtocolEvents } from "./frames.ts";
+import { isMessage } from "./json.ts";
+import type { JobStore } from "./store.ts";
+import type { GraphConfig } from "./wire.ts";
+
+const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
+
+/** Modes in which clients of the root graph also see nodes of subgraphs. Since 1.5.0, LangGraph needs `subgraphs` for that. */
+const SUBGRAPH_NODE_MODES: readonly StreamMode[] = ["messages-tuple", "tools"];
+
+/** Modes from which protocol events are made. */
+const PROTOCOL_MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "custom", "tools"];
+
+/** Returns true if LangGraph must stream the chunks of subgraphs for this job. */
+export function needsSubgraphs({ subgraphs, modes, events }: Job): boolean {
+  // In mode `events` LangGraph gives checkpoints only together with subgraphs.
+  const needsCheckpoints = events === "state" && modes.has("events");
+  const needsNodes = SUBGRAPH_NODE_MODES.some((mode) => modes.has(mode));
+  return subgraphs || events === "all" || needsCheckpoints || modes.has("lifecycle") || needsNodes;
+}
+
+/**
+ * Returns true if LangGraph must stream this mode. Some modes are needed although no client requested them: they tell the end of
+ * subgraphs and of messages.
+ */
+function isStreamed(mode: StreamMode, { modes, events }: Job): boolean {
+  if (events !== undefined && events !== "none") {
+    // LangGraph gives no short notes of checkpoints beside mode `checkpoints`. Mode `debug` has the same data.
+    if (mode === "checkpoints") return false;
+    if (mode === "debug" && modes.has("checkpoints")) return true;
+    if (events === "all" && PROTOCOL_MODES.includes(mode)) return true;
+  }
+  if (mode === "updates" && modes.has("messages-tuple")) return true;
+  return modes.has(mode) || (mode === "tasks" && modes.has("lifecycle"));
+}
+
+const graphMode = (mode: StreamMode): string => (mode === "messages-tuple" ? "messages" : mode);
+
+/** What an attempt adds to the options of its job. */
+export interface AttemptOptions {
+  readonly signal: AbortSignal;
+  readonly callbacks: readonly Callbacks[];
+  /** Members of `configurable`: what nodes find there, and the checkpoint to fork from. */
+  readonly configurable: Readonly<Record<string, unknown>>;
+  /** Absent where the graph was compiled with a store of its own. */
+  readonly store?: JobStore;
+}
+
+export interface StreamOptions extends GraphConfig {
+  readonly streamMode: readonly string[];
+}
+
+/** Returns the options of `stream` and `streamEvents` for an attempt of the job. */
+export function createStreamOptions(job: Job, attempt: AttemptOptions): StreamOptions {
+  const { tags, recursion_limit } = job.config;
+  const subgraphs = needsSubgraphs(job);
+  const needsIds = job.modes.has("messages-tuple") || job.events === "all";
+  const callbacks = [...(needsIds ? [messageIds] : []), ...attempt.callbacks];
+  return {
+    // Values are always needed: the last ones are the run's result.
+    streamMode: ["values", ...MODES.filter((mode) => isStreamed(mode, job)).map(graphMode)],
+    subgraphs,
+    // Gives a short note of the checkpoint before each state. Version 3 changes messages and tools, which subgraphs come with here.
+    ...(hasProtocolEvents(job) ? { version: subgraphs ? "v2" : "v3" } : {}),
+    configurable: { ...configurableOf(job), ...attempt.configurable },
+    context: job.context,
+    signal: attempt.signal,
+    runId: job.run_id,
+    metadata: { ...job.metadata },
+    ...(tags ? { tags: [...tags] } : {}),
+    ...(recursion_limit === undefined ? {} : { recursionLimit: recursion_limit }),
+    ...breakpoints(job),
+    durability: job.durability,
+    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
+    ...(attempt.store ? { store: attempt.store } : {}),
+  } as StreamOptions;
+}
+
+function configurableOf({ config, thread_id, run_id, graph_id, assistant_id }: Job): JsonObject {
+  const ofCaller = Object.entries(config.configurable).filter(([key]) => !isInternal(key));
+  return { ...(Object.fromEntries(ofCaller) as JsonObject), thread_id, run_id, graph_id, assistant_id };
+}
+
+/** Returns true for keys that control LangGraph: only the service sets them. */
+function isInternal(key: string): boolean {
+  return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
+}
+
+type Breakpoints = { interruptBefore?: "*" | string[]; interruptAfter?: "*" | string[] };
+
+function breakpoints({ interrupt_before, interrupt_after }: Job): Breakpoints {
+  const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
+  return {
+    ...(interrupt_before.length > 0 ? { interruptBefore: names(interrupt_before) } : {}),
+    ...(interrupt_after.length > 0 ? { interruptAfter: names(interrupt_after) } : {}),
+  };
+}
+
+/** Returns the config of the checkpoint to fork from, or an empty one if the run continues from the head. */
+export async function readFork({ from, resumed, checkpoints }: Job): Promise<JsonObject> {
+  if (!from || resumed) return {};
+  const { ns, checkpoint_id } = from;
+  if (ns === "") {
+    // With an explicit id, even that of the head, LangGraph would run finished tasks of the step again.
+    const head = await checkpoints.get({ ns });
+    return head?.checkpoint_id === checkpoint_id ? {} : { checkpoint_ns: ns, checkpoint_id };
+  }
+  const parents = (await checkpoints.get(from))?.metadata.parents ?? {};
+  return { checkpoint_ns: ns, checkpoint_id, checkpoint_map: { ...(parents as JsonObject), [ns]: checkpoint_id } };
+}
+
+/**
+ * In mode `messages`, LangGraph gives the same id to all messages without an id that one node returns, so only the last one
+ * remains in the state. This handler runs before LangGraph's and gives each message its own id.
+ */
+const messageIds: Callbacks = {
+  handleChainEnd(outputs: unknown): void {
+    if (typeof outputs !== "object" || outputs === null) return;
+    const messages = Object.values(outputs)
+      .flat()
+      .filter((item) => typeof item === "object" && item !== null && isMessage(item));
+    if (messages.length < 2) return;
+    for (const message of messages as { id?: string; lc_kwargs?: { id?: string } }[]) {
+      if (message.id !== undefined) continue;
+      message.id = crypto.randomUUID();
+      if (message.lc_kwargs) message.lc_kwargs.id = message.id;
+    }
+  },
+};
