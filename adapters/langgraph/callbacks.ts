@@ -1,4 +1,5 @@
 /** Callbacks of an execution. */
+import { isMessagesHandler } from "./langgraph-internals.ts";
 
 /** Methods of a LangChain callback handler. */
 export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[]) => void };
@@ -29,9 +30,9 @@ export interface CallbackManager {
   inheritableHandlers: readonly object[];
 }
 
-const nameOf = (handler: object): unknown => (handler as { readonly name?: unknown }).name;
+const isOwn = (handler: object): boolean => (handler as { readonly name?: unknown }).name === NAME;
 
-/** The methods of a handler: its own, or those of its class. */
+/** Returns the methods of a handler: its own, or those of its class. */
 function methodsOf(handler: object): Callbacks {
   const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((holder) =>
     Object.getOwnPropertyNames(holder),
@@ -49,55 +50,21 @@ export type CallbackManagerClass = new (
 ) => CallbackManager;
 
 /**
- * Gives callbacks to what runs in a node, and not to the run: with callbacks, LangChain copies them and their metadata for each part
- * of each step. Where a run has some, they become part of its handler, because another one would cost promises for every token.
+ * Returns a function that gives the handler to what runs with a config. The handler is for what runs in nodes, and not for the run: with
+ * callbacks, LangChain copies them and their metadata for each part of each step.
  */
 export function nodeCallbacks(
   handler: object,
   Manager: CallbackManagerClass,
   run_id: string,
 ): (config: { callbacks?: unknown }) => void {
-  const made = new Map<object, object>();
-  const joined = new Map<object, object>();
-
-  function withAdded(one: object): object {
-    const known = made.get(one);
-    if (known || nameOf(one) !== NAME) return known ?? one;
-    const larger = oneHandler([methodsOf(one), methodsOf(handler)]);
-    made.set(one, larger);
-    // A node that is tried again has the manager of its first try.
-    made.set(larger, larger);
-    return larger;
-  }
-  made.set(handler, handler);
-
-  /** LangGraph's handler of mode `messages` with this module's: LangChain queues each token for a handler that it does not await. */
-  function withMessages(messages: object, own: object): object {
-    const known = joined.get(messages);
-    if (known) return known;
-    const both = { ...oneHandler([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
-    joined.set(messages, both);
-    // A node that is tried again has the manager of its first try.
-    made.set(both, both);
-    return both;
-  }
-
-  const extended = (handlers: readonly object[]): readonly object[] => {
-    const own = handlers.map(withAdded);
-    // Tracers give a run callbacks without the handler of this module.
-    const list = own.some((one) => made.has(one)) ? own : [...own, handler];
-    const messages = list.find((one) => nameOf(one) === "StreamMessagesHandler");
-    const ours = list.find((one) => nameOf(one) === NAME);
-    if (!messages || !ours) return list;
-    return list.flatMap((one) => (one === messages ? withMessages(messages, ours) : one === ours ? [] : one));
-  };
-
+  const withHandler = handlerAdder(handler);
   return (config) => {
     const { handlers, inheritableHandlers } = (config.callbacks ?? {}) as Partial<CallbackManager>;
     if (handlers && inheritableHandlers) {
       const manager = config.callbacks as CallbackManager;
-      manager.handlers = extended(handlers);
-      manager.inheritableHandlers = extended(inheritableHandlers);
+      manager.handlers = withHandler(handlers);
+      manager.inheritableHandlers = withHandler(inheritableHandlers);
     } else if (!config.callbacks) {
       // Events that nodes dispatch need the run that they belong to.
       config.callbacks = new Manager(run_id, { handlers: [handler], inheritableHandlers: [handler] });
@@ -105,23 +72,60 @@ export function nodeCallbacks(
   };
 }
 
+/**
+ * Returns a function that adds the handler to a list. The handler becomes part of a handler of the list, because another one costs
+ * promises for every token. Each combination is created once: a node that is tried again has the list of its first try.
+ */
+function handlerAdder(handler: object): (handlers: readonly object[]) => readonly object[] {
+  const combined = new Map<object, object>([[handler, handler]]);
+  const joined = new Map<object, object>();
+
+  function withHandler(own: object): object {
+    const cached = combined.get(own);
+    if (cached) return cached;
+    const both = oneHandler([methodsOf(own), methodsOf(handler)]);
+    combined.set(own, both).set(both, both);
+    return both;
+  }
+
+  /** LangChain queues each token for a handler that it does not await, as LangGraph's of mode `messages`. */
+  function withMessages(messages: object, own: object): object {
+    const cached = joined.get(messages);
+    if (cached) return cached;
+    const both = { ...oneHandler([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
+    joined.set(messages, both);
+    combined.set(both, both);
+    return both;
+  }
+
+  return (handlers) => {
+    const list = handlers.map((other) => (isOwn(other) ? withHandler(other) : other));
+    // Tracers give a run callbacks without a handler of this adapter.
+    if (!list.some(isOwn)) list.push(handler);
+    const messages = list.find(isMessagesHandler);
+    const own = list.find(isOwn);
+    if (!messages || !own) return list;
+    const both = withMessages(messages, own);
+    return list.filter((other) => other !== own).map((other) => (other === messages ? both : other));
+  };
+}
+
 /** Metadata of LangChain runs. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** Calls `note` for each chain that starts. */
-export const onChainStart =
-  (note: (metadata: Metadata, name: string | undefined, run_id: string, input: unknown) => void) =>
-  (
-    _chain: unknown,
-    input: unknown,
-    run_id: string,
-    _parent?: string,
-    _tags?: unknown,
-    metadata: Metadata = {},
-    _type?: unknown,
-    name?: string,
-  ): void =>
-    note(metadata, name, run_id, input);
+/** The arguments of LangChain's handlers, which are given by their position. */
+export type ChainStart = [
+  ...[chain: unknown, input: unknown, run_id: string, parent?: string],
+  ...[tags?: unknown, metadata?: Metadata, type?: unknown, name?: string],
+];
+export type ToolStart = [
+  ...[tool: unknown, input: unknown, run_id: string, parent?: string],
+  ...[tags?: unknown, metadata?: Metadata, name?: string, call_id?: string],
+];
+export type ChatModelStart = [
+  ...[model: unknown, messages: unknown, run_id: string, parent?: string],
+  ...[extra?: unknown, tags?: unknown, metadata?: Metadata],
+];
 
 /** The parent runs of LangChain events, which name only their own run. */
 export interface RunParents {

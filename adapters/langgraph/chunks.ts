@@ -1,6 +1,6 @@
 /** The chunks that LangGraph streams, and the graph that each comes from. */
 import type { StreamMode } from "../../lib/executor/contract.ts";
-import type { Callbacks, Metadata } from "./callbacks.ts";
+import type { Callbacks, Metadata, ToolStart } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
 import { withoutSteps } from "./step-marks.ts";
 
@@ -26,17 +26,8 @@ export class Chunks {
 
   /** Needed if clients see which graph or task called a tool. */
   readonly callbacks: Callbacks = {
-    handleToolStart: (
-      _tool: unknown,
-      _input: unknown,
-      _run_id: string,
-      _parent?: string,
-      _tags?: unknown,
-      metadata: Metadata = {},
-      _name?: string,
-      call?: string,
-    ): void => {
-      this.callers.set(call, metadata.langgraph_checkpoint_ns);
+    handleToolStart: (...[, , , , , metadata, , call_id]: ToolStart): void => {
+      this.callers.set(call_id, metadata?.langgraph_checkpoint_ns);
     },
   };
 
@@ -50,15 +41,20 @@ export class Chunks {
     ];
     const payload = mode === "values" || mode === "updates" ? shownInterrupts(given) : given;
     if (payload === null) return null;
-    // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
-    const stops = !this.shown && isBreakpoint(payload);
-    // Before 1.5.0, LangGraph names the task that these come from; clients expect the graph that the task belongs to.
-    const task = this.shown && namespace.length > 0 ? this.taskOf(mode, payload) : undefined;
     return {
-      namespace: stops ? [] : task === namespace.join("|") ? namespace.slice(0, -1) : namespace,
+      namespace: this.graphOf(namespace, mode, payload),
       mode: mode === "messages" ? "messages-tuple" : (mode as StreamMode),
       payload,
     };
+  }
+
+  /** The namespace of the graph that a chunk comes from. */
+  private graphOf(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
+    // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
+    if (!this.shown) return isBreakpoint(payload) ? [] : namespace;
+    // Before 1.5.0, LangGraph names the task that messages and tools come from; clients expect the graph of the task.
+    const isTask = namespace.length > 0 && this.taskOf(mode, payload) === namespace.join("|");
+    return isTask ? namespace.slice(0, -1) : namespace;
   }
 
   /** The checkpoint namespace of the task that a message or a tool call comes from. */

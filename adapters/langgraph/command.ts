@@ -5,7 +5,8 @@
  */
 import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { copyWith, type Graph } from "./graph.ts";
+import type { Graph } from "./graph.ts";
+import { withValidInput } from "./langgraph-internals.ts";
 import { TASKS } from "./saver.ts";
 
 type Pair = readonly [channel: string, value: unknown];
@@ -51,12 +52,10 @@ export function withCommand(graph: Graph, command: Command): { readonly graph: G
   const packets = packetsOf(command.goto);
   if (packets.length === 0) return { graph, input };
   // The schema applies only to the update: it would refuse or drop the packets.
-  const _validateInput = async (given: unknown): Promise<unknown> => {
-    const valid = await graph._validateInput(given);
-    if (valid === input) input.update = [...pairsOf(input.update), ...packets];
-    return valid;
+  const addPackets = (): void => {
+    input.update = [...pairsOf(input.update), ...packets];
   };
-  return { graph: copyWith(graph, { _validateInput }), input };
+  return { graph: withValidInput(graph, input, addPackets), input };
 }
 
 /** A `Send` in LangGraph's stored form. */

@@ -59,9 +59,6 @@ export interface SnapshotTask {
 export interface Node {
   readonly bound: object;
   readonly writers: readonly Runnable[];
-  getWriters(): readonly Runnable[];
-  /** What a task runs: the node and its writers. */
-  getNode(): Runnable | undefined;
 }
 
 /** What LangChain calls. */
@@ -79,10 +76,6 @@ export interface Graph {
   readonly streamTransformers?: readonly (() => Transformer)[];
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
-  /** The settings of a run: those of its config, else those of the graph. */
-  _defaults(config: unknown): unknown[];
-  /** Validates the input of `stream` by the graph's schema. */
-  _validateInput(input: unknown): Promise<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
   bulkUpdateState(
     config: GraphConfig,

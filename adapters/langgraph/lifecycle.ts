@@ -2,7 +2,7 @@
  * Mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this. Starts and ends come from the
  * chunks of mode `tasks`, subgraphs included; outcomes of tasks come from callbacks.
  */
-import { type Callbacks, onChainStart } from "./callbacks.ts";
+import type { Callbacks, ChainStart } from "./callbacks.ts";
 import type { Chunk } from "./chunks.ts";
 import { messageOf } from "./wire.ts";
 
@@ -41,13 +41,13 @@ export class Lifecycle {
   private readonly outcomes = new Map<string, string | null>();
 
   readonly callbacks: Callbacks = {
-    handleChainStart: onChainStart((metadata, name, run_id) => {
+    handleChainStart: (...[, , run_id, , , metadata, , name]: ChainStart): void => {
       // Only the callback run of the task itself has the name of its node.
-      if (name === undefined || name !== metadata.langgraph_node) return;
+      if (name === undefined || name !== metadata?.langgraph_node) return;
       const key = String(metadata.langgraph_checkpoint_ns);
       this.runs.set(run_id, key);
       this.outcomes.delete(key);
-    }),
+    },
     handleChainEnd: (_output: unknown, run_id: string): void => this.ended(run_id, null),
     handleChainError: (error: unknown, run_id: string): void => this.ended(run_id, messageOf(error)),
   };

@@ -1,6 +1,6 @@
 /** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
-import { type Metadata, NAME } from "./callbacks.ts";
+import { type ChainStart, type ChatModelStart, NAME } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
@@ -36,15 +36,8 @@ export class ModelUsage {
   private readonly inner = new Set<string>();
   private events: UsageEvent[] = [];
 
-  handleChatModelStart(
-    _model: unknown,
-    _messages: unknown,
-    run_id: string,
-    _parent?: string,
-    _extra?: unknown,
-    _tags?: unknown,
-    { ls_model_name }: Metadata = {},
-  ): void {
+  handleChatModelStart(...[, , run_id, , , , metadata]: ChatModelStart): void {
+    const ls_model_name = metadata?.ls_model_name;
     if (typeof ls_model_name === "string") this.models.set(run_id, ls_model_name);
   }
 
@@ -59,17 +52,8 @@ export class ModelUsage {
   }
 
   /** The nodes of graphs that nodes call. */
-  handleChainStart(
-    _chain: unknown,
-    input: unknown,
-    run_id: string,
-    _parent?: string,
-    _tags?: unknown,
-    { langgraph_node }: Metadata = {},
-    _type?: unknown,
-    name?: string,
-  ): void {
-    if (name === undefined || name !== langgraph_node) return;
+  handleChainStart(...[, input, run_id, , , metadata, , name]: ChainStart): void {
+    if (name === undefined || name !== metadata?.langgraph_node) return;
     this.inner.add(run_id);
     this.onNodeStart(input);
   }

@@ -2,7 +2,7 @@
 import { ContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
 import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Callbacks, type Metadata, onChainStart } from "./callbacks.ts";
+import type { Callbacks, ChainStart, Metadata } from "./callbacks.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
 import type { Graph } from "./graph.ts";
@@ -170,7 +170,7 @@ export class ProtocolEvents {
       ([node]) => node !== "__metadata__",
     );
     const events = updates.map(([node, values]): ProtocolEvent => {
-      const update = values === null ? {} : typeof values === "object" ? values : { value: values };
+      const update = typeof values === "object" ? (values ?? {}) : { value: values };
       return { ...event("updates", namespace, { node, values: update }), node };
     });
     return [...this.blocks.finish(messages).map(messageEvent), ...events];
@@ -203,12 +203,12 @@ class Agents {
   private readonly names = new Map<string, string>();
 
   readonly callbacks: Callbacks = {
-    handleChainStart: onChainStart((metadata, name) => {
-      const { langgraph_checkpoint_ns: ns, langgraph_node, lc_agent_name: agent } = metadata;
+    handleChainStart: (...[, , , , , metadata, , name]: ChainStart): void => {
+      const { langgraph_checkpoint_ns: ns, langgraph_node, lc_agent_name: agent } = metadata ?? {};
       if (typeof ns !== "string") return;
       if (!this.outer.has(ns) && name === langgraph_node) this.outer.set(ns, agent);
       else if (typeof agent === "string" && agent !== this.outer.get(ns)) this.names.set(ns, agent);
-    }),
+    },
   };
 
   of(namespace: Namespace): string | undefined {

@@ -1,6 +1,7 @@
 /** Runs the stream transformers of a graph on its protocol events. LangGraph runs them in version 3 of `streamEvents` alone. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { isStreamChannel, type StreamChannel } from "./langgraph-internals.ts";
 import { toWire } from "./wire.ts";
 
 export type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
@@ -18,14 +19,6 @@ interface GraphEvent {
   };
 }
 
-/** What a transformer shows under a name, or keeps for its process. */
-interface Channel {
-  readonly channelName?: string;
-  _wire(onItem: (item: unknown) => void): void;
-  _close(): void;
-  _fail(error: unknown): void;
-}
-
 export interface Transformer {
   init(): unknown;
   process(event: GraphEvent): boolean;
@@ -34,15 +27,13 @@ export interface Transformer {
   fail?(error: unknown): void;
 }
 
-const BRAND = Symbol.for("langgraph.stream_channel");
-const isChannel = (value: unknown): value is Channel => typeof value === "object" && value !== null && BRAND in value;
 const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 
 /** The transformers of one execution. */
 export class Transformers {
   private readonly all: Transformer[] = [];
-  private readonly channels: Channel[] = [];
+  private readonly channels: StreamChannel[] = [];
   /** Shown at the end, by name. */
   private readonly results: [name: string, value: PromiseLike<unknown>][] = [];
   private made: ProtocolEvent[] = [];
@@ -91,7 +82,7 @@ export class Transformers {
   }
 
   private connect(name: string, value: unknown): void {
-    if (isChannel(value)) {
+    if (isStreamChannel(value)) {
       this.channels.push(value);
       const { channelName } = value;
       if (channelName !== undefined) value._wire((item) => this.custom(channelName, item));

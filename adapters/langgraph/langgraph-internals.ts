@@ -1,0 +1,213 @@
+/**
+ * What this adapter uses of LangGraph and LangGraph does not document: names and members that LangGraph 1.4.17 to 1.7.3 have. Nothing
+ * of this kind is used in another file. Each function first checks that the member is there, in the shape that these versions give
+ * it. In any other version the function falls back to what LangGraph does by itself, as its comment says.
+ */
+import { copyWith, type Graph, type Node, type Runnable } from "./graph.ts";
+import { JobStore } from "./store.ts";
+
+type Invoke = (input: unknown, config?: NodeConfig) => Promise<unknown>;
+
+/** A config of LangChain, as nodes and edges get it. */
+export interface NodeConfig {
+  readonly configurable?: Readonly<Record<string, unknown>>;
+  readonly callbacks?: unknown;
+  readonly signal?: AbortSignal;
+  readonly runName?: unknown;
+}
+
+/**
+ * Returns the config without the name of the node: LangChain removes the name only where it hands on callbacks, and otherwise the tools
+ * and models of the node would have it.
+ */
+export function withoutRunName({ runName: _, ...config }: NodeConfig): NodeConfig {
+  return config;
+}
+
+/** LangGraph's own part of a node: it writes channels, maps their values or follows an edge. `invoke` makes a config for `func`. */
+interface GraphRunnable extends Runnable {
+  readonly trace?: boolean;
+  readonly func?: (input: unknown, config: unknown) => unknown;
+}
+
+/** The part that writes channels, by handing the values to the loop. */
+interface ChannelWriter extends GraphRunnable {
+  readonly writes: readonly { readonly mapper?: GraphRunnable }[];
+  _write(input: unknown, config: unknown): Promise<unknown>;
+}
+
+/** The members of a node that LangGraph calls for each of its tasks. */
+interface PregelNode extends Node {
+  /** The writers, of which neighbours are joined. */
+  getWriters(): readonly Runnable[];
+  /** What a task runs: a sequence of the node and its writers. */
+  getNode(): (Runnable & { readonly steps?: readonly Runnable[] }) | undefined;
+}
+
+/**
+ * Returns a node that runs its parts without the config and the trace that LangChain makes for each, which take a fifth of the time
+ * of a small run. Only LangGraph's own parts are called so, which read no config but their argument. Fallback: the same node.
+ */
+export function withDirectCalls(node: Node): Node {
+  if (!isPregelNode(node)) return node;
+  const direct: PregelNode = Object.create(node, {
+    getWriters: { value: memoize(() => node.getWriters().map(withDirectWrites)) },
+    getNode: { value: memoize(() => withDirectSteps(node.getNode.call(direct))) },
+  });
+  return direct;
+}
+
+function isPregelNode(node: Node): node is PregelNode {
+  const { getWriters, getNode } = node as Partial<PregelNode>;
+  return typeof getWriters === "function" && typeof getNode === "function";
+}
+
+/** Calls `create` at most once. */
+function memoize<Value>(create: () => Value): () => Value {
+  let created: { readonly value: Value } | undefined;
+  return () => {
+    created ??= { value: create() };
+    return created.value;
+  };
+}
+
+/** Runs a sequence in one loop. With callbacks, LangChain must run it, because each part has callbacks of its own. */
+function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | undefined {
+  const { steps } = node ?? {};
+  if (!node || !Array.isArray(steps)) return node;
+  const invoke = async (input: unknown, options: NodeConfig = {}): Promise<unknown> => {
+    if (options.callbacks !== undefined) return await node.invoke(input, options);
+    const config = withoutRunName(options);
+    let value = input;
+    for (const step of steps as readonly Runnable[]) {
+      config.signal?.throwIfAborted();
+      value = await step.invoke(value, config);
+    }
+    return value;
+  };
+  return withInvoke(node, invoke);
+}
+
+/** Hands the values of a writer to the loop at once. */
+function withDirectWrites(writer: Runnable): Runnable {
+  if (!isChannelWriter(writer)) return writer;
+  const writes = writer.writes.map((write) =>
+    write.mapper ? { ...write, mapper: withInvoke(write.mapper, directInvoke(write.mapper)) } : write,
+  );
+  const direct: ChannelWriter = Object.create(writer, {
+    writes: { value: writes },
+    invoke: { value: (input: unknown, config: unknown = {}) => direct._write(input, config) },
+  });
+  return direct;
+}
+
+function isChannelWriter(writer: Runnable): writer is ChannelWriter {
+  const { writes, _write } = writer as Partial<ChannelWriter>;
+  return Array.isArray(writes) && typeof _write === "function";
+}
+
+/** Calls the function of a part. Fallback: its `invoke`. */
+function directInvoke(part: GraphRunnable): Invoke {
+  const { func, trace } = part;
+  return func && trace === false ? async (input, config) => await func(input, config) : part.invoke.bind(part);
+}
+
+const withInvoke = (runnable: Runnable, invoke: Invoke): Runnable =>
+  Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
+
+/**
+ * Returns the conditional edge with a config of its own, which `prepare` may change. LangGraph has these edges among the writers of a
+ * node. Fallback: the same writer.
+ */
+export function withEdgeConfig(writer: Runnable, prepare: (config: { callbacks?: unknown }) => void): Runnable {
+  if (writer.name !== "<branch_run>") return writer;
+  const invoke = directInvoke(writer);
+  return withInvoke(writer, (input, options) => {
+    const config = { ...(options as object) };
+    prepare(config);
+    return invoke(input, config);
+  });
+}
+
+/**
+ * Returns members of a copy of the graph whose loop has no store, so that nodes, edges and tasks get the store of their config. LangGraph
+ * puts a queue before the store of its loop, which polls, makes the end of each run wait for a timer, and loses which fields are
+ * indexed. Fallback: LangGraph's queue.
+ */
+export function withoutStoreQueue(graph: Graph): object {
+  const { _defaults: settingsOf } = graph as { _defaults?: (config: unknown) => unknown };
+  if (typeof settingsOf !== "function") return {};
+  return {
+    _defaults(this: Graph, config: unknown): unknown {
+      const settings = settingsOf.call(this, config);
+      if (!Array.isArray(settings)) return settings;
+      return settings.map((setting) => (setting instanceof JobStore ? undefined : setting));
+    },
+  };
+}
+
+/**
+ * Returns a graph that calls `onValid` once it has validated the input by its schema, and before it reads the input. Fallback: the same
+ * graph, which validates nothing, so `onValid` is called at once.
+ */
+export function withValidInput(graph: Graph, input: object, onValid: () => void): Graph {
+  const { _validateInput: validate } = graph as { _validateInput?: (input: unknown) => Promise<unknown> };
+  if (typeof validate !== "function") {
+    onValid();
+    return graph;
+  }
+  const _validateInput = async (given: unknown): Promise<unknown> => {
+    const valid = await validate.call(graph, given);
+    if (valid === input) onValid();
+    return valid;
+  };
+  return copyWith(graph, { _validateInput });
+}
+
+export type TaskFunction = (...input: unknown[]) => unknown;
+
+/** The member of `configurable` that functional graphs call to start a task. */
+const START_TASK = "__pregel_call";
+
+/** Returns the config of a node whose tasks are wrapped by `wrap`. Fallback: the same config. */
+export function withTasks(config: NodeConfig, wrap: (task: TaskFunction) => TaskFunction): NodeConfig {
+  const startTask = config.configurable?.[START_TASK];
+  if (typeof startTask !== "function") return config;
+  const start = (task: unknown, ...options: unknown[]): unknown =>
+    startTask(typeof task === "function" ? wrap(task as TaskFunction) : task, ...options);
+  return { ...config, configurable: { ...config.configurable, [START_TASK]: start } };
+}
+
+const CHILD_CONFIG = Symbol.for("lc:child_config");
+
+interface AsyncStorage {
+  getStore?(): { readonly extra?: { readonly [CHILD_CONFIG]?: { callbacks?: unknown } } } | undefined;
+}
+
+/**
+ * Returns the config that LangChain's callers inherit here. A task gets none as an argument. Fallback: undefined, and then the models
+ * that a task calls are not counted.
+ */
+export function inheritedConfig(): { callbacks?: unknown } | undefined {
+  const { [Symbol.for("ls:tracing_async_local_storage")]: storage } = globalThis as { [key: symbol]: unknown };
+  return (storage as AsyncStorage | undefined)?.getStore?.()?.extra?.[CHILD_CONFIG];
+}
+
+/** Returns true for LangGraph's handler of mode `messages`. Fallback: false, and then the handlers are not joined. */
+export const isMessagesHandler = (handler: object): boolean =>
+  (handler as { readonly name?: unknown }).name === "StreamMessagesHandler";
+
+/** A channel with which a stream transformer shows items under a name, or keeps them for its process. */
+export interface StreamChannel {
+  readonly channelName?: string;
+  _wire(onItem: (item: unknown) => void): void;
+  _close(): void;
+  _fail(error: unknown): void;
+}
+
+/** Returns true for a channel of a stream transformer. Fallback: false, and then its items are not shown. */
+export function isStreamChannel(value: unknown): value is StreamChannel {
+  if (typeof value !== "object" || value === null || !(Symbol.for("langgraph.stream_channel") in value)) return false;
+  const { _wire, _close, _fail } = value as Partial<StreamChannel>;
+  return [_wire, _close, _fail].every((member) => typeof member === "function");
+}
