@@ -33,37 +33,48 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   if (resume_targets) await requireTargets(job, stored, values);
   const resume = addressed(command?.resume, job);
-  const begun = stored?.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ?? false;
-  if (job.strict_resume && resume !== undefined && !begun) {
-    const wrong = mismatch(resume, stored ? questions(stored, values) : []);
-    if (wrong) throw wrong;
-  }
-  const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
+  const begun = stored !== null && notes(stored, run_id).length > 0;
+  if (job.strict_resume && !begun) requireMatch(resume, stored, values);
   if (!stored) return { command, spent: false };
+  const answer = resume === undefined ? undefined : await answersOf(resume, job, stored, values);
   const giver = runOf(stored, NULL_TASK);
-  // That run has ended, and no task has taken its answer.
-  const isVoid = giver !== null && giver !== run_id;
   // On exit, LangGraph stores inner results first: tasks of subgraphs, then the answer that they took.
-  const again = begun || job.durability === "exit";
-  const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
-  const spent = isVoid || (giver !== null && step.some((one) => takers(one, giver).length > 0));
-  if (!command || given === undefined) return { command, spent };
+  const mayBeTaken = answer !== undefined && (begun || job.durability === "exit");
+  const step = giver !== null || mayBeTaken ? await stepOf(checkpoints, stored) : [];
+  const spent = giver !== null && isSpent(giver, run_id, step);
+  if (!command || answer === undefined) return { command, spent };
+  return { command: withResume(command, answer, openPart(answer, step, values, run_id)), spent };
+}
 
-  let left: Json = given;
-  if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
-    // Includes a task's next interrupt, which is open now: the answer was for the one before.
-    const taken = new Set(
-      step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
-    );
-    const open: [string, Json][] = isMap(given)
-      ? Object.entries(given)
-      : step.flatMap((one) => questions(one, values)).map((id) => [id, given]);
-    const answers = open.filter(([id]) => !taken.has(id));
-    left = answers.length > 0 ? Object.fromEntries(answers) : null;
-  }
-  const { resume: _resume, ...rest } = command;
-  if (left !== null) return { command: { ...rest, resume: left }, spent };
-  return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, spent };
+/** Throws for an answer that is for none of the open interrupts. */
+function requireMatch(resume: Json | undefined, stored: StoredCheckpoint | null, values: Values): void {
+  if (resume === undefined) return;
+  const wrong = mismatch(resume, stored ? questions(stored, values) : []);
+  if (wrong) throw wrong;
+}
+
+/** True if a task has taken the answer, or if the run that gave it has ended and no task can take it any more. */
+const isSpent = (giver: string, run_id: string, step: readonly StoredCheckpoint[]): boolean =>
+  giver !== run_id || step.some((one) => takers(one, giver).length > 0);
+
+/** Returns the answers that no task of the step has taken, or null if all are taken. */
+function openPart(answer: Json, step: readonly StoredCheckpoint[], values: Values, run_id: string): Json {
+  if (!isMap(answer) && !step.some((one) => takers(one, run_id).length > 0)) return answer;
+  // Includes a task's next interrupt, which is open now: the answer was for the one before.
+  const taken = new Set(
+    step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
+  );
+  const byId: [string, Json][] = isMap(answer)
+    ? Object.entries(answer)
+    : step.flatMap((one) => questions(one, values)).map((id) => [id, answer]);
+  const open = byId.filter(([id]) => !taken.has(id));
+  return open.length > 0 ? Object.fromEntries(open) : null;
+}
+
+/** Returns the command with the open part of its answer. Null if nothing of the command remains. */
+function withResume({ resume: _resume, ...rest }: Command, answer: Json, open: Json): Command | null {
+  if (open !== null) return { ...rest, resume: open };
+  return answer === null && (rest.update || rest.goto?.length) ? rest : null;
 }
 
 /**

@@ -29,7 +29,7 @@ export function inMemoryCheckpoints(): CheckpointHandle {
       ...checkpoint,
       run_id: null,
       values: values.filter(({ channel, version }) => versions[channel] === version),
-      writes: pending.sort((a, b) => (a.task_id === b.task_id ? a.idx - b.idx : a.task_id < b.task_id ? -1 : 1)),
+      writes: pending.sort(byTaskAndIndex),
       created_at: 0,
     };
   };
@@ -60,4 +60,9 @@ export function inMemoryCheckpoints(): CheckpointHandle {
       for (const write of added) pending.set(key(task_id, write.idx), { ...write, task_id });
     },
   };
+}
+
+function byTaskAndIndex(first: StoredWrite, second: StoredWrite): number {
+  if (first.task_id === second.task_id) return first.idx - second.idx;
+  return first.task_id < second.task_id ? -1 : 1;
 }

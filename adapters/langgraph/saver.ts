@@ -53,8 +53,8 @@ export interface Threads {
 
 /** How values are stored. */
 export interface Values {
-  /** Throws for a value that cannot be stored, which `where` names. `inState`: it stays as it is until the next node. */
-  write(value: unknown, where: string, inState?: boolean): Payload;
+  /** Throws for a value that cannot be stored, which `where` names. */
+  write(value: unknown, where: string): Payload;
   read(payload: Payload): unknown;
 }
 
@@ -129,18 +129,32 @@ export class Saver {
 
   async *list(config: GraphConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
     const { thread_id, checkpoint_id } = place(config);
+    const ids = thread_id === undefined ? this.threads.ids() : [thread_id];
     const ns = config.configurable?.checkpoint_ns as string | undefined;
     const before = options.before && place(options.before).checkpoint_id;
-    let left = options.limit ?? Number.POSITIVE_INFINITY;
-    for (const id of thread_id === undefined ? this.threads.ids() : [thread_id]) {
-      const handle = this.threads.get(id);
-      if (!handle || left <= 0) continue;
-      const limit = Number.isFinite(left) && checkpoint_id === undefined ? left : undefined;
-      for await (const stored of handle.list({ ns, before, limit, metadata: options.filter })) {
-        if (checkpoint_id !== undefined && stored.checkpoint_id !== checkpoint_id) continue;
-        if (left-- <= 0) break;
-        yield await this.tuple(id, stored, handle);
+    let remaining = options.limit ?? Number.POSITIVE_INFINITY;
+    for (const id of ids) {
+      if (remaining <= 0) return;
+      const limit = Number.isFinite(remaining) && checkpoint_id === undefined ? remaining : undefined;
+      const query = { ns, before, limit, metadata: options.filter };
+      for await (const tuple of this.listThread(id, query, checkpoint_id)) {
+        yield tuple;
+        if (--remaining <= 0) return;
       }
+    }
+  }
+
+  /** Lists the checkpoints of one thread, or the one with this id. */
+  private async *listThread(
+    thread_id: string,
+    query: Parameters<CheckpointReader["list"]>[0],
+    checkpoint_id: string | undefined,
+  ): AsyncGenerator<CheckpointTuple> {
+    const handle = this.threads.get(thread_id);
+    if (!handle) return;
+    for await (const stored of handle.list(query)) {
+      const isListed = checkpoint_id === undefined || stored.checkpoint_id === checkpoint_id;
+      if (isListed) yield await this.tuple(thread_id, stored, handle);
     }
   }
 
@@ -161,8 +175,7 @@ export class Saver {
       .map(([channel, version]) => ({
         channel,
         version: String(version),
-        // That of a subgraph goes to the reducers of its parent.
-        ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`, ns === ""),
+        ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`),
       }));
     await this.handle(thread_id).put({
       ns,

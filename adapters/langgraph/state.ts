@@ -104,7 +104,7 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const stored = isInterrupted ? await reader.get({ ns, ...stateId(snapshot) }) : null;
       return threadState(snapshot, (value) => shared.toWire(value), stored ? answerCounts(stored) : undefined);
     },
-    async update(at, graph_id, steps, checkpoints, { metadata, environment, config }) {
+    async update(...[at, graph_id, steps, checkpoints, { metadata, environment, config }]) {
       const threads = onlyThread(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, environment);
       const graph = withSaver(await source.read(config), saver);

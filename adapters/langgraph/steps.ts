@@ -3,7 +3,7 @@
  * interrupt is answered from there.
  */
 import type { Environment } from "../../lib/environment.ts";
-import type { Command, Interrupt, Job, StateEvent } from "../../lib/executor/contract.ts";
+import type { Command, Interrupt, Job, StateEvent, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import type { JournalEntry, OpenJournal, OutsideEvent, WaitingFor } from "../../lib/executor/journal.ts";
 import { answersById } from "../../lib/executor/kwargs.ts";
 import { misfit } from "../../lib/executor/schema-check.ts";
@@ -38,6 +38,14 @@ export interface ContinuedSteps {
   readonly job: Job | null;
   /** The answers that are due, by interrupt id. */
   readonly resume: Readonly<Record<string, Json>>;
+}
+
+/** A durable call, and the checkpoint that it continues from. */
+interface StoredCall {
+  readonly stored: StoredCheckpoint;
+  readonly call_id: string;
+  /** The run was created for this call. */
+  readonly isOwn: boolean;
 }
 
 /** What answers an open entry now. */
@@ -89,6 +97,21 @@ export class GraphSteps {
    * Null: the run continues none.
    */
   async continued(values: Values): Promise<ContinuedSteps | "gone" | null> {
+    const { command, resumed } = this.#job;
+    const call = await this.#storedCall(values);
+    if (!call) return null;
+    const journal = await this.#open(call);
+    if (!journal) this.#opening = undefined;
+    if (!journal) return call.isOwn ? "gone" : null;
+    await journal.listen(() => {});
+    this.#settle(journal);
+    const asked = askedIn(pendingWrites(call.stored, values));
+    const job = resumed ? null : { ...this.#job, command: byId(command, asked) };
+    return { job, resume: await this.#dueAnswers(journal, call.stored, values) };
+  }
+
+  /** The durable call that the run continues: its own, or that of the thread. Null for none. */
+  async #storedCall(values: Values): Promise<StoredCall | null> {
     const { journal, command, input, from, resumed, checkpoints } = this.#job;
     const own = journal?.call_id ?? null;
     const moves = (input ?? null) !== null || from !== null || (command?.goto ?? []).length > 0;
@@ -96,25 +119,22 @@ export class GraphSteps {
     const stored = await checkpoints.get({ ns: "" });
     const note = stored?.writes.find(({ channel }) => channel === CALL);
     const call_id = own ?? (note ? (readWrite(note, values) as string) : null);
-    if (!stored || call_id === null) return null;
-    const open = await this.#open({ call_id });
-    if (!open) this.#opening = undefined;
-    if (!open) return own === null ? null : "gone";
-    await open.listen(() => {});
-    this.#settle(open);
-    const asked = askedIn(pendingWrites(stored, values));
+    return stored && call_id !== null ? { stored, call_id, isOwn: own !== null } : null;
+  }
+
+  /** The answers of the journal that no task has taken, by interrupt id. */
+  async #dueAnswers(journal: OpenJournal, stored: StoredCheckpoint, values: Values): Promise<Record<string, Json>> {
     const counts = answerCounts(stored);
-    const consumed = await consumedAnswers(checkpoints, stored, values);
-    const resume: Record<string, Json> = {};
-    for (const one of asked) {
-      const { id = "" } = one;
-      const step = stepOf(one);
-      const begun = step && findBegun(open, keyOf(one, step, counts));
-      const end = begun && outcomeOf(open, begun);
+    const consumed = await consumedAnswers(this.#job.checkpoints, stored, values);
+    const due = askedIn(pendingWrites(stored, values)).flatMap((interrupt): [string, Json][] => {
+      const { id = "" } = interrupt;
+      const step = stepOf(interrupt);
+      const begun = step && findBegun(journal, keyOf(interrupt, step, counts));
+      const end = begun && outcomeOf(journal, begun);
       const isTaken = (consumed.get(id) ?? 0) > (counts.get(id) ?? 0);
-      if (end && !isTaken) resume[id] = { payload: end.value ?? null } satisfies StepAnswer as never;
-    }
-    return { job: resumed ? null : { ...this.#job, command: byId(command, asked) }, resume };
+      return end && !isTaken ? [[id, { payload: end.value ?? null } satisfies StepAnswer as never]] : [];
+    });
+    return Object.fromEntries(due);
   }
 
   /** Notes the first appearance of a sleep or a wait. */
