@@ -16,12 +16,10 @@ export interface ApiDocs {
 
 /** The entry points of the package, by name, and their sources. */
 function entryPoints(): readonly (readonly [name: string, source: string])[] {
-  const { exports } = JSON.parse(readFileSync("package.json", "utf8")) as {
-    exports: Readonly<Record<string, { readonly "greenroom-source"?: string }>>;
+  const { exports } = JSON.parse(readFileSync("jsr.json", "utf8")) as {
+    readonly exports: Readonly<Record<string, string>>;
   };
-  return Object.entries(exports).flatMap(([name, { "greenroom-source": source }]): [string, string][] =>
-    source === undefined ? [] : [[name, source]],
-  );
+  return Object.entries(exports);
 }
 
 /** Code between the fences of an example. */

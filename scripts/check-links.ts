@@ -1,4 +1,4 @@
-/** Every relative link of README.md and docs/ must lead to a file of the packed package, and every #anchor to a heading there. */
+/** Every relative link of README.md and docs/ must lead to a file of the packed package or a picture, and every #anchor to a heading there. */
 import { execFileSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
@@ -8,7 +8,9 @@ const [{ files }] = JSON.parse(
   execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { encoding: "utf8" }),
 ) as [{ files: { path: string }[] }];
 const packed = files.map(({ path }) => path);
-const isPacked = (path: string): boolean => packed.some((file) => file === path || file.startsWith(`${path}/`));
+// Pictures are in the repository alone.
+const isPacked = (path: string): boolean =>
+  path.startsWith("docs/images/") || packed.some((file) => file === path || file.startsWith(`${path}/`));
 
 /** A heading's anchor, as GitHub makes it. */
 const anchorOf = (heading: string): string =>

@@ -7,7 +7,7 @@
  *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
 import { spawn, spawnSync } from "node:child_process";
-import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join, resolve } from "node:path";
 import { runProjectImage } from "./project-image.ts";
@@ -40,6 +40,38 @@ function installsWithoutWarnings(tarball: string): void {
   if (status !== 0 || /warn|deprecated/i.test(printed)) {
     throw new Error(`npm install of the packed package must print no warning, and printed:\n${printed}`);
   }
+}
+
+/** The limits of the package, in MB. */
+const MOST = { packed: 2.2, installed: 22 };
+
+/** Fails unless npm has chosen the newer release of Kysely that the package accepts. The checkout has the older one, for kysely-bun-sqlite. */
+function usesNewerKysely(modules: string): void {
+  const { version } = JSON.parse(readFileSync(join(modules, "kysely/package.json"), "utf8")) as { version: string };
+  if (!version.startsWith("0.29.")) throw new Error(`The package was tested on Kysely ${version}, not on 0.29`);
+  console.log(`The package runs on Kysely ${version}`);
+}
+
+/** Fails if the package has become large, or contains what only this repository needs. Prints its sizes. */
+function isSmall(tarball: string, modules: string): void {
+  const sizes = { packed: statSync(tarball).size, installed: 0 };
+  for (const path of globSync("**/*", { cwd: modules, withFileTypes: true })) {
+    if (path.isFile()) sizes.installed += statSync(join(path.parentPath, path.name)).size;
+  }
+  for (const name of ["packed", "installed"] as const) {
+    const size = (sizes[name] / 1_000_000).toFixed(2);
+    console.log(
+      `The package has ${size} MB ${name}${name === "installed" ? " with its dependencies" : ""}; limit: ${MOST[name]}`,
+    );
+    if (Number(size) > MOST[name]) throw new Error(`The package is too large: ${size} MB ${name}`);
+  }
+  const place = join(modules, "greenroom");
+  const surplus = globSync(["{lib,adapters,test}", "server.ts", "**/*.{png,svg,jpg}", "**/*.d.ts.map"], { cwd: place });
+  for (const file of globSync("dist/**/*.map", { cwd: place })) {
+    if (readFileSync(join(place, file), "utf8").includes('"sourcesContent"')) surplus.push(`${file} with sources`);
+  }
+  if (readFileSync(join(place, "package.json"), "utf8").includes("greenroom-source")) surplus.push("greenroom-source");
+  if (surplus.length > 0) throw new Error(`The package has what its users do not need: ${surplus.join(", ")}`);
 }
 
 /** Fails if the installed package contains code of a package that its THIRD-PARTY-LICENSES does not name. */
@@ -194,12 +226,15 @@ const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js
 try {
   const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
   installsWithoutWarnings(tarball);
+  isSmall(tarball, join(folder, "alone/node_modules"));
+  usesNewerKysely(join(folder, "alone/node_modules"));
   namesThirdParties(join(folder, "alone/node_modules/greenroom"));
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
   run("npm", [...install, tarball, ...beside], folder);
+  usesNewerKysely(join(folder, "node_modules"));
   mkdirSync(join(folder, "old"));
   writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
   run("npm", [...install, "node@22"], join(folder, "old"));

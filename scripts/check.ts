@@ -38,7 +38,8 @@ const ofTree: readonly Check[] = [
 ];
 const build: readonly Check[] = [
   ["build", "node scripts/build.ts"],
-  ["package", `npm pack --ignore-scripts --pack-destination ${folder}`],
+  ["package", `node scripts/manifest.ts trim; npm pack --ignore-scripts --pack-destination ${folder}`],
+  ["package.json as it was", "node scripts/manifest.ts restore"],
 ];
 const ofBuild: readonly Check[] = [
   ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
@@ -54,6 +55,7 @@ const ofPackage: readonly Check[] = [
 ];
 /** A table to read even when nothing failed. */
 const SHOWN: ReadonlySet<string> = new Set([
+  "the packed package in a folder of its own",
   "size, import circles, retired names and phrases",
   "size of the studio page",
 ]);

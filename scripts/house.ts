@@ -208,10 +208,10 @@ function earlyUsesOf({ path, tree }: Source): string[] {
 
 /** The names that `import … from "greenroom"` can use, types included. */
 function exportsOf(root: string): string[] {
-  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
-    readonly exports: { readonly ".": { readonly "greenroom-source": string } };
+  const manifest = JSON.parse(readFileSync(join(root, "jsr.json"), "utf8")) as {
+    readonly exports: { readonly ".": string };
   };
-  const entry = join(root, manifest.exports["."]["greenroom-source"]);
+  const entry = join(root, manifest.exports["."]);
   const options: ts.CompilerOptions = {
     allowImportingTsExtensions: true,
     module: ts.ModuleKind.NodeNext,

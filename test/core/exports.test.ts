@@ -25,6 +25,12 @@ describe("exports", () => {
     assert.equal(jsr.license, manifest.license);
   });
 
+  it("need the same Kysely, of which JSR can name only one range", () => {
+    const ranges = (manifest.dependencies as Record<string, string>).kysely?.split(" || ") ?? [];
+    const { kysely = "" } = jsr.imports as Record<string, string>;
+    assert.ok(ranges.includes(kysely.replace("npm:kysely@", "")), kysely);
+  });
+
   it("name sources that exist, and what the build makes of them", () => {
     for (const [name, target] of Object.entries(npm)) {
       const source = target["greenroom-source"] as string;

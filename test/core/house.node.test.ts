@@ -9,7 +9,7 @@ import { GOALS } from "../../scripts/house-goals.ts";
 import { PHRASE_SOURCES, RETIRED_NAMES, RETIRED_PHRASES } from "../../scripts/retired-names.ts";
 
 const CLEAN: Readonly<Record<string, string>> = {
-  "package.json": '{ "exports": { ".": { "greenroom-source": "./lib/mod.ts" } } }',
+  "jsr.json": '{ "exports": { ".": "./lib/mod.ts" } }',
   "README.md": "# Planted\n",
   "lib/mod.ts": "export const createService = (): void => {};\nexport const fromFunctions = (): void => {};\n",
   "lib/http/handler.ts": "export {};\n",

@@ -65,12 +65,12 @@ const NAMES: readonly (keyof Told)[] = [
 
 /** The TypeScript of a page, with the package's names replaced by the sources of this checkout. */
 function programOf(page: string): string {
-  const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
-    readonly exports: Readonly<Record<string, { readonly "greenroom-source": string }>>;
+  const { exports } = JSON.parse(readFileSync(join(root, "jsr.json"), "utf8")) as {
+    readonly exports: Readonly<Record<string, string>>;
   };
   const source = [...page.matchAll(/^```ts[^\n]*\n([\s\S]*?)^```$/gm)].map(([, block]) => block).join("\n");
   return source.replace(/from "greenroom(\/[\w-]+)?"/g, (_whole, name: string | undefined) => {
-    const file = exports[`.${name ?? ""}`]?.["greenroom-source"] as string;
+    const file = exports[`.${name ?? ""}`] as string;
     return `from ${JSON.stringify(pathToFileURL(join(root, file)).href)}`;
   });
 }
