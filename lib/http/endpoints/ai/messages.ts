@@ -3,14 +3,8 @@ import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
 import { contentText } from "../states.ts";
-import {
-  type AiVersion,
-  type Answered,
-  ChunkMapper,
-  filePart,
-  type OpenInterrupt,
-  type UIMessageChunk,
-} from "./chunks.ts";
+import { type AiVersion, fileChunk, type OpenInterrupt, type UIMessageChunk } from "./chunk-parts.ts";
+import { type Answered, ChunkMapper } from "./chunks.ts";
 
 /** A message as the AI SDK keeps it. */
 export interface UIMessage {
@@ -157,7 +151,7 @@ export function userMessage({ id, content = "", additional_kwargs }: JsonObject)
   const blocks = Array.isArray(content) ? content : text;
   const parts = blocks.filter(isObject).flatMap((block): JsonObject[] => {
     if (block.type === "text") return [{ type: "text", text: contentText([block]) }];
-    const file = filePart(block);
+    const file = fileChunk(block);
     const { filename = null } = isObject(block.metadata ?? null) ? (block.metadata as JsonObject) : {};
     return file ? [{ ...file, ...(typeof filename === "string" ? { filename } : {}) }] : [];
   });

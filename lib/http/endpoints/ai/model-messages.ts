@@ -1,7 +1,7 @@
 /** Messages of a thread as the models of the AI SDK take them. */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { contentText } from "../states.ts";
-import { filePart } from "./chunks.ts";
+import { fileChunk } from "./chunk-parts.ts";
 
 interface TextPart {
   type: "text";
@@ -84,7 +84,7 @@ function userContent(content: Json): string | (TextPart | FilePart)[] {
   if (blocks.every(({ type }) => type === "text")) return contentText(content);
   return blocks.flatMap((block): (TextPart | FilePart)[] => {
     if (block.type === "text") return [{ type: "text", text: contentText([block]) }];
-    const file = filePart(block);
+    const file = fileChunk(block);
     return file ? [{ type: "file", data: String(file.url), mediaType: String(file.mediaType) }] : [];
   });
 }

@@ -1,0 +1,121 @@
+/** Single chunks of the AI SDK's UI message stream. */
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { RunEvent } from "../run-events.ts";
+
+/** One chunk, as the AI SDK reads it after `data: `. */
+export interface UIMessageChunk {
+  readonly type: string;
+  readonly [member: string]: Json;
+}
+
+/** The version of `ai` that reads the chunks. Unknown types fail there. */
+export type AiVersion = 5 | 6 | 7;
+
+/** An interrupt. */
+export interface OpenInterrupt {
+  readonly id: string;
+  readonly value: Json;
+}
+
+/** How a call is named in its chunks. */
+interface NamedCall {
+  readonly name: string;
+  /** Made for an approval that names no call of the message. */
+  readonly made?: boolean;
+}
+
+/** The graph runs its tools itself: without this, clients send finished tools back, without end. */
+export const EXECUTED: JsonObject = { providerExecuted: true };
+
+const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
+
+export const finishChunk = (finishReason: string, usage: Json): UIMessageChunk => ({
+  ...{ type: "finish", finishReason },
+  ...(usage === null ? {} : { messageMetadata: { usage } }),
+});
+
+const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", content_filter: "content-filter" };
+
+/** Converts the reason why a model has stopped. */
+export const toFinishReason = (reason: string): string => FINISH_REASONS[reason] ?? "stop";
+
+export const interruptChunk = (data: {
+  readonly id: string;
+  readonly value: Json;
+  readonly open: boolean;
+  readonly answer?: Json;
+}): UIMessageChunk => ({ type: "data-interrupt", id: data.id, data });
+
+const callMembers = (toolCallId: string, toolName: string): JsonObject => ({
+  toolCallId,
+  toolName,
+  ...(isIdentifier(toolName) ? {} : { dynamic: true }),
+});
+
+/** Version 5 finds a dynamic call only by this member. */
+const outputMembers = ({ name, made = false }: NamedCall): JsonObject =>
+  made || !isIdentifier(name) ? { dynamic: true, ...EXECUTED } : EXECUTED;
+
+export const inputStartChunk = (event: Extract<RunEvent, { type: "tool-call-open" }>): UIMessageChunk => ({
+  ...{ type: "tool-input-start" },
+  ...callMembers(event.tool_call_id, event.name),
+  ...EXECUTED,
+});
+
+export function inputChunk(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
+  const call = { ...callMembers(event.tool_call_id, event.name), input: event.args };
+  if (event.error === null) return { type: "tool-input-available", ...call, ...EXECUTED };
+  return { type: "tool-input-error", ...call, errorText: event.error, ...EXECUTED };
+}
+
+export const outputChunk = (toolCallId: string, call: NamedCall, output: Json): UIMessageChunk => ({
+  ...{ type: "tool-output-available", toolCallId, output },
+  ...outputMembers(call),
+});
+
+export const outputErrorChunk = (toolCallId: string, call: NamedCall, errorText: string): UIMessageChunk => ({
+  ...{ type: "tool-output-error", toolCallId, errorText },
+  ...outputMembers(call),
+});
+
+/** Converts data that a graph or function sends to the page. */
+export function customChunk(data: Json): UIMessageChunk {
+  if (isObject(data)) {
+    const { type, id, transient, name, payload } = data;
+    if (typeof type === "string" && type.startsWith("data-") && data.data !== undefined) {
+      return {
+        type,
+        data: data.data,
+        ...(typeof id === "string" ? { id } : {}),
+        ...(transient === true ? { transient } : {}),
+      };
+    }
+    if (typeof name === "string" && payload !== undefined) return { type: `data-${name}`, data: payload };
+  }
+  return { type: "data-custom", data, transient: true };
+}
+
+const FILE_TYPES: Readonly<Record<string, string>> = {
+  image: "image/*",
+  audio: "audio/*",
+  video: "video/*",
+  file: "application/octet-stream",
+};
+
+/** Converts a content block with data or an address to a part `file`; null for any other block. */
+export function fileChunk({ type, mime_type, data, url }: JsonObject): UIMessageChunk | null {
+  const mediaType = typeof mime_type === "string" ? mime_type : FILE_TYPES[String(type)];
+  if (mediaType === undefined) return null;
+  const source = typeof data === "string" ? `data:${mediaType};base64,${data}` : url;
+  return typeof source === "string" ? { type: "file", url: source, mediaType } : null;
+}
+
+/** Converts the citations of a text. */
+export function sourceChunks(part: string, { annotations }: JsonObject): UIMessageChunk[] {
+  const list = (Array.isArray(annotations) ? annotations : []).filter(isObject);
+  return list.flatMap(({ url, title }, index) =>
+    typeof url === "string"
+      ? [{ type: "source-url", sourceId: `${part}:${index}`, url, ...(typeof title === "string" ? { title } : {}) }]
+      : [],
+  );
+}
