@@ -37,7 +37,7 @@ export function openResponse(
 }
 
 /** `last`: nothing follows it. `of`: what holds the pieces; readers share texts that something still holds. */
-interface Taken {
+export interface Taken {
   readonly pieces: readonly string[];
   readonly last: boolean;
   readonly of?: unknown;

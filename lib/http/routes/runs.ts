@@ -12,6 +12,7 @@ import { jsonList } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
+import { waitResponse } from "../result-body.ts";
 import {
   optionalThreadId,
   type RequestContext,
@@ -23,7 +24,7 @@ import {
   yieldAfter,
 } from "../route.ts";
 import { originOf, runCreate } from "../run-request.ts";
-import { eventStream, waitResponse } from "../sse.ts";
+import { eventStream } from "../sse.ts";
 
 const RUN_FIELDS = [
   "run_id",

@@ -1,0 +1,122 @@
+/** The result of a run as a response that waits for it, kept alive by white space. */
+import { ServiceError } from "../errors.ts";
+import { type Json, type SharedText, textOf } from "../json.ts";
+import type { RunWait } from "../runs/mod.ts";
+import { type ByteHold, ClientGone } from "./byte-budget.ts";
+import { openResponse, type Source, type Taken } from "./open-body.ts";
+import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
+import type { RequestContext } from "./route.ts";
+
+interface WaitOptions {
+  /** Reads the result of the ended run again. With it, a large result is dropped while the server has no room for it. */
+  readonly again?: () => Promise<Json>;
+}
+
+/** Returns the result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
+export function waitResponse(
+  context: RequestContext,
+  wait: RunWait,
+  headers: HeaderValues,
+  options: WaitOptions = {},
+): Response {
+  const source = new ResultSource(context, wait, options);
+  return openResponse(context, source, { "content-type": "application/json", ...headers });
+}
+
+type Hold = Pick<ByteHold, "release">;
+
+class ResultSource implements Source {
+  readonly heartbeat = "\n";
+  readonly #context: RequestContext;
+  readonly #run: RunWait["run"];
+  readonly #leave: RunWait["leave"];
+  readonly #again: WaitOptions["again"];
+  /** Released once it is read: it may be large. */
+  #result: RunWait["result"] | undefined;
+  #text: SharedText | undefined;
+  /** The size of a large text, taken from the byte budget until the body ends. */
+  #hold: Hold | null = null;
+  #isEnded = false;
+
+  constructor(context: RequestContext, { run, result, leave }: RunWait, { again }: WaitOptions) {
+    this.#context = context;
+    this.#run = run;
+    this.#leave = leave;
+    this.#again = again;
+    this.#result = result;
+  }
+
+  take(): Taken {
+    const text = this.#text;
+    return { pieces: text ? [text.json] : [], last: text !== undefined };
+  }
+
+  async wait(): Promise<boolean> {
+    try {
+      await this.#load();
+      return true;
+    } catch (error) {
+      // Excluded for the caller meanwhile: the body breaks off, as that of a stream.
+      if (error instanceof ClientGone || isNotFound(error)) return false;
+      throw error;
+    }
+  }
+
+  fail(): void {}
+
+  leave(): void {
+    this.#context.large.leave();
+    this.#leave();
+  }
+
+  end(): void {
+    this.#isEnded = true;
+    this.#hold?.release();
+  }
+
+  stalled_ms(): number | undefined {
+    return this.#hold ? this.#context.large.stalled_ms : undefined;
+  }
+
+  /** A large result waits for room in the byte budget: in memory, or dropped and read again. */
+  async #load(): Promise<void> {
+    const { large } = this.#context;
+    const length = await this.#tryLoad();
+    if (length <= LARGE_BYTES || this.#hold) return;
+    if (this.#text) return this.#keep(await large.share(this.#text, length));
+    this.#keep(await large.take(length, true));
+    this.#text = await this.#read((this.#again as () => Promise<Json>)());
+  }
+
+  /** Returns the length of the result. A function of its own: nothing refers to a dropped result while the body waits. */
+  async #tryLoad(): Promise<number> {
+    const result = this.#result as RunWait["result"];
+    this.#result = undefined;
+    const text = await this.#read(result);
+    const { length } = text.json;
+    if (length > LARGE_BYTES) this.#keep(this.#context.large.tryShare(text, length));
+    if (length <= LARGE_BYTES || this.#hold || !this.#again) this.#text = text;
+    return length;
+  }
+
+  async #read(result: Promise<Json | null>): Promise<SharedText> {
+    try {
+      return textOf((await result) ?? {});
+    } catch (error) {
+      if (isNotFound(error)) throw error;
+      const { run_id, thread_id } = this.#run;
+      const ids = { run_id, thread_id, request_id: this.#context.request_id };
+      const { environment } = this.#context.handler.bodies;
+      environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
+      return textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+    }
+  }
+
+  /** Keeps the bytes until the body ends, which may have happened during a wait. */
+  #keep(hold: Hold | null): void {
+    if (this.#isEnded) hold?.release();
+    else this.#hold = hold;
+  }
+}
+
+const isNotFound = (error: unknown): boolean => error instanceof ServiceError && error.code === "not_found";
