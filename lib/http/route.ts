@@ -10,7 +10,7 @@ import type { ServiceOptions } from "../options.ts";
 import type { RequestNouns } from "../service/nouns.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
-import type { Frame } from "../streams/hub.ts";
+import type { Frame } from "../streams/frames.ts";
 import type { SharedTexts } from "../streams/shared-texts.ts";
 import type { LargeBodies } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";

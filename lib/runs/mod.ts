@@ -5,7 +5,7 @@ import { invalidField, notFound, ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
-import type { Frame } from "../streams/hub.ts";
+import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { endGone, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
@@ -14,7 +14,7 @@ import { type Run, toRun } from "./run.ts";
 import type { RunSearches, ScopedSearches } from "./search.ts";
 import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
-export type { Frame } from "../streams/hub.ts";
+export type { Frame } from "../streams/frames.ts";
 export type { Reader } from "../streams/log.ts";
 export { CHOICES, type RunCreate, type RunOrigin } from "./request.ts";
 export type { Run } from "./run.ts";

@@ -5,21 +5,8 @@
 import type { Environment, KeepAlive, TickLimit } from "../environment.ts";
 import { type Json, textOf } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
+import type { Frame } from "./frames.ts";
 import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
-
-/** One event of a stream. */
-export interface Frame {
-  /** Increases within the run; null for frames outside the log. A string only in the stream of a thread. */
-  readonly id: number | string | null;
-  /** `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
-  readonly event: string;
-  /** One JSON text. */
-  readonly data: string;
-  /** Nothing follows it, although it is no `end`. */
-  readonly last?: true;
-  /** The frame that has the same `data`: readers share large texts of frames that are held. */
-  readonly of?: Frame;
-}
 
 /** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops or lost its database. */
 export interface Outcome {

@@ -1,7 +1,7 @@
 /** The event protocol of threads (v2): its events on the wire, and which of them a subscriber gets. */
 import type { Json } from "../json.ts";
 import { EVENT_METHODS, type EventMethod, type Scope } from "../storage/mod.ts";
-import type { Frame } from "./hub.ts";
+import type { Frame } from "./frames.ts";
 import type { Reader } from "./log.ts";
 
 /** One event of a thread, as a subscriber gets it. */

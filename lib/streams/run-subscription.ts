@@ -6,7 +6,8 @@ import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
-import type { Frame, Outcome, RunEvents, StreamHub } from "./hub.ts";
+import type { Frame } from "./frames.ts";
+import type { Outcome, RunEvents, StreamHub } from "./hub.ts";
 import { createReader, type Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
 

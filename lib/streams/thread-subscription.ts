@@ -4,7 +4,8 @@ import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import type { Frame, StreamHub } from "./hub.ts";
+import { decodeFrame, type Frame } from "./frames.ts";
+import type { StreamHub } from "./hub.ts";
 import { Change, createReader, type Reader } from "./log.ts";
 import { longestPoll } from "./poller.ts";
 import { hasEnded } from "./run-subscription.ts";
@@ -227,9 +228,10 @@ class ThreadFrames {
   show(source: Source, frame: Frame): void {
     const { event, data } = frame;
     if (event === "error") {
-      source.error = JSON.parse(data);
+      source.error = decodeFrame(frame).data;
     } else if (event === "end") {
-      source.end = { status: JSON.parse(data).status, id: frame.id };
+      const { status } = decodeFrame(frame).data as { readonly status: string };
+      source.end = { status, id: frame.id };
     } else {
       const id = frame.id === null ? null : positionIn(source.entry, frame.id);
       this.#start(source, id);

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { StoredFrame } from "../../lib/storage/mod.ts";
-import { type Frame, StreamHub, type StreamHubOptions } from "../../lib/streams/hub.ts";
+import type { Frame } from "../../lib/streams/frames.ts";
+import { StreamHub, type StreamHubOptions } from "../../lib/streams/hub.ts";
 import { testClock } from "../suite/kit.ts";
 
 const RUN = "00000000-0000-4000-8000-000000000001";

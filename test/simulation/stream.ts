@@ -1,6 +1,6 @@
 /** What one reader has seen of a run's frames, over all its connections; and what all readers of a run must agree on. */
 import type { JsonObject } from "../../lib/json.ts";
-import type { Frame } from "../../lib/streams/hub.ts";
+import type { Frame } from "../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../lib/streams/log.ts";
 import { BASE_URL, type Process } from "./node.ts";
 import { isActiveStatus, type RunNote } from "./oracle/notes.ts";

@@ -1,6 +1,6 @@
 /** What one reader has seen of a thread's stream, over all its connections. */
 import type { JsonObject } from "../../lib/json.ts";
-import type { Frame } from "../../lib/streams/hub.ts";
+import type { Frame } from "../../lib/streams/frames.ts";
 import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";
 import type { ThreadNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";

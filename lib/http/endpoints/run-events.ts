@@ -2,8 +2,7 @@
 import { ContentBlocks, type MessageEvent } from "../../executor/content-blocks.ts";
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { Frame } from "../../streams/hub.ts";
-import { LARGE } from "../../streams/shared-texts.ts";
+import { decodeFrame, type Frame } from "../../streams/frames.ts";
 
 /** The modes of a run whose frames `RunEventMapper` reads. It needs `stream_subgraphs` too. */
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
@@ -98,18 +97,6 @@ const callId = (content: JsonObject, id: string): string =>
 
 const textOf = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
-/** What large frames say: the readers of a run have the same frames, and read them in the same tick. */
-const read = new WeakMap<object, WeakRef<object>>();
-
-function jsonOf(frame: Pick<Frame, "data">): Json {
-  if (frame.data.length < LARGE) return JSON.parse(frame.data) as Json;
-  const known = read.get(frame)?.deref();
-  if (known) return known as Json;
-  const json = JSON.parse(frame.data) as Json;
-  if (typeof json === "object" && json !== null) read.set(frame, new WeakRef(json));
-  return json;
-}
-
 /**
  * Maps the frames of one run, in their order from its first one. Frames of a stream that is read again give the same events.
  *
@@ -127,23 +114,21 @@ export class RunEventMapper {
   readonly #open = new Map<string, Open>();
   readonly #asked = new Set<Json>();
   readonly #results = new Set<Json>();
-  /** The metadata of the last message, and how its frame ended. */
-  #about: { readonly end: string; readonly metadata: JsonObject } | null = null;
 
   /** The events of one frame; none for frames that say nothing new. */
   take(frame: Pick<Frame, "event" | "data">): RunEvent[] {
-    const [name = "", ...inner] = frame.event.split("|");
-    if (name === "messages") return this.#message(this.#tuple(frame));
-    const data = jsonOf(frame);
-    switch (name) {
+    const { event, namespace, data } = decodeFrame(frame);
+    switch (event) {
+      case "messages":
+        return Array.isArray(data) ? this.#message(data) : [];
       case "metadata":
         return this.#started(isObject(data) ? data : {});
       case "updates":
-        return isObject(data) ? this.#update(inner, data) : [];
+        return isObject(data) ? this.#update(namespace, data) : [];
       case "values":
-        return isObject(data) ? this.#values(inner, data) : [];
+        return isObject(data) ? this.#values(namespace, data) : [];
       case "custom":
-        return [{ type: "custom", namespace: inner, data }];
+        return [{ type: "custom", namespace, data }];
       case "error": {
         const { error = "Error", message = "" } = isObject(data) ? data : {};
         return [...this.#close(String(message)), { type: "error", error: String(error), message: String(message) }];
@@ -151,7 +136,7 @@ export class RunEventMapper {
       case "end":
         return [...this.#close(), { type: "end", status: isObject(data) ? String(data.status) : "success" }];
       default:
-        return [{ type: "frame", event: name, namespace: inner, data }];
+        return [{ type: "frame", event, namespace, data }];
     }
   }
 
@@ -167,21 +152,6 @@ export class RunEventMapper {
     // A repeated attempt may use the same message ids.
     this.#blocks = new ContentBlocks();
     return [...closed, { type: "start", run_id, attempt }];
-  }
-
-  /** A message and its metadata, which is the same for all tokens of a message: it is read once. */
-  #tuple(frame: Pick<Frame, "data">): readonly Json[] {
-    const text = frame.data;
-    if (this.#about && text.length < LARGE && text.slice(-this.#about.end.length) === this.#about.end) {
-      const { end, metadata } = this.#about;
-      return [...(JSON.parse(`${text.slice(0, -end.length)}]`) as Json[]), metadata];
-    }
-    const tuple = jsonOf(frame);
-    if (!Array.isArray(tuple)) return [];
-    const [, metadata = null] = tuple;
-    const end = `,${JSON.stringify(metadata)}]`;
-    this.#about = isObject(metadata) && text.endsWith(end) ? { end, metadata } : null;
-    return tuple;
   }
 
   #message([message = null, metadata = null]: readonly Json[]): RunEvent[] {

@@ -1,7 +1,7 @@
 /** Clients that read a run's frames or wait for its result, over disconnects and crashes. */
 import type { Json } from "../../../lib/json.ts";
 import type { Run } from "../../../lib/runs/mod.ts";
-import type { Frame } from "../../../lib/streams/hub.ts";
+import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";

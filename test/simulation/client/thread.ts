@@ -1,6 +1,6 @@
 /** Clients that read, change, watch and delete threads. */
 import type { Json } from "../../../lib/json.ts";
-import type { Frame } from "../../../lib/streams/hub.ts";
+import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";
