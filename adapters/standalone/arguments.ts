@@ -59,32 +59,48 @@ const LISTS = new Set(["permission", "workspaces"]);
 /** Options that say where the database is. `readPlace` reads them. */
 const PLACES = ["config", "database"];
 
+/** Returns what is wrong with an option, or undefined. `isRepeated`: the option was there before. */
+function findOptionProblem(
+  { name, rawName, value, inlineValue }: ArgumentToken & { readonly name: string },
+  valueOptions: readonly string[],
+  isRepeated: boolean,
+): string | undefined {
+  if (name === "json" || name === "help") return value === undefined ? undefined : `${rawName}: takes no value`;
+  if (!valueOptions.includes(name)) {
+    const known = [...valueOptions, "json", "help"].map((option) => `--${option}`);
+    return `${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`;
+  }
+  if (!value) return `${rawName}: needs a value`;
+  if (!inlineValue && value.startsWith("-"))
+    return `${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`;
+  return isRepeated && !LISTS.has(name) ? `${rawName}: given twice` : undefined;
+}
+
+function splitValue(name: string, value: string | undefined): readonly string[] {
+  if (!value) return [];
+  return LISTS.has(name) ? value.split(",") : [value];
+}
+
 /** Throws a ConfigError with every problem. */
 export function readArguments(
   args: readonly string[],
   { positionals: wanted = [], options = {}, validate }: Arguments,
   now: number = Date.now(),
 ): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
-  const texts = [...Object.keys(options), ...PLACES];
+  const valueOptions = [...Object.keys(options), ...PLACES];
   const problems: string[] = [];
   const values = new Map<string, string[]>();
   const positionals: string[] = [];
-  for (const { name, rawName, value, inlineValue } of parseTokens(args, texts)) {
+  for (const token of parseTokens(args, valueOptions)) {
+    const { name, rawName, value } = token;
     if (name === undefined) {
       positionals.push(rawName);
       continue;
     }
-    const known = values.get(name) ?? [];
-    if (name === "json" || name === "help") {
-      if (value !== undefined) problems.push(`${rawName}: takes no value`);
-    } else if (!texts.includes(name)) {
-      const known = [...texts, "json", "help"].map((text) => `--${text}`);
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
-    } else if (!value) problems.push(`${rawName}: needs a value`);
-    else if (!inlineValue && value.startsWith("-")) {
-      problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);
-    } else if (known.length > 0 && !LISTS.has(name)) problems.push(`${rawName}: given twice`);
-    values.set(name, [...known, ...(value ? (LISTS.has(name) ? value.split(",") : [value]) : [])]);
+    const earlier = values.get(name) ?? [];
+    const problem = findOptionProblem({ ...token, name }, valueOptions, earlier.length > 0);
+    if (problem !== undefined) problems.push(problem);
+    values.set(name, [...earlier, ...splitValue(name, value)]);
   }
   const help = values.has("help");
   for (const name of wanted.slice(positionals.length)) problems.push(`${name}: is missing`);

@@ -6,6 +6,7 @@ import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
 import { parseTokens } from "./arguments.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
+import { withoutUndefined } from "./without-undefined.ts";
 
 /** First words of a command line that `runCommand` takes. */
 export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents", "backup"]);
@@ -76,6 +77,19 @@ Backups: greenroom backup --help
 greenroom help [COMMAND] and greenroom version print what --help and --version do.
 `;
 
+/** Flags that take a value. Each is a variable as well. */
+const VALUE_FLAGS = [
+  "config",
+  "host",
+  "port",
+  "database",
+  "public-base-url",
+  "workers",
+  "grace-ms",
+  "log-level",
+  "log-format",
+] as const;
+
 /** A SQLite file. */
 const DEFAULT_DATABASE: Given = { value: ".greenroom/greenroom.db", setting: "--database" };
 
@@ -95,91 +109,102 @@ export function readCommand(
   env: EnvVars,
   { commands = [], dev = false }: { readonly commands?: Iterable<string>; readonly dev?: boolean } = {},
 ): CommandOptions {
-  const problems: string[] = [];
-  const names = [
-    "config",
-    "host",
-    "port",
-    "database",
-    "public-base-url",
-    "workers",
-    "grace-ms",
-    "log-level",
-    "log-format",
-  ] as const;
-  const texts: readonly string[] = dev ? [...names, "run"] : names;
-  const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
-  const flags = new Map<string, string>();
-  let valueAt = -1;
-  for (const { index, name, rawName, value } of parseTokens(args, texts)) {
-    if (name === undefined) {
-      if (index === valueAt) continue;
-      const command = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
-      problems.push(`${rawName}: ${command || "not an option; see --help"}`);
-    } else if (switches.includes(name)) flags.set(name, "");
-    else if (!texts.includes(name)) {
-      const known = [...texts, ...switches].map((name) => `--${name}`);
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
-      // What follows was meant as its value.
-      valueAt = index + 1;
-    } else if (!value) problems.push(`${rawName}: needs a value`);
-    else flags.set(name, value);
-  }
-  const given = (name: (typeof names)[number]): Given | undefined => givenBy(name, flags.get(name), env);
-  const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
-    const option = given(name);
-    if (!option) return undefined;
-    if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
-    problems.push(`${option.setting}: ${option.value} is not a whole number from 0 to ${most}`);
-    return undefined;
-  };
-
-  const oneOf = <Value extends string>(
-    name: "log-level" | "log-format",
-    values: readonly Value[],
-  ): Value | undefined => {
-    const option = given(name);
-    const value = values.find((known) => known === option?.value);
-    if (option && value === undefined) {
-      problems.push(`${option.setting}: ${option.value} is none of ${values.join(", ")}`);
-    }
-    return value;
-  };
-
-  const host = given("host") ?? { value: "127.0.0.1", setting: "--host" };
-  const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host.value);
-  const public_base_url = given("public-base-url");
-  const database = given("database") ?? DEFAULT_DATABASE;
-  const scheme = problemOfUrl(database.value);
-  if (scheme !== undefined) problems.push(`${database.setting}: ${scheme}`);
-  const run = flags.get("run");
-  const config = given("config")?.value;
-  const port = whole("port", 65_535);
-  const workers = whole("workers", 1_000);
-  const grace_ms = whole("grace-ms", 86_400_000) ?? 10_000;
-  const log_level = oneOf("log-level", LOG_LEVELS) ?? "info";
-  const log_format = oneOf("log-format", LOG_FORMATS);
+  const { flags, problems } = readFlags(args, commands, dev);
+  const settings = new Settings(flags, env, problems);
+  const host = settings.get("host") ?? { value: "127.0.0.1", setting: "--host" };
+  const database = settings.get("database") ?? DEFAULT_DATABASE;
+  const databaseProblem = problemOfUrl(database.value);
+  if (databaseProblem !== undefined) problems.push(`${database.setting}: ${databaseProblem}`);
   const studio = env.GREENROOM_STUDIO;
   if (studio && studio !== "0" && studio !== "1") problems.push(`GREENROOM_STUDIO: ${studio} is neither 0 nor 1`);
-  if (problems.length > 0 && !flags.has("help") && !flags.has("version")) throw new ConfigError(problems);
-  return {
+  const options: CommandOptions = {
     help: flags.has("help"),
     version: flags.has("version"),
     host: { ...host, value: host.value.replace(/^\[(.*)\]$/, "$1") },
-    loopback,
+    loopback: /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host.value),
     database,
-    grace_ms,
-    log_level,
+    grace_ms: settings.getWholeNumber("grace-ms", 86_400_000) ?? 10_000,
+    log_level: settings.getChoice("log-level", LOG_LEVELS) ?? "info",
     studio: flags.has("studio") || studio === "1",
     dev,
     open: !flags.has("no-open"),
-    ...(log_format === undefined ? {} : { log_format }),
-    ...(run === undefined ? {} : { run }),
-    ...(config === undefined ? {} : { config }),
-    ...(public_base_url === undefined ? {} : { public_base_url }),
-    ...(port === undefined ? {} : { port }),
-    ...(workers === undefined ? {} : { workers }),
+    ...withoutUndefined({
+      log_format: settings.getChoice("log-format", LOG_FORMATS),
+      run: flags.get("run"),
+      config: settings.get("config")?.value,
+      public_base_url: settings.get("public-base-url"),
+      port: settings.getWholeNumber("port", 65_535),
+      workers: settings.getWholeNumber("workers", 1_000),
+    }),
   };
+  if (problems.length > 0 && !options.help && !options.version) throw new ConfigError(problems);
+  return options;
+}
+
+interface Flags {
+  /** Texts by names. That of a switch is `""`. */
+  readonly flags: ReadonlyMap<string, string>;
+  readonly problems: string[];
+}
+
+/** Reads the flags of a command line. `commands`: words that may be meant by a first word that is no flag. */
+function readFlags(args: readonly string[], commands: Iterable<string>, dev: boolean): Flags {
+  const valueFlags: readonly string[] = dev ? [...VALUE_FLAGS, "run"] : VALUE_FLAGS;
+  const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
+  const problems: string[] = [];
+  const flags = new Map<string, string>();
+  const tokens = parseTokens(args, valueFlags);
+  const isUnknown = (name: string): boolean => !switches.includes(name) && !valueFlags.includes(name);
+  const known = [...valueFlags, ...switches].map((flag) => `--${flag}`);
+  for (const { name, rawName, value } of tokens) {
+    if (name === undefined) continue;
+    if (isUnknown(name)) problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
+    else if (switches.includes(name)) flags.set(name, "");
+    else if (value) flags.set(name, value);
+    else problems.push(`${rawName}: needs a value`);
+  }
+  // What follows an unknown option was meant as its value.
+  const taken = tokens.flatMap(({ name, index }) => (name !== undefined && isUnknown(name) ? [index + 1] : []));
+  for (const { name, index, rawName } of tokens) {
+    if (name !== undefined || taken.includes(index)) continue;
+    const hint = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
+    problems.push(`${rawName}: ${hint || "not an option; see --help"}`);
+  }
+  return { flags, problems };
+}
+
+/** Options that are flags or variables. What is wrong with a value is added to the problems. */
+class Settings {
+  readonly #flags: ReadonlyMap<string, string>;
+  readonly #env: EnvVars;
+  readonly #problems: string[];
+
+  constructor(flags: ReadonlyMap<string, string>, env: EnvVars, problems: string[]) {
+    this.#flags = flags;
+    this.#env = env;
+    this.#problems = problems;
+  }
+
+  get(name: (typeof VALUE_FLAGS)[number]): Given | undefined {
+    return givenBy(name, this.#flags.get(name), this.#env);
+  }
+
+  getWholeNumber(name: "port" | "workers" | "grace-ms", max: number): number | undefined {
+    const option = this.get(name);
+    if (!option) return undefined;
+    if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= max) return Number(option.value);
+    this.#problems.push(`${option.setting}: ${option.value} is not a whole number from 0 to ${max}`);
+    return undefined;
+  }
+
+  getChoice<Value extends string>(name: "log-level" | "log-format", values: readonly Value[]): Value | undefined {
+    const option = this.get(name);
+    const value = values.find((choice) => choice === option?.value);
+    if (option && value === undefined) {
+      this.#problems.push(`${option.setting}: ${option.value} is none of ${values.join(", ")}`);
+    }
+    return value;
+  }
 }
 
 /** Where an account command works: options of its line, variables, and what the configuration says of keys. */

@@ -5,6 +5,8 @@ import { didYouMean } from "../../lib/validation.ts";
 import { type Arguments, type Input, readArguments } from "./arguments.ts";
 import { backupUsage, runBackup } from "./backup.ts";
 import { COMMANDS } from "./command-options.ts";
+import { describeError } from "./describe-error.ts";
+import { withoutUndefined } from "./without-undefined.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
@@ -83,7 +85,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
         const [at, within] = [input.one("expires-at"), input.one("expires-in")];
         const expires_at = within === undefined ? momentOf(at ?? "") : input.now + (durationOf(within) ?? 0);
         const { key, row } = await accounts.createKey(
-          given({
+          withoutUndefined({
             kind: (input.one("kind") ?? "sk") as "sk" | "pt",
             user: input.one("user"),
             workspaces: input.all("workspaces"),
@@ -170,7 +172,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
       options: { name: "TEXT", permission: "NAME,..." },
       async run(accounts, input) {
         const user = { email: input.of("EMAIL"), name: input.one("name"), permissions: permissionsOf(input) };
-        return show(USER_COLUMNS, await accounts.createUser(given(user)));
+        return show(USER_COLUMNS, await accounts.createUser(withoutUndefined(user)));
       },
     },
     list: {
@@ -191,7 +193,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
         const names = permissionsOf(input) ?? [];
         const permissions = names.length === 1 && names[0] === "none" ? [] : names;
         const grant = { user: input.of("USER"), permissions, workspace: input.one("workspace") };
-        return show(GRANT_COLUMNS, await accounts.grant(given(grant)));
+        return show(GRANT_COLUMNS, await accounts.grant(withoutUndefined(grant)));
       },
     },
   },
@@ -232,16 +234,16 @@ export async function runCommand(
   const [word = "", name = ""] = args;
   // It copies the file below the storage.
   if (word === "backup") return await runBackup(args.slice(1), { out, err });
-  const noun = Object.hasOwn(actions, word) ? actions[word] : undefined;
+  const noun = findActions(word);
   const action = noun && Object.hasOwn(noun, name) ? noun[name] : undefined;
+  if (noun && /^(?:--help|-h)$/.test(name)) {
+    out(usageOf(word));
+    return 0;
+  }
   if (!action) {
-    const helped = noun && /^(?:--help|-h)$/.test(name);
-    if (!helped)
-      err(
-        `greenroom: ${noun ? `${word}: ${name ? `no command ${name}${didYouMean(name, Object.keys(noun), "; see --help")}` : "say what to do"}` : `no command ${word}${didYouMean(word, COMMANDS, "; see --help")}`}`,
-      );
-    (helped ? out : err)(usageOf(word));
-    return helped ? 0 : 1;
+    err(`greenroom: ${describeUnknownCommand(word, name)}`);
+    err(usageOf(word));
+    return 1;
   }
   try {
     const { input, json, help } = readArguments(args.slice(2), action, now());
@@ -249,30 +251,53 @@ export async function runCommand(
       out(lineOf(word, name, action));
       return 0;
     }
-    const storage = await open();
-    try {
-      await storage.migrate();
-      const environment = { now, uuid: () => crypto.randomUUID() };
-      const accounts = createAccounts({
-        identity: storage.identity,
-        environment,
-        ...(key_prefix === undefined ? {} : { key_prefix }),
-      });
-      const answer = await action.run(accounts, input);
-      if (json) out(JSON.stringify(answer.json ?? (name === "list" ? answer.rows : answer.rows[0]), null, 2));
-      else if (answer.secret) {
-        out(answer.secret);
-        err("This key is not stored: it cannot be shown again.");
-      } else for (const line of table(answer)) out(line);
-      return 0;
-    } finally {
-      await storage.close();
-    }
+    const answer = await withAccounts({ open, now, key_prefix }, (accounts) => action.run(accounts, input));
+    if (json) out(JSON.stringify(answer.json ?? (name === "list" ? answer.rows : answer.rows[0]), null, 2));
+    else printAnswer(answer, out, err);
+    return 0;
   } catch (error) {
-    // A problem that the user can fix needs no stack; any other error does.
-    const known = error instanceof ConfigError || error instanceof ServiceError;
-    err(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
+    err(`greenroom: ${describeError(error, [ConfigError, ServiceError])}`);
     return 1;
+  }
+}
+
+function printAnswer(answer: Answer, out: (line: string) => void, err: (line: string) => void): void {
+  if (answer.secret) {
+    out(answer.secret);
+    err("This key is not stored: it cannot be shown again.");
+  } else for (const line of table(answer)) out(line);
+}
+
+/** Returns the actions of a noun such as `keys`. */
+const findActions = (word: string): Readonly<Record<string, Action>> | undefined =>
+  Object.hasOwn(actions, word) ? actions[word] : undefined;
+
+function describeUnknownCommand(word: string, name: string): string {
+  const noun = findActions(word);
+  if (!noun) return `no command ${word}${didYouMean(word, COMMANDS, "; see --help")}`;
+  if (!name) return `${word}: say what to do`;
+  return `${word}: no command ${name}${didYouMean(name, Object.keys(noun), "; see --help")}`;
+}
+
+interface AccountsPlace {
+  readonly open: () => Promise<Storage>;
+  readonly now: () => number;
+  readonly key_prefix: string | undefined;
+}
+
+/** Opens the database, calls `use` with its accounts, and closes the database. */
+async function withAccounts<T>(
+  { open, now, key_prefix }: AccountsPlace,
+  use: (accounts: Accounts) => Promise<T>,
+): Promise<T> {
+  const storage = await open();
+  try {
+    await storage.migrate();
+    const environment = { now, uuid: () => crypto.randomUUID() };
+    const prefix = key_prefix === undefined ? {} : { key_prefix };
+    return await use(createAccounts({ identity: storage.identity, environment, ...prefix }));
+  } finally {
+    await storage.close();
   }
 }
 
@@ -308,11 +333,6 @@ function durationOf(text: string): number | undefined {
   const parts = /^(\d{1,6})([dhm])$/.exec(text);
   const ms = Number(parts?.[1]) * (UNITS[parts?.[2] ?? ""] ?? Number.NaN);
   return ms > 0 ? ms : undefined;
-}
-
-/** Without what is undefined. */
-function given<Value extends object>(value: Value): { [Key in keyof Value]: Exclude<Value[Key], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, inner]) => inner !== undefined)) as never;
 }
 
 /** A header and a line for each row, in columns. */

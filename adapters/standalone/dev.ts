@@ -6,6 +6,7 @@ import process from "node:process";
 import { ConfigError } from "../../lib/mod.ts";
 import type { CommandOptions } from "./command-options.ts";
 import type { FileConfig } from "./config.ts";
+import { describeError } from "./describe-error.ts";
 import { forgetFiles, loadedFiles } from "./loader.ts";
 import { loadProject } from "./project.ts";
 import { type Server, serve } from "./server.ts";
@@ -84,15 +85,17 @@ const filesOf = ({ file, env_file }: FileConfig): string[] => [
 const shown = (file: string): string => relative(process.cwd(), file);
 
 function showProblems(error: unknown, then: string): void {
-  const text = error instanceof ConfigError ? error.message : error instanceof Error ? error.stack : String(error);
-  console.error(`${text}\n${then}`);
+  console.error(`${describeError(error, [ConfigError])}\n${then}`);
 }
+
+const BROWSER_COMMANDS: Readonly<Partial<Record<NodeJS.Platform, readonly string[]>>> = {
+  darwin: ["open"],
+  win32: ["cmd", "/c", "start", ""],
+};
 
 /** No browser is no reason to end: the address is printed. */
 function openBrowser(url: string): void {
-  const { platform } = process;
-  const [command, ...args] =
-    platform === "darwin" ? ["open"] : platform === "win32" ? ["cmd", "/c", "start", ""] : ["xdg-open"];
+  const [command, ...args] = BROWSER_COMMANDS[process.platform] ?? ["xdg-open"];
   spawn(command as string, [...args, url], { stdio: "ignore", detached: true })
     .on("error", () => {})
     .unref();

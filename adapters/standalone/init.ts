@@ -31,55 +31,76 @@ ${LIST}
 
 /** Writes the project, and prints what comes next. Throws a ConfigError if it must not be written. */
 export function init(args: readonly string[]): void {
-  const problems: string[] = [];
-  const places: string[] = [];
-  let template = "function";
-  let force = false;
-  for (const { name, rawName, value } of parseTokens(args, ["template"])) {
-    if (name === "help") {
-      console.log(initUsage);
-      return;
-    }
-    if (name === undefined) places.push(rawName);
-    else if (name === "force") force = true;
-    else if (name === "template") template = value ?? "";
-    else
-      problems.push(
-        `${rawName}: unknown option${didYouMean(rawName, ["--template", "--force", "--help"], "; see --help")}`,
-      );
+  const { help, template, force, folders, problems } = readInitOptions(args);
+  if (help) {
+    console.log(initUsage);
+    return;
   }
-  if (places.length > 1) problems.push(`${places[1]}: init takes one folder`);
+  const folder = resolve(folders[0] ?? ".");
+  const name = nameOf(folder, folders[0], problems);
+  if (!force) problems.push(...findFilesInTheWay(folder));
+  if (problems.length > 0) throw new ConfigError(problems);
+  writeProject(template, folder, name);
+  report(template, folder);
+}
+
+interface InitOptions {
+  readonly help: boolean;
+  readonly template: string;
+  readonly force: boolean;
+  readonly folders: readonly string[];
+  readonly problems: string[];
+}
+
+function readInitOptions(args: readonly string[]): InitOptions {
+  const problems: string[] = [];
+  const folders: string[] = [];
+  const options = new Map<string, string | undefined>();
+  for (const { name, rawName, value } of parseTokens(args, ["template"])) {
+    if (name === undefined) folders.push(rawName);
+    else if (["help", "force", "template"].includes(name)) options.set(name, value);
+    else {
+      const known = ["--template", "--force", "--help"];
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
+    }
+  }
+  const template = options.has("template") ? (options.get("template") ?? "") : "function";
+  if (folders.length > 1) problems.push(`${folders[1]}: init takes one folder`);
   if (!Object.hasOwn(TEMPLATES, template)) {
     problems.push(`--template: ${template === "" ? "needs a name" : `there is no ${template}`}; choose one:\n${LIST}`);
   }
-  const folder = resolve(places[0] ?? ".");
-  const name = nameOf(folder, places[0], problems);
-  if (existsSync(folder) && !force) {
-    const found = writing(folder, () => readdirSync(folder))
-      .filter((entry) => entry !== ".git")
-      .sort();
-    const shown = found.slice(0, 3).join(", ") + (found.length > 3 ? " and more" : "");
-    if (found.length > 0)
-      problems.push(`${folder} is not empty: it has ${shown}. Name another folder, or add --force to replace files`);
-  }
-  if (problems.length > 0) throw new ConfigError(problems);
+  return { help: options.has("help"), template, force: options.has("force"), folders, problems };
+}
+
+/** Returns a problem if the folder has files, but for `.git`. */
+function findFilesInTheWay(folder: string): readonly string[] {
+  if (!existsSync(folder)) return [];
+  const files = explainFailure(folder, () => readdirSync(folder))
+    .filter((entry) => entry !== ".git")
+    .sort();
+  if (files.length === 0) return [];
+  const names = files.slice(0, 3).join(", ") + (files.length > 3 ? " and more" : "");
+  return [`${folder} is not empty: it has ${names}. Name another folder, or add --force to replace files`];
+}
+
+/** Writes the files of a template. Throws a ConfigError if one would be written through a link. */
+function writeProject(template: string, folder: string, name: string): void {
   const files = filesOf(template, folder);
-  const links = new Set(writing(folder, () => files.flatMap(({ target }) => linkTo(folder, target) ?? [])));
+  const links = new Set(explainFailure(folder, () => files.flatMap(({ target }) => linkTo(folder, target) ?? [])));
   if (links.size > 0) {
     throw new ConfigError([...links].map((link) => `${link} is a link: --force writes no file through it. Remove it`));
   }
-  writing(folder, () => {
+  explainFailure(folder, () => {
     for (const { source, target } of files) {
       const text = readFileSync(source, "utf8").replaceAll("__NAME__", name).replaceAll("__GREENROOM__", `^${VERSION}`);
       mkdirSync(dirname(target), { recursive: true });
       writeFileSync(target, text);
     }
   });
-  report(template, folder);
 }
 
-/** Says in a line why the folder cannot be used. */
-function writing<T>(folder: string, use: () => T): T {
+/** Throws a ConfigError with the reason if the folder cannot be read or written. */
+function explainFailure<T>(folder: string, use: () => T): T {
   try {
     return use();
   } catch (error) {

@@ -128,26 +128,25 @@ function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch
     if (!handler) return refusal("unavailable", "The server is not up: its API can be called once it has started");
     const request = new Request(input, init);
     if (!place) return await answered(handler, request);
-    if (place.user || place.headers) {
-      // Clients put calls into a queue, which may go on at another place: nobody is to act for somebody else there.
-      const here = places.getStore();
-      if (here && here !== place) {
-        return refusal(
-          "forbidden",
-          "This Client was made in another run or request: make one in each, or give it an apiUrl",
-        );
-      }
-      if (place.over)
-        return refusal(
-          "forbidden",
-          "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run",
-        );
-    }
+    const reason = findReasonToRefuse(place);
+    if (reason !== undefined) return refusal("forbidden", reason);
     if (place.headers) return await answered(handler, withCaller(request, place.headers));
     if (place.user) users.set(request, place.user);
     return await answered(handler, request);
   };
   return call as typeof fetch;
+}
+
+/** Returns why a Client that acts for a caller may not act for it here and now, or undefined. */
+function findReasonToRefuse(place: CallerContext): string | undefined {
+  if (!place.user && !place.headers) return undefined;
+  // Clients put calls into a queue, which may go on at another place: nobody is to act for somebody else there.
+  const here = places.getStore();
+  if (here && here !== place)
+    return "This Client was made in another run or request: make one in each, or give it an apiUrl";
+  return place.over
+    ? "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run"
+    : undefined;
 }
 
 /** The request as the caller would have sent it. The SDK's own key may come from the environment, and be worth more than theirs. */

@@ -4,6 +4,7 @@ import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { PortTaken } from "../node/mod.ts";
 import { COMMANDS, readCommand, readPlace, usage } from "./command-options.ts";
+import { describeError } from "./describe-error.ts";
 import { openStorage, type Server, serve } from "./server.ts";
 
 const WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
@@ -24,21 +25,34 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
       (await import("./init.ts")).init(rest);
       return undefined;
     }
-    const dev = word === "dev";
-    const asked =
-      word === "help" ? ["--help", ...args.slice(2)] : word === "version" ? ["--version"] : dev ? rest : args;
-    const options = readCommand(asked, process.env, { commands: dev ? [] : WORDS, dev });
-    if (options.help) console.log(await helpOn(dev ? word : word === "help" ? args[1] : undefined));
-    else if (options.version) console.log(VERSION);
-    else if (dev) await (await import("./dev.ts")).develop(options);
-    else return await serve(options);
-    return undefined;
+    return await runServer(word, args);
   } catch (error) {
-    // A problem that the user can fix needs no stack; any other error does.
-    const known = error instanceof ConfigError || error instanceof PortTaken;
-    console.error(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
+    console.error(`greenroom: ${describeError(error, [ConfigError, PortTaken])}`);
     process.exit(1);
   }
+}
+
+/** Serves, develops, or prints the help or the version. */
+async function runServer(word: string, args: readonly string[]): Promise<Server | undefined> {
+  const dev = word === "dev";
+  const options = readCommand(flagsOf(word, args), process.env, { commands: dev ? [] : WORDS, dev });
+  if (options.help) console.log(await helpOn(helpTopic(word, args)));
+  else if (options.version) console.log(VERSION);
+  else if (dev) await (await import("./dev.ts")).develop(options);
+  else return await serve(options);
+  return undefined;
+}
+
+/** The words `help` and `version` do what the flags of the same names do. */
+function flagsOf(word: string, args: readonly string[]): readonly string[] {
+  if (word === "help") return ["--help", ...args.slice(2)];
+  if (word === "version") return ["--version"];
+  return word === "dev" ? args.slice(1) : args;
+}
+
+function helpTopic(word: string, args: readonly string[]): string | undefined {
+  if (word === "dev") return word;
+  return word === "help" ? args[1] : undefined;
 }
 
 /** What `greenroom help COMMAND` says. */

@@ -8,7 +8,7 @@ type Runtime = keyof typeof LOWEST_VERSIONS;
 /** What is wrong with the runtime, for its user; undefined if it is new enough. `versions`: those of `process`. */
 export function findRuntimeProblem(versions: Readonly<Record<string, string | undefined>>): string | undefined {
   // Bun and Deno name a version of Node, too.
-  const runtime: Runtime = versions.bun ? "bun" : versions.deno ? "deno" : "node";
+  const runtime: Runtime = (["bun", "deno"] as const).find((name) => versions[name]) ?? "node";
   const version = versions[runtime] || "0.0";
   if (!isOlder(version, LOWEST_VERSIONS[runtime])) return undefined;
   const { node, bun, deno } = LOWEST_VERSIONS;

@@ -46,7 +46,6 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   const within: Handler = async (request, host) => (await current).within(request, host);
   const place: ProjectPlace = { options, log, local, url: () => url, within };
   const project = await load(place);
-
   const own = ownKeys(process.env.GREENROOM_API_KEYS);
   const storage = await openStorage(database);
   const identity = own ?? storage.identity;
@@ -64,16 +63,14 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   current = Promise.resolve(first);
   if (before) logCreated(first.service.deployment, project.settings.deployment ?? {}, before, log);
   local.serve(within);
-  let listener: Listener;
-  try {
-    const handler: Handler = async (request, host) => (await current).handler(request, host);
-    const max_message_bytes = project.settings.http?.max_body_bytes;
-    listener = await listenFrom(log.requests(local.requests(handler)), options, { max_message_bytes });
-  } catch (error) {
-    await first.service.stop(0);
-    throw error;
-  }
-
+  const handler: Handler = async (request, host) => (await current).handler(request, host);
+  const max_message_bytes = project.settings.http?.max_body_bytes;
+  const listener = await listenFrom(log.requests(local.requests(handler)), options, { max_message_bytes }).catch(
+    async (error: unknown) => {
+      await first.service.stop(0);
+      throw error;
+    },
+  );
   stopOnSignals(options, async (grace_ms) => {
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await (await current).service.stop(grace_ms);
