@@ -79,12 +79,13 @@ export function createAttempts(
     const notification = row.push ? notificationOf(row.run, row.push) : null;
     const body = notification ? notification.body : payload(row);
     if (destination.kind === "loopback") {
-      return toLoopback(destination.path, row, await headersOf(row, at, body, notification), body, signal);
+      const headers = new Headers(await headersOf(row, at, body, notification).then(mutable));
+      headers.set("x-webhook-depth", String(row.depth + 1));
+      return toLoopback(destination.path, { method: "POST", headers, body, signal });
     }
     const transport = await options.transport();
     if (!transport) return failure("delivery_unavailable");
-    const literal = literalAddress(destination.host);
-    const addresses = literal === null ? await resolveHost(transport, destination.host) : [literal];
+    const addresses = await addressesOf(transport, destination.host);
     const allowed = checkAddresses(settings.policy, addresses);
     if (allowed.verdict !== "send") return failure(allowed.reason, { final: allowed.verdict === "reject" });
     const headers = await headersOf(row, at, body, notification);
@@ -98,19 +99,13 @@ export function createAttempts(
 
   async function toLoopback(
     path: string,
-    row: DeliveryRow,
-    headers: readonly (readonly [string, string])[],
-    body: string,
-    signal: AbortSignal,
+    request: RequestInit & { readonly signal: AbortSignal },
   ): Promise<AttemptOutcome> {
     if (!options.loopback) return failure("loopback_unavailable");
     const url = new URL(path, LOOPBACK_ORIGIN);
     if (url.origin !== LOOPBACK_ORIGIN) return failure("unparseable", { final: true });
-    const sent = new Headers(headers.map(([name, value]): [string, string] => [name, value]));
-    sent.set("x-webhook-depth", String(row.depth + 1));
-    const request = new Request(url, { method: "POST", headers: sent, body, signal });
-    const response = await options.loopback(request);
-    await readSome(response, signal);
+    const response = await options.loopback(new Request(url, request));
+    await readSome(response, request.signal);
     return outcomeOf({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
   }
 
@@ -280,3 +275,13 @@ async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promi
 }
 
 const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
+
+/** The pairs as the type of `Headers` wants them. */
+const mutable = (pairs: readonly (readonly [string, string])[]): [string, string][] =>
+  pairs.map(([name, value]) => [name, value]);
+
+/** Returns the addresses of a host, which may be an address itself. */
+async function addressesOf(transport: WebhookTransport, host: string): Promise<readonly string[]> {
+  const literal = literalAddress(host);
+  return literal === null ? await resolveHost(transport, host) : [literal];
+}

@@ -77,14 +77,18 @@ type Lookup = (
   callback: (error: null, address: string | readonly { address: string; family: number }[], family?: number) => void,
 ) => void;
 
-/** Errors: SendError. */
-export function exchange(
-  http: Http,
-  environment: Pick<Environment, "timer">,
-  request: OutboundRequest,
-  addresses: readonly string[],
-  signal: AbortSignal,
-): Promise<OutboundAnswer> {
+interface Exchange {
+  /** The module of the scheme of the URL. */
+  readonly http: Http;
+  readonly environment: Pick<Environment, "timer">;
+  readonly request: OutboundRequest;
+  /** Those to connect to, instead of what the name of the host resolves to. */
+  readonly addresses: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+/** Sends one request, and resolves with the status and the start of the body. Rejects with a SendError. */
+export function exchange({ http, environment, request, addresses, signal }: Exchange): Promise<OutboundAnswer> {
   return new Promise((resolve, reject) => {
     const url = new URL(request.url);
     const host = url.hostname.replace(/^\[|\]$/g, "");

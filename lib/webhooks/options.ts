@@ -176,7 +176,7 @@ function resolveSecrets(sent: unknown, prefixes: Prefixes, env: EnvVars, report:
   return list.flatMap((secret, i) => {
     const loc = Array.isArray(sent) ? [...place, i] : place;
     if (typeof secret !== "string") return invalid(loc);
-    const text = resolveTemplate(loc, secret, prefixes, env, report);
+    const text = resolveTemplate(loc, secret, { prefixes, env, report });
     return text === null ? [] : (secretBytes(trimmed(text)) ?? invalid(loc));
   });
 }
@@ -186,6 +186,13 @@ type Report = (loc: InputIssue["loc"], type: string, msg: string) => void;
 
 /** Environment variables by name. */
 type EnvVars = Readonly<Record<string, string | undefined>>;
+
+/** What a template may read, and where its problems go. */
+interface Variables {
+  readonly prefixes: Prefixes;
+  readonly env: EnvVars;
+  readonly report: Report;
+}
 
 /** The headers to send, in the order of the configuration. */
 export type ResolvedHeaders = readonly (readonly [name: string, value: string])[];
@@ -217,7 +224,7 @@ export function resolveHeaders(headers: unknown, prefixes: Prefixes, env: EnvVar
     const repeated = names.has(name.toLowerCase());
     names.add(name.toLowerCase());
     const usable = isUsableName(loc, name, repeated, report);
-    const value = resolveValue(loc, given, prefixes, env, report);
+    const value = resolveValue(loc, given, { prefixes, env, report });
     return usable && value !== null ? [[name, value]] : [];
   });
 }
@@ -240,13 +247,8 @@ export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
  * Replaces every `${{ env.NAME }}` of the text, once. Names must start with a prefix. Null after a problem, and with null for the
  * prefixes, whose problem `readPrefixes` reports: then no variable is read.
  */
-function resolveTemplate(
-  loc: InputIssue["loc"],
-  text: string,
-  prefixes: Prefixes,
-  env: EnvVars,
-  report: Report,
-): string | null {
+function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variables): string | null {
+  const { report } = variables;
   let readable = true;
   let value = "";
   let at = 0;
@@ -260,21 +262,25 @@ function resolveTemplate(
     const name = match[1] as string;
     value += text.slice(at, start);
     at = start + match[0].length;
-    const isAllowed = prefixes?.some((prefix) => name.startsWith(prefix)) ?? false;
-    const variable = isAllowed && Object.hasOwn(env, name) ? env[name] : undefined;
-    if (variable) {
-      value += variable;
-      continue;
-    }
-    readable = false;
-    if (prefixes === null) continue;
-    if (isAllowed) report(loc, "missing_env", `needs the variable ${name}, which is not set or empty`);
-    else {
-      const msg = `may not read the variable ${name}: its name does not start with ${prefixes.join(" or ")} (webhooks.env_prefix)`;
-      report(loc, "env_not_allowed", msg);
-    }
+    const variable = readVariable(loc, name, variables);
+    if (variable === null) readable = false;
+    else value += variable;
   }
   return readable ? value + text.slice(at) : null;
+}
+
+/** The value of a variable; null after a problem. */
+function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, report }: Variables): string | null {
+  if (prefixes === null) return null;
+  if (!prefixes.some((prefix) => name.startsWith(prefix))) {
+    const msg = `may not read the variable ${name}: its name does not start with ${prefixes.join(" or ")} (webhooks.env_prefix)`;
+    report(loc, "env_not_allowed", msg);
+    return null;
+  }
+  const value = Object.hasOwn(env, name) ? env[name] : undefined;
+  if (value) return value;
+  report(loc, "missing_env", `needs the variable ${name}, which is not set or empty`);
+  return null;
 }
 
 /** Strips the white space that `fetch` would strip. */
@@ -288,19 +294,13 @@ function isUsableName(loc: InputIssue["loc"], name: string, repeated: boolean, r
   return false;
 }
 
-function resolveValue(
-  loc: InputIssue["loc"],
-  value: unknown,
-  prefixes: Prefixes,
-  env: EnvVars,
-  report: Report,
-): string | null {
+function resolveValue(loc: InputIssue["loc"], value: unknown, variables: Variables): string | null {
   const invalid = (msg: string): null => {
-    report(loc, "invalid_header_value", msg);
+    variables.report(loc, "invalid_header_value", msg);
     return null;
   };
   if (typeof value !== "string") return invalid("must be a string");
-  const resolved = resolveTemplate(loc, value, prefixes, env, report);
+  const resolved = resolveTemplate(loc, value, variables);
   if (resolved === null) return null;
   const sent = trimmed(resolved);
   if (VALUE.test(sent)) return sent;

@@ -156,15 +156,13 @@ function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason
   if (raw.startsWith("/")) {
     return policy.disable_loopback ? "loopback_disabled" : { kind: "loopback", path: withoutFragment(raw) };
   }
-  const colon = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(raw)?.[0];
-  if (colon === undefined) return "not_absolute";
-  const scheme = colon.slice(0, -1).toLowerCase();
-  if (scheme !== "http" && scheme !== "https") return "scheme_not_allowed";
-  // URL parsers accept other numbers of slashes, but disagree about where the host is then.
-  const authority = /^\/\/([^/?#]+)/.exec(raw.slice(colon.length))?.[1];
-  if (authority === undefined) return "malformed_authority";
-  if (authority.includes("@")) return "userinfo_not_allowed";
-  if (authority.includes("%")) return "invalid_host";
+  return absoluteDestination(policy, raw);
+}
+
+function absoluteDestination(policy: WebhookPolicy, raw: string): Destination | Reason {
+  const origin = readOrigin(raw);
+  if (typeof origin === "string") return origin;
+  const { scheme, authority } = origin;
   const url = parsed(raw);
   if (!url) return "unparseable";
   if (policy.require_https && scheme !== "https") return "https_required";
@@ -175,6 +173,20 @@ function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason
     (isAllowedPort(policy, scheme, port) ? { kind: "absolute", scheme, host, port, href: hrefOf(url, host) } : null) ??
     "port_not_allowed"
   );
+}
+
+/** Reads the scheme and the authority of a URL from its text, or returns why it is refused. */
+function readOrigin(raw: string): { readonly scheme: "http" | "https"; readonly authority: string } | Reason {
+  const colon = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(raw)?.[0];
+  if (colon === undefined) return "not_absolute";
+  const scheme = colon.slice(0, -1).toLowerCase();
+  if (scheme !== "http" && scheme !== "https") return "scheme_not_allowed";
+  // URL parsers accept other numbers of slashes, but disagree about where the host is then.
+  const authority = /^\/\/([^/?#]+)/.exec(raw.slice(colon.length))?.[1];
+  if (authority === undefined) return "malformed_authority";
+  if (authority.includes("@")) return "userinfo_not_allowed";
+  if (authority.includes("%")) return "invalid_host";
+  return { scheme, authority };
 }
 
 const DEFAULT_PORT = { http: 80, https: 443 };

@@ -31,7 +31,7 @@ export function createRecorder(
     const at = environment.now();
     const outcome = await attempt(row, at, controller);
     const now = environment.now();
-    const next = nextState(row, outcome, now, settings, environment.random);
+    const next = nextState(row, outcome, now, { settings, random: environment.random });
     const { error, status, address, answer } = outcome;
     const { delivery_id, attempts: number } = row;
     const sent = { at, status, error, duration_ms: Math.max(0, now - at), address };
@@ -40,12 +40,12 @@ export function createRecorder(
       environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
       return;
     }
-    if (next.state === "delivered") counters.delivered++;
-    if (next.state === "failed") counters.failed++;
-    if (next.state === "pending") counters.retried++;
+    counters[COUNTER_OF[next.state]]++;
     if (next.state === "delivered" || error === "aborted") return;
-    const level = next.state === "failed" ? "warn" : "info";
-    const message = next.state === "failed" ? "webhook delivery failed" : "webhook attempt failed";
+    const [level, message] =
+      next.state === "failed"
+        ? (["warn", "webhook delivery failed"] as const)
+        : (["info", "webhook attempt failed"] as const);
     environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
   }
 
@@ -67,13 +67,15 @@ export function createRecorder(
   return deliver;
 }
 
+/** The counters that `/metrics` shows. */
+const COUNTER_OF = { delivered: "delivered", failed: "failed", pending: "retried" } as const;
+
 /** The state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
 function nextState(
   row: DeliveryRow,
   outcome: AttemptOutcome,
   now: number,
-  settings: WebhookSettings,
-  random: () => number,
+  { settings, random }: { readonly settings: WebhookSettings; readonly random: () => number },
 ): DeliveryResult {
   if (outcome.error === null) return { state: "delivered" };
   if (outcome.error === "aborted") return { state: "pending", due_at: now + ABORTED_MS, uncounted: true };
@@ -84,15 +86,15 @@ function nextState(
   return { state: "pending", due_at: now + Math.max(jittered, requested) };
 }
 
+function parseRetryAfter(text: string, now: number): number {
+  if (/^\d+$/.test(text)) return Number(text) * 1000;
+  return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;
+}
+
 /** The wait of a `Retry-After` header in milliseconds, within bounds; 0 for anything but seconds or a date. */
 function retryAfter(text: string | null, now: number): number {
   if (text === null) return 0;
-  const trimmed = text.trim();
-  const wait = /^\d+$/.test(trimmed)
-    ? Number(trimmed) * 1000
-    : /^[A-Z][a-z]+,? .*\d/.test(trimmed)
-      ? Date.parse(trimmed) - now
-      : Number.NaN;
-  const [least, most] = RETRY_AFTER_MS;
-  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, least), most);
+  const wait = parseRetryAfter(text.trim(), now);
+  const [min, max] = RETRY_AFTER_MS;
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, min), max);
 }

@@ -34,7 +34,7 @@ export async function systemTransport(
       async send(request, addresses, signal) {
         const { exchange } = await import("./exchange.ts");
         const { protocol } = new URL(request.url);
-        return await exchange(protocol === "https:" ? https : http, environment, request, addresses, signal);
+        return await exchange({ http: protocol === "https:" ? https : http, environment, request, addresses, signal });
       },
     };
   } catch {
