@@ -101,14 +101,12 @@ export function nullIfNotFound(error: unknown): null {
  * `lost`: its files are damaged or gone.
  */
 export function storageLost(cause: { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
-  const [reason, text]: readonly [ErrorReason, string] = cause.unknown
-    ? ["outcome_unknown", "The database was lost during a write: whether it took effect is not known"]
-    : cause.lost
-      ? ["storage_damaged", FILES_LOST]
-      : ["storage_unavailable", "The database cannot be reached: retry later"];
-  return new ServiceError(reason, text, { cause });
+  if (cause.unknown) return new ServiceError("outcome_unknown", OUTCOME_UNKNOWN, { cause });
+  if (cause.lost) return new ServiceError("storage_damaged", FILES_LOST, { cause });
+  return new ServiceError("storage_unavailable", "The database cannot be reached: retry later", { cause });
 }
 
+const OUTCOME_UNKNOWN = "The database was lost during a write: whether it took effect is not known";
 const FILES_LOST =
   "The files of the database were damaged, deleted or replaced while the server used them: stop it and restore a backup";
 

@@ -40,6 +40,11 @@ export interface Verdict {
 
 const number = (value: number): string => value.toLocaleString("en");
 
+function stateOf(goal: number | undefined, reached: boolean): string {
+  if (goal === undefined) return "";
+  return reached ? "reached" : "missed";
+}
+
 /** One line of the table for each figure, problems and hints below it. `list` shows what is counted even where nothing failed. */
 export function judge(rows: readonly Limited[], limits: Readonly<Record<string, number>>, list = false): Verdict {
   const lines: string[] = [];
@@ -58,10 +63,9 @@ export function judge(rows: readonly Limited[], limits: Readonly<Record<string, 
     if (need > 0) needed[key] = need;
     // A name that is gone needs no line. The rows of the house are always shown.
     if (!list && !(key in GOALS) && goal === 0 && limit === 0 && figure.value === 0) continue;
-    const state = over ? "FAILED" : goal === undefined ? "" : reached ? "reached" : "missed";
-    lines.push(
-      `| ${title} | ${number(figure.value)} | ${number(limit)} | ${goal === undefined ? "" : number(goal)} | ${state} |`,
-    );
+    const state = over ? "FAILED" : stateOf(goal, reached);
+    const shownGoal = goal === undefined ? "" : number(goal);
+    lines.push(`| ${title} | ${number(figure.value)} | ${number(limit)} | ${shownGoal} | ${state} |`);
     if (!reached && missed) lines.push(`    Missed: ${missed}`);
     if (over || list) lines.push(...figure.found.map((text) => `    ${text}`));
     if (lowest < limit) lines.push(`    Lower the limit to ${lowest}: node scripts/check-house.ts --lower`);

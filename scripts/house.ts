@@ -166,14 +166,19 @@ export function circlesOf(imports: ReadonlyMap<string, readonly string[]>): stri
 
 const WIRING = /^lib\/service(?:\/|\.ts$)/;
 
+/** The parameters of a function or the variables of a block. */
+function declarationsIn(scope: ts.Node): readonly (ts.ParameterDeclaration | ts.VariableDeclaration)[] {
+  if (ts.isFunctionLike(scope)) return scope.parameters;
+  if (!ts.isBlock(scope)) return [];
+  return scope.statements.flatMap((statement) =>
+    ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [],
+  );
+}
+
 /** Whether a function between this node and the block has a parameter or variable of this name: then it means that one. */
 function isShadowed(node: ts.Identifier, block: ts.Node): boolean {
   for (let scope: ts.Node = node.parent; scope !== block; scope = scope.parent) {
-    const declared = ts.isFunctionLike(scope)
-      ? scope.parameters
-      : ts.isBlock(scope)
-        ? scope.statements.flatMap((one) => (ts.isVariableStatement(one) ? [...one.declarationList.declarations] : []))
-        : [];
+    const declared = declarationsIn(scope);
     if (declared.some(({ name }) => new RegExp(`\\b${node.text}\\b`).test(name.getText()))) return true;
   }
   return false;

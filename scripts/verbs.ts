@@ -28,20 +28,20 @@ const plain = (text: string): string =>
     .replaceAll(/\s+/g, " ")
     .trim();
 
+/** The name of a node that can be an operation of the storage; undefined for other nodes. */
+function nameOfDeclaration(node: ts.Node): ts.Node | undefined {
+  if (ts.isMethodDeclaration(node) || ts.isPropertyAssignment(node) || ts.isFunctionDeclaration(node)) return node.name;
+  if (ts.isVariableStatement(node)) return node.declarationList.declarations[0]?.name;
+  return ts.isShorthandPropertyAssignment(node) ? node.name : undefined;
+}
+
 /** The notes of a file, each with the name that follows it, and the names that the code of the file has. */
 function notesIn({ path, text, tree }: Source): { readonly notes: VerbNote[]; readonly names: ReadonlySet<string> } {
   const notes: VerbNote[] = [];
   const names = new Set<string>();
   walk(tree, (node) => {
     if (ts.isIdentifier(node)) names.add(node.text);
-    const named =
-      ts.isMethodDeclaration(node) || ts.isPropertyAssignment(node) || ts.isFunctionDeclaration(node)
-        ? node.name
-        : ts.isVariableStatement(node)
-          ? node.declarationList.declarations[0]?.name
-          : ts.isShorthandPropertyAssignment(node)
-            ? node.name
-            : undefined;
+    const named = nameOfDeclaration(node);
     if (!named) return;
     const comment = ts.getLeadingCommentRanges(text, node.getFullStart())?.at(-1);
     const tagged = comment && TAGGED.exec(text.slice(comment.pos + 3, comment.end - 2));

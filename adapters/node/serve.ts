@@ -119,11 +119,10 @@ export async function serve(
 ): Promise<Listener> {
   const address = { port, hostname };
   try {
-    const bound = Bun
-      ? serveOnBun(Bun, handler, address, max_message_bytes)
-      : Deno
-        ? serveOnDeno(Deno, handler, address)
-        : await serveOnNode(handler, address, headers_timeout_ms);
+    let bound: Bound;
+    if (Bun) bound = serveOnBun(Bun, handler, address, max_message_bytes);
+    else if (Deno) bound = serveOnDeno(Deno, handler, address);
+    else bound = await serveOnNode(handler, address, headers_timeout_ms);
     return { url: `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${bound.port}`, ...bound };
   } catch (error) {
     const taken =

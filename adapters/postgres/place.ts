@@ -88,18 +88,8 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
     },
     refused(error) {
       const { setting, shown } = at(error);
-      const reason = clean(reasonOf(error));
-      const state = sqlState(error) ?? "";
-      const fault = faultOf(error);
-      const said =
-        fault === "read_only"
-          ? `the database ${shown} takes no writes (${reason}): name the primary, or grant the user write access`
-          : state === "3D000"
-            ? `the server has no such database (${reason}): create it, or name another`
-            : fault === "refused"
-              ? `the server ${shown} refuses the user or the password (${reason}): check both`
-              : `the database ${shown} cannot be reached (${reason}): check the address and that the server runs`;
-      return new ConfigError([`postgres: ${setting}: ${said}`]);
+      const advice = adviceFor(error, shown, clean(reasonOf(error)));
+      return new ConfigError([`postgres: ${setting}: ${advice}`]);
     },
     unavailable(error, unknown = false) {
       const { shown } = at(error);
@@ -114,4 +104,15 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
       return error;
     },
   };
+}
+
+/** Returns what is wrong with a database that refuses its first use, and what to do. */
+function adviceFor(error: unknown, shown: string, reason: string): string {
+  const fault = faultOf(error);
+  if (fault === "read_only")
+    return `the database ${shown} takes no writes (${reason}): name the primary, or grant the user write access`;
+  if (sqlState(error) === "3D000") return `the server has no such database (${reason}): create it, or name another`;
+  return fault === "refused"
+    ? `the server ${shown} refuses the user or the password (${reason}): check both`
+    : `the database ${shown} cannot be reached (${reason}): check the address and that the server runs`;
 }

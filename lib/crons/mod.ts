@@ -243,10 +243,11 @@ function contentOf({ checkTiming, nextTick }: Schedules, cron: CronRow, patch: C
   const { disabled_reason, ...metadata } = cron.metadata;
   // Enabling a cron removes the reason why it was disabled.
   const keptMetadata = enabled && !cron.enabled ? metadata : cron.metadata;
+  const nextRunDate = enabled && retimed ? nextTick(timing, now) : cron.next_run_date;
   return {
     ...timing,
     enabled,
-    next_run_date: !enabled ? null : retimed ? nextTick(timing, now) : cron.next_run_date,
+    next_run_date: enabled ? nextRunDate : null,
     on_run_completed: on_run_completed ? completionOf(cron.thread_id, on_run_completed) : cron.on_run_completed,
     payload: payloadOf(patch, cron.payload),
     metadata: { ...keptMetadata, ...patch.metadata },
