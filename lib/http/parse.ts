@@ -218,6 +218,9 @@ export const integer = (min: number, max: number): v.GenericSchema<number> => {
     v.maxValue(max, range),
   );
 };
+/** The schema with a text about it for the OpenAPI document. */
+export const described = <Described extends v.GenericSchema>(schema: Described, text: string): Described =>
+  v.pipe(schema, v.description(text)) as unknown as Described;
 export const listOf = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> => v.array(item, "must be a list");
 export const page: {
   readonly limit: v.OptionalSchema<v.GenericSchema<number>, 10>;

@@ -4,6 +4,8 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
+import { runAgentInput } from "../../lib/http/endpoints/ag-ui/requests.ts";
+import { chatBody } from "../../lib/http/endpoints/ai/requests.ts";
 import type { Fields } from "../../lib/http/parse.ts";
 import type { Route } from "../../lib/http/route.ts";
 import {
@@ -47,6 +49,8 @@ function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
     typeMode: "input",
     errorMode: "ignore",
     overrideSchema: ({ valibotSchema, jsonSchema }) => {
+      // JSON Schema cannot say that the last variant is for all other values.
+      if (valibotSchema.type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
       // The optional field inside has null already.
       if (valibotSchema.type === "nullish") {
         const [inner] = jsonSchema.anyOf as [JsonObject];
@@ -198,6 +202,8 @@ export function openapi(version: string): JsonObject {
     [eventFilter, "EventFilter"],
     [runCreate, "RunCreate"],
     [cancelMany, "RunsCancel"],
+    [chatBody, "ChatRequest"],
+    [runAgentInput, "RunAgentInput"],
     ...cronAndStoreRequests,
   ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};

@@ -31,20 +31,6 @@ export const operationSchemas: JsonObject = {
   DeliveryListing: listing("DeliverySummary"),
   FeedbackLinks: listing("FeedbackLink"),
   Received: record({ received: { type: "boolean", enum: [true] } }),
-  ChatRequest: {
-    ...record({
-      id: { ...string, description: "The id of the chat: a UUID, or any text" },
-      messages: { ...list(object), description: "Only the last message of the user, and approvals in it, are used" },
-      trigger: { type: "string", enum: ["submit-message", "regenerate-message"] },
-    }),
-    description:
-      "What the chat transport of the AI SDK sends. More members: `messageId`, `resume`, `ai_sdk`, `context`, `config`, `metadata`",
-  },
-  RunAgentInput: {
-    ...record({ threadId: string, runId: string, messages: list(object) }),
-    description:
-      "The input of AG-UI. More members: `state`, `tools`, `context`, `forwardedProps`, `resume`, `parentRunId`, `protocolVersion`",
-  },
   Chat: record({ id: string, messages: { ...list(object), description: "Messages of the AI SDK" } }),
   SchedulePreview: record({ next: list(time) }),
 };

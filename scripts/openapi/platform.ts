@@ -190,8 +190,6 @@ const anyEvent: JsonObject = { description: "Any JSON but null, at most 256 KiB"
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
   "post /threads/:thread_id/events/:name": { body: anyEvent },
   "post /greenroom/events/:address": { body: anyEvent },
-  "post /ag-ui/:assistant_id": { body: ref("RunAgentInput") },
-  "post /ai/:assistant_id/chat": { body: ref("ChatRequest") },
   "get /ai/:assistant_id/chat/:chat_id/stream": {
     query: [
       { ...query("ai_sdk", { type: "integer", enum: [5, 6, 7], default: 7 }), description: "The version of `ai`" },

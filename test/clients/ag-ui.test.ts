@@ -299,6 +299,7 @@ describe("the AG-UI endpoint", () => {
 
   it("refuses what it cannot run", async () => {
     await using test = await testService({ executor: executor() });
+    const inherited = { type: "constructor", source: { type: "data", value: "aGk=" } };
     const cases: readonly (readonly [body: unknown, status: number, detail: RegExp])[] = [
       [[], 422, /body/],
       [input({ threadId: 1 }), 422, /threadId/],
@@ -308,6 +309,7 @@ describe("the AG-UI endpoint", () => {
       [input({ messages: [] }), 409, /nothing to run/],
       [input({ resume: [{ interruptId: "i1", status: "resolved" }] }), 409, /Interrupt i1 is not open/],
       [input({ resume: [{ interruptId: "i1", status: "other" }] }), 422, /resume\.0\.status/],
+      [input({ messages: [{ id: "u", role: "user", content: [inherited] }] }), 422, /messages\.0\.content\.0/],
     ];
     for (const [body, status, detail] of cases) {
       const response = await ask(test, "echo", body);

@@ -124,7 +124,8 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp; readonly t
   { files: /^lib\/crons\//, may: /^croner$/ },
   { files: /^lib\/webhooks\/addresses\.ts$/, may: /^ipaddr\.js$/ },
   {
-    files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+))\.ts$/,
+    files:
+      /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/(?:parse|run-request|routes\/[a-z-]+|endpoints\/(?:fields|[a-z0-9-]+\/requests)))\.ts$/,
     may: /^valibot$/,
   },
   { files: /^lib\/http\/route-table\.ts$/, may: /^itty-router$/ },

@@ -19,7 +19,7 @@ const WHOLE: readonly (string | Uint8Array)[] = [
 ];
 const JUNK: readonly Json[] = [
   ...[null, true, 0, -1, 1.5, 1e308, "", " ", "x", "\u0000", "\ud800", "__proto__", UNKNOWN],
-  ...[[], {}, [null], [{}], [[]], { a: 1 }, { length: 3 }, { kind: "text", text: 1 }],
+  ...[[], {}, [null], [{}], [[]], { a: 1 }, { length: 3 }, { kind: "text", text: 1 }, { toString: 1, valueOf: 1 }],
 ];
 
 interface Sent {

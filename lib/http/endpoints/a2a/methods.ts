@@ -3,13 +3,12 @@
 import { isOver, type Task, type TaskState, taskJson } from "../../../a2a/wire.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
-import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
 import { ClientGone } from "../../byte-budget.ts";
 import { eventStream } from "../../sse.ts";
 import { type CallState, cancelCall, isActive, readCall } from "../calls.ts";
-import { extensionHeaders, readHistory } from "./options.ts";
+import { extensionHeaders, historyOf } from "./options.ts";
 import { type Called, RpcError } from "./protocol.ts";
 import { restingFrames, taskFrames } from "./stream.ts";
 import { callOf, firstRun, type HistoryChoice, readTask } from "./task.ts";
@@ -18,13 +17,17 @@ import { waitingFrames } from "./waiting.ts";
 /** What a stream and an answer without messages show. */
 const NONE: HistoryChoice = { scope: "context", length: 0 };
 
-export async function getTask({ context, request, assistant_id }: Called): Promise<JsonObject> {
-  const history = readHistory(request.params, context.request.headers);
+export async function getTask({ context, request, assistant_id }: Called<"GetTask">): Promise<JsonObject> {
+  const history = historyOf(request.params, context.request.headers);
   const call = await callOf(context.nouns, request.params.id, assistant_id);
   return taskJson(await readTask(context.nouns, call, history), request.version);
 }
 
-export async function cancelTask({ context: { nouns }, request, assistant_id }: Called): Promise<JsonObject> {
+export async function cancelTask({
+  context: { nouns },
+  request,
+  assistant_id,
+}: Called<"CancelTask">): Promise<JsonObject> {
   const { id } = request.params;
   const call = await callOf(nouns, id, assistant_id);
   if (!isActive(call.newest) && call.open.length === 0)
@@ -38,7 +41,7 @@ export async function cancelTask({ context: { nouns }, request, assistant_id }: 
 }
 
 /** `SubscribeToTask`: the task as it is, then what follows. */
-export async function subscribe({ context, request, assistant_id }: Called): Promise<Response> {
+export async function subscribe({ context, request, assistant_id }: Called<"SubscribeToTask">): Promise<Response> {
   const { nouns } = context;
   const call = await callOf(nouns, request.params.id, assistant_id);
   const { first, newest } = call;
@@ -59,8 +62,6 @@ export async function subscribe({ context, request, assistant_id }: Called): Pro
   return eventStream(context, taskFrames(context, request, stream, opening), ids, more);
 }
 
-const PAGE = 50;
-const MOST = 100;
 /** How many runs are searched at once, and how much text of conversations a page reads before it ends early. */
 const PART = 5;
 const MAX_READ_CHARS = 4 * 1024 * 1024;
@@ -75,51 +76,18 @@ const STATUSES: Readonly<Partial<Record<TaskState, readonly RunStatus[]>>> = {
   CANCELED: ["interrupted", "success"],
 };
 
-interface ListChoice {
-  readonly state: TaskState | null;
-  readonly size: number;
-  readonly changed_after: number;
-  readonly context: string | null;
-}
-
-function readList({
-  status = null,
-  pageSize = PAGE,
-  contextId = null,
-  statusTimestampAfter = null,
-}: JsonObject): ListChoice {
-  const [, state = ""] = /^TASK_STATE_(\w+)$/.exec(String(status)) ?? [];
-  const isNone = status === null || status === "" || state === "UNSPECIFIED";
-  if (!isNone && !["REJECTED", "AUTH_REQUIRED"].includes(state) && !Object.hasOwn(STATUSES, state)) {
-    throw new RpcError("params", "status: must be a state such as TASK_STATE_WORKING");
-  }
-  if (typeof pageSize !== "number" || !Number.isInteger(pageSize) || pageSize < 0 || pageSize > MOST) {
-    throw new RpcError("params", `pageSize: must be a whole number, 1 to ${MOST}`);
-  }
-  const after =
-    typeof statusTimestampAfter === "string" ? parseRfc3339(statusTimestampAfter) : Number.NEGATIVE_INFINITY;
-  if (after === null || (statusTimestampAfter !== null && typeof statusTimestampAfter !== "string")) {
-    throw new RpcError("params", "statusTimestampAfter: must be a time of RFC 3339");
-  }
-  if (contextId !== null && typeof contextId !== "string") throw new RpcError("params", "contextId: must be a text");
-  const context = contextId || null;
-  return { state: isNone ? null : (state as TaskState), size: pageSize || PAGE, changed_after: after, context };
-}
-
 /**
  * `ListTasks`: the caller's tasks of this agent. Pages follow each other by when their tasks began, newest first; in a page the task whose
  * status changed last is the first one. A page may be short before the end.
  */
-export async function listTasks({ context, request, assistant_id }: Called): Promise<JsonObject> {
+export async function listTasks({ context, request, assistant_id }: Called<"ListTasks">): Promise<JsonObject> {
   const { nouns } = context;
-  const { includeArtifacts = false, pageToken = "" } = request.params;
-  const { state, size, changed_after, context: contextId } = readList(request.params);
-  const history = readHistory(request.params, context.request.headers, 0);
+  const { status: state, pageSize: size, contextId, pageToken, includeArtifacts = false } = request.params;
+  const history = historyOf(request.params, context.request.headers, 0);
   const statuses = state === null ? undefined : STATUSES[state];
   const empty: JsonObject = { tasks: [], nextPageToken: "", pageSize: size, totalSize: 0 };
   // Nothing has such a context, or such a state.
   if ((contextId !== null && !UUID.test(contextId)) || (state !== null && !statuses)) return empty;
-  if (typeof pageToken !== "string") throw new RpcError("params", "pageToken: must be a text");
   const found: Task[] = [];
   let cursor = pageToken;
   let left = size;
@@ -163,7 +131,11 @@ export async function listTasks({ context, request, assistant_id }: Called): Pro
       read_chars += chars;
     });
     const { status } = task;
-    if ((state !== null && status.state !== state) || Date.parse(status.timestamp) < changed_after) return null;
-    return includeArtifacts === true && artifacts ? { ...task, artifacts } : task;
+    if (
+      (state !== null && status.state !== state) ||
+      Date.parse(status.timestamp) < request.params.statusTimestampAfter
+    )
+      return null;
+    return includeArtifacts && artifacts ? { ...task, artifacts } : task;
   }
 }

@@ -1,10 +1,12 @@
 /** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
 import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
-import { ServiceError } from "../../../errors.ts";
+import { type InputIssue, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import type { RequestContext } from "../../route.ts";
+import { type Reads, readAs, tryRead } from "../fields.ts";
+import { type A2aMethod, type RpcId, type RpcParams, rpcCall, rpcHead, rpcParams, UNKNOWN_PART } from "./requests.ts";
 
 /** The methods of 0.3, by their names since 1.0. */
 const LEGACY = {
@@ -20,9 +22,8 @@ const LEGACY = {
   "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
 } as const;
 
-export type A2aMethod = (typeof LEGACY)[keyof typeof LEGACY] | "ListTasks";
-
-const METHODS: ReadonlySet<string> = new Set<A2aMethod>([...Object.values(LEGACY), "ListTasks"]);
+const isLegacy = (method: string): method is keyof typeof LEGACY => Object.hasOwn(LEGACY, method);
+const isKnown = (method: string): method is A2aMethod => Object.hasOwn(rpcParams["1.0"], method);
 
 /** Codes with the reason that answers since 1.0 name. */
 const CODES = {
@@ -57,21 +58,20 @@ export class RpcError extends Error {
 
 /** What an answer needs to know of its request. */
 export interface RequestHead {
-  readonly id: Json;
+  readonly id: RpcId | null;
   /** The family of the method's name. */
   readonly version: A2aVersion;
 }
 
-/** A request that passed the checks. */
-export interface RpcRequest extends RequestHead {
-  readonly method: A2aMethod;
-  readonly params: JsonObject;
-}
+/** A request that passed the checks, with the parameters of its method. */
+export type RpcRequest<Method extends A2aMethod = A2aMethod> = {
+  readonly [Name in Method]: RequestHead & { readonly method: Name; readonly params: RpcParams[Name] };
+}[Method];
 
 /** A request for one agent. */
-export interface Called {
+export interface Called<Method extends A2aMethod = A2aMethod> {
   readonly context: RequestContext;
-  readonly request: RpcRequest;
+  readonly request: RpcRequest<Method>;
   readonly assistant_id: string;
   readonly graph_id: string;
 }
@@ -111,27 +111,34 @@ function jsonNames(value: Json, depth = 0): Json {
 
 /** The head of a request that may be malformed. */
 export function headOf(message: unknown): RequestHead {
-  const { id = null, method } = isObject(message) ? message : {};
-  return {
-    id: typeof id === "string" || (typeof id === "number" && Number.isFinite(id)) ? id : null,
-    version: Object.hasOwn(LEGACY, String(method)) ? "0.3" : "1.0",
-  };
+  const { id = null, method = "" } = tryRead(rpcHead, message) ?? {};
+  return { id, version: isLegacy(method) ? "0.3" : "1.0" };
 }
 
-/** Errors: one for what is no request, an unknown method or version. */
+/** Errors: one for what is no request, an unknown method or version, parameters that do not fit. */
 export function readRequest(message: unknown, headers: Headers): RpcRequest {
-  const { id, version } = headOf(message);
-  if (!isObject(message) || message.jsonrpc !== "2.0" || !isFiniteJson(message) || id === null) {
-    throw new RpcError("request", "Request payload validation error: not a JSON-RPC 2.0 request with an id");
-  }
-  const { method, params = {} } = message;
-  if (typeof method !== "string") throw new RpcError("request", "Request payload validation error: no method");
+  const refuse = (what = "not a JSON-RPC 2.0 request with an id"): RpcError =>
+    new RpcError("request", `Request payload validation error: ${what}`);
+  if (!isFiniteJson(message)) throw refuse();
+  const {
+    id,
+    method: name,
+    params,
+  } = readAs(rpcCall, message, ({ loc }) => refuse(loc[0] === "method" ? "no method" : undefined));
   checkVersion(headers);
-  const known = (LEGACY as Readonly<Record<string, A2aMethod>>)[version === "0.3" ? method : ""] ?? method;
-  if (!METHODS.has(known)) throw new RpcError("method", "Invalid method.");
-  if (!isObject(params)) throw new RpcError("params", "params: must be an object");
-  const given = version === "1.0" ? (jsonNames(params) as JsonObject) : params;
-  return { id, version, method: known as A2aMethod, params: given };
+  const version = isLegacy(name) ? "0.3" : "1.0";
+  const method = isLegacy(name) ? LEGACY[name] : name;
+  if (!isKnown(method)) throw new RpcError("method", "Invalid method.");
+  const sent = version === "1.0" ? jsonNames(params) : params;
+  const read = readAs(rpcParams[version][method] as Reads<unknown>, sent, wrongParams, "params");
+  return { id, version, method, params: read } as RpcRequest;
+}
+
+/** The error of a finding in the parameters. Texts that are no predicate name their place themselves. */
+export function wrongParams({ loc, msg }: InputIssue): RpcError {
+  const isPredicate = /^(?:must|is)\b/.test(msg);
+  const kind = msg === UNKNOWN_PART ? "content" : "params";
+  return new RpcError(kind, isPredicate ? `${loc.join(".")}: ${msg}` : msg);
 }
 
 /** The version that the client asks for; null where it names none. Errors: one that is not served. */
@@ -152,5 +159,5 @@ export function errorMessage({ id, version }: RequestHead, { kind, message }: Rp
   return { jsonrpc: "2.0", id, error: { code, message, ...data } };
 }
 
-export const noTask = (id: Json | undefined): RpcError =>
-  new RpcError("task", `Task not found: ${typeof id === "string" ? id.slice(0, 100) : JSON.stringify(id ?? null)}`);
+export const noTask = (id: string | null): RpcError =>
+  new RpcError("task", `Task not found: ${id?.slice(0, 100) ?? null}`);

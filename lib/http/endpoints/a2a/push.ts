@@ -1,11 +1,12 @@
 /** Push configurations: the methods by which clients say where they want to be told how a task goes on. */
 import type { A2aVersion } from "../../../a2a/wire.ts";
-import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceInternals } from "../../../service.ts";
 import type { PushRow } from "../../../storage/mod.ts";
 import type { PushRequest } from "../../../webhooks/pushes.ts";
-import { isText } from "../messages.ts";
-import { type Called, noTask, RpcError, type RpcRequest } from "./protocol.ts";
+import { readAs } from "../fields.ts";
+import { type Called, noTask, RpcError, wrongParams } from "./protocol.ts";
+import { type A2aMethod, type PushConfig, pushConfig } from "./requests.ts";
 import { callOf } from "./task.ts";
 
 /** Whether this server tells clients anything. */
@@ -16,31 +17,11 @@ export function requirePush(service: Pick<ServiceInternals, "options">): void {
   if (!canPush(service)) throw new RpcError("push", "Push Notification is not supported");
 }
 
-const LONGEST = 4096;
-const HEADER = /^[\x20-\x7e]+$/;
-const SCHEME = /^[\w!#$%&'*+.^`|~-]+$/;
-
-/** A member that is a text, or absent. Errors: any other value. */
-function textIn(members: JsonObject, name: string, fits: RegExp): string | undefined {
-  const value = members[name] ?? "";
-  if (value === "") return;
-  if (typeof value === "string" && value.length <= LONGEST && fits.test(value)) return value;
-  throw new RpcError("params", `${name}: must be a text of at most ${LONGEST} characters that a header can have`);
-}
-
-/** The URL and the credentials of a configuration. 0.3 lists schemes; the first one is used. */
-export function readPush(config: Json, version: A2aVersion, id: string): PushRequest {
-  if (!isObject(config)) throw new RpcError("params", "The push configuration must be an object");
-  const { url, authentication = null } = config;
-  if (!isText(url)) throw new RpcError("params", "url: is required");
-  const given = authentication ?? {};
-  if (!isObject(given)) throw new RpcError("params", "authentication: must be an object");
-  const [first] = Array.isArray(given.schemes) ? given.schemes : [];
-  const scheme = textIn(first === undefined ? given : { scheme: first }, "scheme", SCHEME);
-  const credentials = textIn(given, "credentials", HEADER);
-  const token = textIn(config, "token", HEADER);
+/** What is stored of a configuration. `id`: of one that has none. */
+export function pushOf(config: PushConfig, version: A2aVersion, id: string): PushRequest {
+  const { url, token, scheme, credentials } = config;
   return {
-    config_id: textIn(config, "id", HEADER) ?? id,
+    config_id: config.id ?? id,
     url,
     terms: {
       version,
@@ -58,30 +39,22 @@ function shown({ config_id: id, task_id: taskId, url, terms: { scheme } }: PushR
   return { taskId, pushNotificationConfig: { id, url, ...about } };
 }
 
-/** The id of the task, and of the configuration; empty where it is not named. */
-function idsOf({ method, params, version }: RpcRequest): { readonly task: Json; readonly config: string } {
-  const isSet = method === "CreateTaskPushNotificationConfig";
-  const legacy = version === "0.3";
-  const task = params[legacy && !isSet ? "id" : "taskId"] ?? null;
-  const config = params[legacy ? "pushNotificationConfigId" : "id"] ?? "";
-  if (typeof config !== "string") throw new RpcError("params", "The id of the configuration must be a text");
-  return { task, config };
-}
+type PushMethod = Extract<A2aMethod, `${string}TaskPushNotificationConfig${string}`>;
 
 /** The methods of push configurations. */
-export async function pushMethod({ context, request, assistant_id }: Called): Promise<Json> {
+export async function pushMethod({ context, request, assistant_id }: Called<PushMethod>): Promise<Json> {
   requirePush(context.service);
   const { nouns } = context;
-  const { version, params } = request;
-  const { task, config } = idsOf(request);
+  const { version } = request;
+  const { task } = request.params;
   const call = await callOf(nouns, task, assistant_id);
   const { run_id: task_id, thread_id } = call.first;
   const all = async (): Promise<readonly PushRow[]> => await nouns.webhooks.listPushes({ thread_id, task_id });
 
   switch (request.method) {
     case "CreateTaskPushNotificationConfig": {
-      const given = version === "1.0" ? params : (params.pushNotificationConfig ?? null);
-      const push = readPush(given, version, version === "1.0" ? context.service.environment.uuid() : task_id);
+      const config = readAs(pushConfig, request.params.given, wrongParams, "pushNotificationConfig");
+      const push = pushOf(config, version, version === "1.0" ? context.service.environment.uuid() : task_id);
       // The task may have gone on meanwhile.
       for (let { newest } = call, last = ""; newest.run_id !== last; ) {
         last = newest.run_id;
@@ -91,15 +64,17 @@ export async function pushMethod({ context, request, assistant_id }: Called): Pr
       return await found(push.config_id);
     }
     case "GetTaskPushNotificationConfig":
-      return await found(config);
+      return await found(request.params.config);
     case "ListTaskPushNotificationConfigs": {
       const configs = (await all()).map((push) => shown(push, version));
       return version === "1.0" ? { configs, nextPageToken: "" } : configs;
     }
-    default:
-      if (config === "") throw new RpcError("params", "The id of the configuration is required");
-      await nouns.webhooks.removePush({ thread_id, task_id, config_id: config });
+    case "DeleteTaskPushNotificationConfig": {
+      const { config: config_id } = request.params;
+      if (config_id === "") throw new RpcError("params", "The id of the configuration is required");
+      await nouns.webhooks.removePush({ thread_id, task_id, config_id });
       return null;
+    }
   }
 
   async function found(id: string): Promise<JsonObject> {

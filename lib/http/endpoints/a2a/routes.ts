@@ -25,23 +25,23 @@ import { pushMethod } from "./push.ts";
 import { sendMessage } from "./send.ts";
 
 /** Answers one request. Errors: RpcError, and those of the nouns. */
-async function dispatch(called: Called): Promise<Json | Response> {
-  switch (called.request.method) {
+async function dispatch({ request, ...call }: Called): Promise<Json | Response> {
+  switch (request.method) {
     case "SendMessage":
     case "SendStreamingMessage":
-      return await sendMessage(called);
+      return await sendMessage({ ...call, request });
     case "GetTask":
-      return await getTask(called);
+      return await getTask({ ...call, request });
     case "ListTasks":
-      return await listTasks(called);
+      return await listTasks({ ...call, request });
     case "CancelTask":
-      return await cancelTask(called);
+      return await cancelTask({ ...call, request });
     case "SubscribeToTask":
-      return await subscribe(called);
+      return await subscribe({ ...call, request });
     case "GetExtendedAgentCard":
       throw new RpcError("card", "There is no extended agent card");
     default:
-      return await pushMethod(called);
+      return await pushMethod({ ...call, request });
   }
 }
 

@@ -4,7 +4,7 @@ import { type Task, taskJson } from "../../../a2a/wire.ts";
 import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isApproval } from "../../../executor/questions.ts";
-import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Json, JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { readFields } from "../../parse.ts";
 import { json } from "../../respond.ts";
@@ -15,10 +15,11 @@ import { answerOrigin, callMetadata, expectedAnswers, isActive, isCancelled, isL
 import { answerUrl, mayCallerApprove } from "../permissions.ts";
 import { EVENT_RUN } from "../run-events.ts";
 import { hideForeign } from "../states.ts";
-import { answersTo, inputOf, readMessage, type SentMessage } from "./message.ts";
-import { extensionHeaders, readHistory } from "./options.ts";
+import { answersTo, inputOf } from "./message.ts";
+import { extensionHeaders, historyOf } from "./options.ts";
 import { type Called, errorMessage, RpcError, resultMessage } from "./protocol.ts";
-import { readPush, requirePush } from "./push.ts";
+import { pushOf, requirePush } from "./push.ts";
+import type { SentMessage } from "./requests.ts";
 import { taskFrames } from "./stream.ts";
 import { callOf, type HistoryChoice, readTask } from "./task.ts";
 
@@ -35,7 +36,7 @@ const noContext = (id: string): RpcError => new RpcError("params", `There is no 
 /** Members of metadata that say what a run is to the server. */
 const OWN = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
 
-async function begin({ context, assistant_id }: Called, sent: SentMessage): Promise<Wanted> {
+async function begin({ context, assistant_id }: CalledToSend, sent: SentMessage): Promise<Wanted> {
   const { contextId } = sent;
   const thread = contextId === null ? null : await context.nouns.threads.get(contextId).catch(nullIfNotFound);
   const owner = thread?.metadata.assistant_id ?? assistant_id;
@@ -49,9 +50,9 @@ async function begin({ context, assistant_id }: Called, sent: SentMessage): Prom
 }
 
 /** Errors: a task that does not wait for an answer, or whose answer must be a person's. */
-async function goOn(called: Called, sent: SentMessage): Promise<Wanted> {
+async function goOn(called: CalledToSend, sent: SentMessage): Promise<Wanted> {
   const { context, assistant_id } = called;
-  const call = await callOf(context.nouns, sent.taskId ?? undefined, assistant_id);
+  const call = await callOf(context.nouns, sent.taskId, assistant_id);
   const { first, newest, open } = call;
   if (sent.contextId !== null && sent.contextId !== first.thread_id) {
     throw new RpcError("task", `Task not found: ${first.run_id}`);
@@ -75,7 +76,7 @@ async function goOn(called: Called, sent: SentMessage): Promise<Wanted> {
 }
 
 /** The task as it is now. */
-async function taskNow({ context: { nouns } }: Called, begun: Run, history: HistoryChoice): Promise<Task> {
+async function taskNow({ context: { nouns } }: CalledToSend, begun: Run, history: HistoryChoice): Promise<Task> {
   const first = await nouns.runs.get(begun.thread_id, begun.run_id);
   return await readTask(nouns, await readCall(nouns, first), history);
 }
@@ -102,22 +103,22 @@ function requestOf({ run }: Wanted, isStreamed: boolean): RunCreate {
   return readFields({ ...run, ...streamed, multitask_strategy: "enqueue" }, runCreate);
 }
 
+type CalledToSend = Called<"SendMessage" | "SendStreamingMessage">;
+
 /** `SendMessage`, `SendStreamingMessage`. */
-export async function sendMessage(called: Called): Promise<Response> {
+export async function sendMessage(called: CalledToSend): Promise<Response> {
   const { context, request } = called;
   const { nouns } = context;
   const { headers } = context.request;
   const isStream = request.method === "SendStreamingMessage";
-  const { configuration = null } = request.params;
-  const asked: JsonObject = isObject(configuration) ? configuration : {};
-  const sent = readMessage(request.params);
-  const history = readHistory(asked, headers);
+  const { message: sent, configuration: asked } = request.params;
+  const history = historyOf(asked, headers);
   if (isStream && history.scope === "task") {
     throw new RpcError("params", "historyScope task is not available with streaming");
   }
   const config = asked.taskPushNotificationConfig ?? asked.pushNotificationConfig ?? null;
-  if (config !== null) requirePush(context.service);
-  const push = config === null ? null : readPush(config, request.version, context.service.environment.uuid());
+  if (config) requirePush(context.service);
+  const push = config && pushOf(config, request.version, context.service.environment.uuid());
   const wanted = sent.taskId === null ? await begin(called, sent) : await goOn(called, sent);
   const { thread_id, first } = wanted;
   const task = first ? { task_id: first.run_id } : {};
@@ -154,7 +155,7 @@ export async function sendMessage(called: Called): Promise<Response> {
 
 /** The answer once a run has ended; it never rejects. */
 async function answerOf(
-  { context, request }: Called,
+  { context, request }: CalledToSend,
   ended: Promise<Json>,
   show: () => Promise<JsonObject>,
 ): Promise<JsonObject> {

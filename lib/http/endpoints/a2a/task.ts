@@ -25,14 +25,14 @@ const beginsTask = ({ metadata, assistant_id, ...run }: Run, assistant: string):
   metadata.created_by === "a2a" && metadata.task_id === undefined && !isAnswer(run) && assistant_id === assistant;
 
 /** The run that began a task; null for one that is absent, of another caller or of another agent. */
-export async function firstRun({ runs }: TaskNouns, id: Json | undefined, assistant: string): Promise<Run | null> {
-  if (typeof id !== "string" || !UUID.test(id)) return null;
+export async function firstRun({ runs }: TaskNouns, id: string | null, assistant: string): Promise<Run | null> {
+  if (id === null || !UUID.test(id)) return null;
   const run = await runs.get(null, id).catch(nullIfNotFound);
   return run && beginsTask(run, assistant) ? run : null;
 }
 
 /** Errors: one for all tasks that the caller cannot see. */
-export async function callOf(nouns: TaskNouns, id: Json | undefined, assistant: string): Promise<CallState> {
+export async function callOf(nouns: TaskNouns, id: string | null, assistant: string): Promise<CallState> {
   const first = await firstRun(nouns, id, assistant);
   const call = first && (await readCall(nouns, first).catch(nullIfNotFound));
   if (!call) throw noTask(id);

@@ -8,7 +8,7 @@ import { readFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
 import { RunEventMapper, stopped } from "../run-events.ts";
 import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
-import { readAgui } from "./request.ts";
+import { readAgui } from "./requests.ts";
 import { type AguiNouns, type AguiSettings, isLast, RUN, startRun } from "./run.ts";
 
 export type { AguiEvent, AguiOptions } from "./events.ts";

@@ -7,7 +7,7 @@ import { errorResponse } from "../../respond.ts";
 import { assistantId, type Route, routesOf, yieldAfter } from "../../route.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
-import { readAgui } from "./request.ts";
+import { readAgui, runAgentInput } from "./requests.ts";
 import { isLast, startRun } from "./run.ts";
 
 const route = routesOf({ tag: "AG-UI", group: "ag_ui", error_message: true });
@@ -20,6 +20,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
     summary: "Run an agent as AG-UI's clients do, and stream its events",
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
+    body: runAgentInput,
     answer: "stream",
     errors: [404, 406, 409, 503, 507],
     async handle(context) {

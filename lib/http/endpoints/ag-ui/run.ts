@@ -20,7 +20,7 @@ import {
 } from "../states.ts";
 import { type AguiEvent, AguiMapper, snapshotsOf } from "./events.ts";
 import { shownMessages } from "./messages.ts";
-import type { AguiRequest, SentAnswer } from "./request.ts";
+import type { AguiRequest, SentAnswer } from "./requests.ts";
 
 /** The nouns of the caller. */
 export type AguiNouns = Pick<CallerNouns, "assistants" | "runs" | "threads">;

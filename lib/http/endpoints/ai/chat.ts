@@ -18,7 +18,7 @@ import {
 } from "../states.ts";
 import type { Answered, OpenInterrupt } from "./chunks.ts";
 import { replyId, turnsOf } from "./messages.ts";
-import type { ApprovalResponse, ChatRequest, UserMessage } from "./request.ts";
+import type { ApprovalResponse, ChatRequest, UserMessage } from "./requests.ts";
 import {
   answersOf,
   type ChatNouns,

@@ -9,7 +9,7 @@ import { EVENT_RUN, RunEventMapper, stopped } from "../run-events.ts";
 import { type ChatSettings, startTurn } from "./chat.ts";
 import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
 import { turnsOf } from "./messages.ts";
-import { membersOf, readChat } from "./request.ts";
+import { membersOf, readChat } from "./requests.ts";
 import type { ChatNouns } from "./turn.ts";
 
 export type { ChatSettings } from "./chat.ts";

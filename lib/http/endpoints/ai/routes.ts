@@ -15,7 +15,7 @@ import { originOfHeaders } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
 import { type ChatStream, resumeTurn, startTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
-import { membersOf, readChat, readVersion } from "./request.ts";
+import { chatBody, membersOf, readChat, readVersion } from "./requests.ts";
 import { stopTurn } from "./stop.ts";
 import { answersOf, messageIdOf } from "./turn.ts";
 
@@ -28,6 +28,7 @@ export const AI_ROUTES: readonly Route[] = [
     summary: "Send a chat of the AI SDK and stream the answer",
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
+    body: chatBody,
     answer: "stream",
     answer_headers: ["x-vercel-ai-ui-message-stream"],
     errors: [400, 404, 409, 413, 503, 507],

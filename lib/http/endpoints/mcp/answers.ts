@@ -2,7 +2,9 @@
 import type { Interrupt } from "../../../executor/contract.ts";
 import { type Action, approvalOf, type Decision, decisionsAnswer, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { canElicit, RpcError, type RpcRequest } from "./protocol.ts";
+import { tryRead } from "../fields.ts";
+import { canElicit, type RequestHead } from "./protocol.ts";
+import { elicited, type SentAnswers } from "./requests.ts";
 
 /** A question as one request, or why the client cannot be asked. */
 interface Asked {
@@ -14,7 +16,7 @@ interface Asked {
 }
 
 /** What a client can do. */
-type Able = Pick<RpcRequest, "capabilities">;
+type Able = Pick<RequestHead, "capabilities">;
 
 /** Requests that pass through, and the capability that they need. */
 const PASSED: Readonly<Record<string, string>> = { "sampling/createMessage": "sampling", "roots/list": "roots" };
@@ -113,13 +115,6 @@ export function inputRequests(asked: readonly Asked[]): JsonObject | null {
   return Object.fromEntries(asked.map(({ key, request }) => [key, request as JsonObject]));
 }
 
-/** Errors: values that are no objects. */
-export function readResponses(sent: Json | undefined): JsonObject {
-  if (sent === undefined) return {};
-  if (isObject(sent) && Object.values(sent).every(isObject)) return sent;
-  throw new RpcError("params", "Invalid params: inputResponses must be an object of objects", { status: 400 });
-}
-
 /** What the answer to one request does. */
 export type Reply =
   | { readonly kind: "resume"; readonly value: Json }
@@ -184,9 +179,10 @@ export function replyOf(interrupt: Interrupt, answer: JsonObject): Reply {
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(PASSED, value.method)) {
     return { kind: "resume", value: answer };
   }
-  const { action, content = {} } = answer;
-  if (action === "cancel") return { kind: "cancel" };
-  if (action === "decline") {
+  const reply = tryRead(elicited, answer);
+  if (!reply) return INVALID;
+  if (reply.action === "cancel") return { kind: "cancel" };
+  if (reply.action === "decline") {
     const rejected =
       approval &&
       decisionsAnswer(
@@ -195,7 +191,7 @@ export function replyOf(interrupt: Interrupt, answer: JsonObject): Reply {
       );
     return { kind: "resume", value: rejected ?? { action: "decline" } };
   }
-  if (action !== "accept" || !isObject(content)) return INVALID;
+  const { content } = reply;
   if (isObject(value) && isText(value.url)) return { kind: "resume", value: { action: "accept", ...content } };
   if (!fitsForm(content, formSchema(interrupt))) return INVALID;
   if (!approval) return { kind: "resume", value: ownSchema(interrupt) ? content : (content.answer ?? null) };
@@ -203,4 +199,10 @@ export function replyOf(interrupt: Interrupt, answer: JsonObject): Reply {
   const decisions = actions.map((one, index) => decisionOf(one, fieldsOf(index, actions.length), content));
   const known = decisions.filter((one) => one !== null);
   return known.length === actions.length ? { kind: "resume", value: decisionsAnswer(approval, known) } : INVALID;
+}
+
+/** Reads the answer to a question from all that were sent; null without one. */
+export function replyIn(sent: SentAnswers, { key, interrupt }: Pick<Asked, "key" | "interrupt">): Reply | null {
+  const answer = Object.hasOwn(sent, key) ? sent[key] : undefined;
+  return answer ? replyOf(interrupt, answer) : null;
 }

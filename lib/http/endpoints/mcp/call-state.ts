@@ -21,8 +21,8 @@ const invalid = (): RpcError =>
   new RpcError("params", "Invalid or expired requestState", { data: { reason: "invalid_request_state" } });
 
 /** The ids of the first and the newest run in a state; none if it has another form. */
-export function runsOfState(state: Json | undefined): readonly string[] {
-  if (typeof state !== "string" || state.length > 200) return [];
+export function runsOfState(state: string | undefined): readonly string[] {
+  if (state === undefined || state.length > 200) return [];
   const ids = textOfToken(state).split(".");
   return ids.length === 2 && ids.every((id) => UUID.test(id)) && stateOf(ids) === state ? ids : [];
 }
@@ -37,7 +37,7 @@ export async function firstRun({ runs }: Pick<RequestNouns, "runs">, run_id: str
 /** The call that a state names, and the run whose questions it answers. Errors: one for all that does not fit. */
 export async function callOfState(
   nouns: Pick<RequestNouns, "runs" | "threads">,
-  state: Json | undefined,
+  state: string,
   digest: string,
 ): Promise<{ readonly first: Run; readonly asked: string }> {
   const [first_id, asked] = runsOfState(state);

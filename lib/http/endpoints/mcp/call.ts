@@ -23,11 +23,20 @@ import {
   withoutRequest,
 } from "../calls.ts";
 import { answerUrl, mayModelAnswer } from "../permissions.ts";
-import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
+import { askedOf, inputRequests, replyIn } from "./answers.ts";
 import { checkArguments, checkParamHeaders } from "./arguments.ts";
 import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
 import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
-import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
+import {
+  canPoll,
+  capabilityMissing,
+  type RequestHead,
+  RpcError,
+  type RpcRequest,
+  resultOf,
+  TASKS,
+} from "./protocol.ts";
+import type { SentAnswers } from "./requests.ts";
 import { endedResult, failure, waitingResult } from "./results.ts";
 import { readSession, requestKey } from "./session.ts";
 import { shownTask } from "./tasks.ts";
@@ -47,7 +56,7 @@ export interface OpenCall {
 /** A request for a tool, with what belongs to it. */
 interface Called {
   readonly context: RequestContext;
-  readonly request: RpcRequest;
+  readonly request: RequestHead;
   readonly tool: Tool;
   readonly args: ToolArguments;
   readonly digest: string;
@@ -64,12 +73,13 @@ const MINUTE_MS = 60_000;
 const SAID: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
 
 /** Begins a call, or goes on with an interrupted one. The answer where no run is needed. */
-export async function callTool(context: RequestContext, request: RpcRequest): Promise<JsonObject | OpenCall> {
-  const { name, arguments: given = {}, inputResponses, requestState } = request.params;
-  if (typeof name !== "string") throw new RpcError("params", "Invalid params: name must be a text");
+export async function callTool(
+  context: RequestContext,
+  request: RpcRequest<"tools/call">,
+): Promise<JsonObject | OpenCall> {
+  const { name, arguments: given, inputResponses, requestState } = request.params;
   const tool = await findTool(context.nouns, graphsOf(context), name);
   if (!tool) throw new RpcError("params", `Unknown tool: ${name}`);
-  if (!isObject(given)) throw new RpcError("params", `Invalid arguments for tool ${name}: must be an object`);
   if (tool.settings.task === "required" && !canPoll(request)) {
     throw capabilityMissing({ extensions: { [TASKS]: {} } });
   }
@@ -85,14 +95,13 @@ export async function callTool(context: RequestContext, request: RpcRequest): Pr
   const { [args.thread_id]: _, ...own } = given;
   const digest = await callDigest(context.principal, name, own);
   // An open call keeps no arguments: they may be large.
-  const kept = { ...request, params: {} };
-  const called = { context, request: kept, tool, args, digest, mcp_request };
+  const { params: _params, method: _method, ...head } = request;
+  const called = { context, request: head, tool, args, digest, mcp_request };
   try {
-    const sent = request.isModern ? readResponses(inputResponses) : {};
     // Answers without the state of their call belong to none: it begins anew.
     if (request.isModern && requestState !== undefined) {
       const { first, asked } = await callOfState(context.nouns, requestState, called.digest);
-      return await goOn(called, first, asked, sent);
+      return await goOn(called, first, asked, inputResponses);
     }
     return await begin(called, given);
   } catch (error) {
@@ -251,7 +260,7 @@ async function goOn(
   called: Called,
   first: Run,
   asked_by: string,
-  sent: JsonObject,
+  sent: SentAnswers,
   again = true,
 ): Promise<JsonObject | OpenCall> {
   const { context, request } = called;
@@ -266,7 +275,7 @@ async function goOn(
   // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
   if (asked_by !== newest.run_id) return asks(called, first, newest, open);
   const asked = askedOf(request, open);
-  const replies = asked.map(({ key, interrupt }) => (isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null));
+  const replies = asked.map((one) => replyIn(sent, one));
   if (replies.some((reply) => reply?.kind === "cancel")) {
     return resultOf(request, waiting(called, open, thread.thread_id), idsOf(newest));
   }

@@ -8,7 +8,8 @@ import { errorIn } from "../messages.ts";
 import { watchThreads } from "../watch.ts";
 import { askedOf, inputRequests, replyOf } from "./answers.ts";
 import { firstRun, runsOfState, stateOfCall } from "./call-state.ts";
-import type { RpcRequest } from "./protocol.ts";
+import type { RequestHead } from "./protocol.ts";
+import type { RpcId, RpcMessage } from "./requests.ts";
 import { answerCall, resumeCall, unansweredOf } from "./resume.ts";
 import { isOfSession, readSession, requestKey } from "./session.ts";
 
@@ -70,7 +71,7 @@ function messageOf(id: string, { params = null, ...request }: JsonObject): JsonO
  */
 export async function askOpenly(
   context: RequestContext,
-  request: RpcRequest,
+  request: RequestHead,
   first: Run,
   answer: OpenAnswer,
 ): Promise<CallState | null> {
@@ -130,8 +131,11 @@ export async function askOpenly(
 }
 
 /** Takes a client's reply to a question. One that is forged, repeated or late changes nothing. Errors: those of a new run. */
-async function takeReply(context: RequestContext, { id, result = null }: JsonObject): Promise<void> {
-  const [, state, at] = /^elicit:([\w-]+)\.(0|[1-9]\d{0,2})$/.exec(String(id)) ?? [];
+async function takeReply(
+  context: RequestContext,
+  { id, result }: Extract<RpcMessage, { readonly kind: "reply" }>,
+): Promise<void> {
+  const [, state, at] = /^elicit:([\w-]+)\.(0|[1-9]\d{0,2})$/.exec(id) ?? [];
   const session = readSession(context.request.headers);
   const [first_id, asked] = runsOfState(state);
   if (first_id === undefined || !session) return;
@@ -141,7 +145,7 @@ async function takeReply(context: RequestContext, { id, result = null }: JsonObj
   const interrupt = call.open[Number(at)];
   if (!interrupt || call.newest.run_id !== asked || isCancelled(call) || isClosed(call)) return;
   if (!unansweredOf(call).includes(interrupt)) return;
-  const reply = isObject(result) ? replyOf(interrupt, result) : null;
+  const reply = result ? replyOf(interrupt, result) : null;
   if (reply?.kind === "resume") return await answerCall(context, call, [[interrupt, reply.value]]);
   // The question stays open, and the call gets its handle.
   await context.nouns.threads.update(first.thread_id, { metadata: { [CLOSED]: asked } });
@@ -151,9 +155,9 @@ async function takeReply(context: RequestContext, { id, result = null }: JsonObj
 const NEWEST = 20;
 
 /** Cancels the call that a request of the session has begun. No effect on one that is answered. */
-async function cancelRequest({ nouns, principal, request }: RequestContext, id: Json): Promise<void> {
+async function cancelRequest({ nouns, principal, request }: RequestContext, id: RpcId): Promise<void> {
   const session = readSession(request.headers);
-  if (!session || (typeof id !== "string" && typeof id !== "number")) return;
+  if (!session) return;
   const metadata = { mcp_request: await requestKey(principal, session, id) };
   const [thread] = (await nouns.threads.search({ metadata, limit: 1, select: ["thread_id"] })).items;
   if (thread?.thread_id === undefined) return;
@@ -166,15 +170,10 @@ async function cancelRequest({ nouns, principal, request }: RequestContext, id: 
 }
 
 /** Takes a message that gets no answer: a reply to a question, or a cancelled request. Others have no effect. */
-export async function takeNotice(
-  context: RequestContext,
-  { method, params = null, ...message }: JsonObject,
-): Promise<void> {
+export async function takeNotice(context: RequestContext, message: RpcMessage): Promise<void> {
   try {
-    if (method === undefined) await takeReply(context, message);
-    else if (method === "notifications/cancelled" && isObject(params)) {
-      await cancelRequest(context, params.requestId ?? null);
-    }
+    if (message.kind === "reply") await takeReply(context, message);
+    else if (message.kind === "cancel") await cancelRequest(context, message.id);
   } catch (error) {
     // Deleted or hidden meanwhile.
     nullIfNotFound(error);

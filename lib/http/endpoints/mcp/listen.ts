@@ -1,6 +1,6 @@
 /** `subscriptions/listen`: what becomes of tasks, as notifications. */
 import { ServiceError } from "../../../errors.ts";
-import { isObject, type JsonObject } from "../../../json.ts";
+import type { JsonObject } from "../../../json.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
@@ -11,26 +11,19 @@ import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, SSE_HE
 import { readTask } from "./tasks.ts";
 
 const SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId";
-/** The most tasks of a subscription. */
-const MOST_TASKS = 50;
 
 const ENDED: ReadonlySet<unknown> = new Set(["completed", "failed", "cancelled"]);
 
 /** The tasks that a client asks for; null if it asks for none. Errors: what does not fit. */
-function tasksOf(request: RpcRequest): readonly string[] | null {
-  const { notifications = null } = request.params;
-  if (!isObject(notifications)) throw new RpcError("params", "Invalid params: notifications must be an object");
-  const { taskIds } = notifications;
+function tasksOf(request: RpcRequest<"subscriptions/listen">): readonly string[] | null {
+  const { taskIds } = request.params.notifications;
   if (taskIds === undefined) return null;
   if (!canPoll(request)) throw capabilityMissing({ extensions: { [TASKS]: {} } });
-  if (!Array.isArray(taskIds) || taskIds.length > MOST_TASKS) {
-    throw new RpcError("params", `Invalid params: taskIds must be a list of at most ${MOST_TASKS} ids`);
-  }
-  return [...new Set(taskIds.map(String))];
+  return [...new Set(taskIds)];
 }
 
 /** The stream ends when all tasks have ended, and when the server stops. Tasks that are absent or foreign are left out. */
-export async function listen(context: RequestContext, request: RpcRequest): Promise<Response> {
+export async function listen(context: RequestContext, request: RpcRequest<"subscriptions/listen">): Promise<Response> {
   const wanted = tasksOf(request);
   // The tasks that go on, with what was said of them last.
   const watched = new Map<string, { readonly thread_id: string; readonly said: string }>();

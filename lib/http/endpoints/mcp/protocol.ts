@@ -5,6 +5,16 @@ import { VERSION } from "../../../service.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import { json } from "../../respond.ts";
+import { type Reads, readAs } from "../fields.ts";
+import {
+  PREFIX,
+  type RpcId,
+  type RpcMessage,
+  type RpcMethod,
+  type RpcParams,
+  rpcMessage,
+  rpcParams,
+} from "./requests.ts";
 import { readSession } from "./session.ts";
 
 /** The version whose requests carry what they need. */
@@ -15,7 +25,6 @@ export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-2
 const UNNAMED = "2025-03-26";
 
 export const TASKS = "io.modelcontextprotocol/tasks";
-const META = "io.modelcontextprotocol/";
 export const SERVER_INFO: JsonObject = { name: "greenroom", version: VERSION };
 
 export const CODES = {
@@ -50,19 +59,22 @@ export class RpcError extends Error {
   }
 }
 
-/** A request that passed the checks of its era. */
-export interface RpcRequest {
-  readonly id: string | number;
-  readonly method: string;
-  readonly params: JsonObject;
+/** What is kept of a request until it is answered. */
+export interface RequestHead {
+  readonly id: RpcId;
   readonly isModern: boolean;
   /** What the client can do; of a legacy client, what its session says. */
   readonly capabilities: JsonObject;
-  readonly progressToken: string | number | undefined;
+  readonly progressToken: RpcId | undefined;
 }
 
+/** A request that passed the checks of its era, with the parameters of its method. */
+export type RpcRequest<Method extends RpcMethod = RpcMethod> = {
+  readonly [Name in Method]: RequestHead & { readonly method: Name; readonly params: RpcParams[Name] };
+}[Method];
+
 /** The methods of each era. */
-const METHODS = {
+const METHODS: { readonly modern: readonly RpcMethod[]; readonly legacy: readonly RpcMethod[] } = {
   modern: [
     "server/discover",
     "tools/list",
@@ -126,64 +138,85 @@ export function batchOf(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** A checked request; null for a notification or a response, which have no answer. */
-export function readRequest(message: unknown, headers: Headers): RpcRequest | null {
-  if (!isObject(message) || message.jsonrpc !== "2.0" || !isFiniteJson(message)) {
-    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
-  }
-  const { id, method, params: sent = {} } = message;
-  if (method === undefined) {
-    if ("result" in message || "error" in message) return null;
-    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
-  }
-  const hasId = typeof id === "string" || (typeof id === "number" && Number.isSafeInteger(id));
-  if (typeof method !== "string" || !isObject(sent) || (id !== undefined && !hasId)) {
-    throw invalidRequest("Invalid Request: Invalid JSON-RPC message");
-  }
-  if (!hasId) return null;
-  const meta = isObject(sent._meta) ? sent._meta : {};
-  const isModern = `${META}protocolVersion` in meta || headers.get("mcp-protocol-version") === MODERN;
-  const { progressToken: token } = meta;
-  const request: RpcRequest = {
-    ...{ id, method, isModern, params: sent },
-    capabilities: {},
-    progressToken: typeof token === "string" || typeof token === "number" ? token : undefined,
-  };
-  return isModern ? checkModern(request, meta, headers) : checkLegacy(request, headers);
+/** A message of a client. Errors: what is none. */
+export function readMessage(sent: unknown): RpcMessage {
+  const refuse = (): RpcError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
+  if (!isFiniteJson(sent)) throw refuse();
+  return readAs(rpcMessage, sent, refuse);
 }
 
-function checkLegacy(request: RpcRequest, headers: Headers): RpcRequest {
-  const { method } = request;
+type Sent = Extract<RpcMessage, { readonly kind: "request" }>;
+
+/** A request that is checked by the rules of its era. */
+export function checkRequest(sent: Sent, headers: Headers): RpcRequest {
+  const { id, meta } = sent;
+  const isModern = meta?.protocolVersion !== undefined || headers.get("mcp-protocol-version") === MODERN;
+  const { method, capabilities } = isModern ? checkModern(sent, headers) : checkLegacy(sent, headers);
+  const params = readAs(rpcParams[method] as Reads<unknown>, sent.params, ({ loc, msg }) => {
+    // The one of which the protocol says that it concerns the HTTP request.
+    const status = loc[0] === "inputResponses" ? 400 : 200;
+    return new RpcError("params", `Invalid params: ${loc.join(".")} ${msg}`, { status });
+  });
+  const request = { id, method, params, isModern, capabilities, progressToken: meta?.progressToken } as RpcRequest;
+  if (isModern) checkName(request, headers);
+  return request;
+}
+
+/** What the rules of an era say about a request. */
+interface Checked {
+  readonly method: RpcMethod;
+  readonly capabilities: JsonObject;
+}
+
+function checkLegacy({ method: sent }: Sent, headers: Headers): Checked {
   const version = headers.get("mcp-protocol-version");
-  if (method !== "initialize" && version !== null && !LEGACY.includes(version)) {
+  if (sent !== "initialize" && version !== null && !LEGACY.includes(version)) {
     const known = `(supported versions: ${LEGACY.join(", ")})`;
     const message = `Bad Request: Unsupported protocol version: ${version} ${known}`;
     throw new RpcError("refused", message, { status: 400, id: null });
   }
-  if (!METHODS.legacy.includes(method)) throw new RpcError("method", "Method not found");
-  return { ...request, capabilities: readSession(headers)?.capabilities ?? {} };
+  const method = METHODS.legacy.find((name) => name === sent);
+  if (method === undefined) throw new RpcError("method", "Method not found");
+  return { method, capabilities: readSession(headers)?.capabilities ?? {} };
 }
 
-function checkModern(request: RpcRequest, meta: JsonObject, headers: Headers): RpcRequest {
-  const { method, params } = request;
-  const version = meta[`${META}protocolVersion`];
-  const capabilities = meta[`${META}clientCapabilities`] ?? null;
-  if (typeof version !== "string") throw incomplete("protocolVersion");
+function checkModern({ method: sent, meta }: Sent, headers: Headers): Checked {
+  const version = meta?.protocolVersion ?? null;
+  if (version === null) throw incomplete("protocolVersion");
   checkHeader(headers, "MCP-Protocol-Version", version);
   if (version !== MODERN) {
     const data = { supported: [MODERN], requested: version };
     throw new RpcError("version", `Unsupported protocol version: ${version}`, { status: 400, data });
   }
-  checkHeader(headers, "Mcp-Method", method);
-  if (!METHODS.modern.includes(method)) throw new RpcError("method", "Method not found", { status: 404 });
-  if (!isObject(capabilities)) throw incomplete("clientCapabilities");
-  const named = method === "tools/call" ? params.name : method.startsWith("tasks/") ? params.taskId : undefined;
-  if (typeof named === "string") checkHeader(headers, "Mcp-Name", named);
-  return { ...request, capabilities };
+  checkHeader(headers, "Mcp-Method", sent);
+  const method = METHODS.modern.find((name) => name === sent);
+  if (method === undefined) throw new RpcError("method", "Method not found", { status: 404 });
+  if (!meta?.capabilities) throw incomplete("clientCapabilities");
+  return { method, capabilities: meta.capabilities };
+}
+
+/** Errors: a header that names something else than the parameters. */
+function checkName(request: RpcRequest, headers: Headers): void {
+  const name = nameIn(request);
+  if (name !== undefined) checkHeader(headers, "Mcp-Name", name);
+}
+
+/** The tool or the task that a request is about. */
+function nameIn(request: RpcRequest): string | undefined {
+  switch (request.method) {
+    case "tools/call":
+      return request.params.name;
+    case "tasks/get":
+    case "tasks/update":
+    case "tasks/cancel":
+      return request.params.taskId;
+    default:
+      return undefined;
+  }
 }
 
 const incomplete = (name: string): RpcError =>
-  new RpcError("params", `Invalid params: _meta["${META}${name}"] is required`, { status: 400 });
+  new RpcError("params", `Invalid params: _meta["${PREFIX}${name}"] is required`, { status: 400 });
 
 /** The value of a header, which may be sent as `=?base64?…?=`; null for one that is not valid. */
 function decoded(value: string): string | null {
@@ -207,9 +240,9 @@ export function checkHeader(headers: Headers, name: string, body: string): void 
 }
 
 /** A result in the form of the request's era. `more`: members of `_meta`. */
-export function resultOf(request: RpcRequest, result: JsonObject, more: JsonObject = {}): JsonObject {
+export function resultOf(request: RequestHead, result: JsonObject, more: JsonObject = {}): JsonObject {
   const { id, isModern } = request;
-  const meta = { ...(isModern ? { [`${META}serverInfo`]: SERVER_INFO } : {}), ...more };
+  const meta = { ...(isModern ? { [`${PREFIX}serverInfo`]: SERVER_INFO } : {}), ...more };
   const shown = {
     ...result,
     ...(isModern && result.resultType === undefined ? { resultType: "complete" } : {}),
@@ -239,7 +272,7 @@ export const capabilityMissing = (required: JsonObject): RpcError =>
 
 /** The client can show a form to its user. */
 export function canElicit(
-  { capabilities: { elicitation = null } }: Pick<RpcRequest, "capabilities">,
+  { capabilities: { elicitation = null } }: Pick<RequestHead, "capabilities">,
   mode: "form" | "url" = "form",
 ): boolean {
   if (!isObject(elicitation)) return false;
@@ -248,5 +281,5 @@ export function canElicit(
 }
 
 /** The client polls tasks. */
-export const canPoll = ({ capabilities: { extensions = null } }: RpcRequest): boolean =>
+export const canPoll = ({ capabilities: { extensions = null } }: RequestHead): boolean =>
   isObject(extensions) && isObject(extensions[TASKS] ?? null);

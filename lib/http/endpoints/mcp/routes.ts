@@ -1,12 +1,13 @@
 /** MCP: the agents as tools, for both eras of the protocol. */
 import { ServiceError } from "../../../errors.ts";
-import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceOptions } from "../../../options.ts";
 import { ClientGone } from "../../byte-budget.ts";
 import { accepted, type HeaderValues, json } from "../../respond.ts";
 import { waitResponse } from "../../result-body.ts";
 import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream } from "../../sse.ts";
+import { tryRead } from "../fields.ts";
 import { mayModelAnswer } from "../permissions.ts";
 import { callTool, graphsOf, type OpenCall } from "./call.ts";
 import { takeNotice } from "./elicit.ts";
@@ -14,20 +15,23 @@ import { listen } from "./listen.ts";
 import { createMessages } from "./progress.ts";
 import {
   batchOf,
+  checkRequest,
   checkTransport,
   errorAnswer,
   errorMessage,
   LEGACY,
   MODERN,
   parseBody,
+  type RequestHead,
   RpcError,
   type RpcRequest,
-  readRequest,
+  readMessage,
   resultOf,
   SERVER_INFO,
   SSE_HEADERS,
   TASKS,
 } from "./protocol.ts";
+import { rpcHead } from "./requests.ts";
 import { SESSION_HEADER, sessionId } from "./session.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
 import { argumentsOf, listTools, shownTool, type Tool } from "./tools.ts";
@@ -37,7 +41,7 @@ const PAGE = 100;
 const READ = "MCP tools/list";
 const LIST_TTL_MS = 60_000;
 
-const cached = ({ isModern }: RpcRequest, ttlMs: number, isPublic = false): JsonObject =>
+const cached = ({ isModern }: RequestHead, ttlMs: number, isPublic = false): JsonObject =>
   isModern ? { ttlMs, cacheScope: isPublic ? "public" : "private" } : {};
 
 /** Nothing depends on the caller. */
@@ -57,11 +61,9 @@ async function readPage(context: RequestContext, tools: readonly Tool[]): Promis
   return shown;
 }
 
-async function list(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
-  const { cursor } = request.params;
+async function list(context: RequestContext, request: RpcRequest<"tools/list">): Promise<JsonObject> {
+  const { cursor: from } = request.params;
   const tools = await listTools(context.nouns, graphsOf(context));
-  const from = cursor === undefined ? 0 : Number(/^\d{1,6}$/.exec(String(cursor))?.[0] ?? Number.NaN);
-  if (Number.isNaN(from)) throw new RpcError("params", "Invalid params: unknown cursor");
   const pages = toolPages.get(context) ?? new Map<number, Promise<JsonObject[]>>();
   toolPages.set(context, pages);
   const page = pages.get(from) ?? readPage(context, tools.slice(from, from + PAGE));
@@ -71,18 +73,19 @@ async function list(context: RequestContext, request: RpcRequest): Promise<JsonO
   return resultOf(request, result);
 }
 
-function initialize(request: RpcRequest): JsonObject {
+function initialize(request: RpcRequest<"initialize">): JsonObject {
   const { protocolVersion: asked } = request.params;
   const protocolVersion = LEGACY.find((one) => one === asked) ?? (LEGACY[0] as string);
   return resultOf(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
 }
 
 /** The header with the id of a new session. */
-const newSession = ({ service: { environment } }: RequestContext, { params }: RpcRequest): HeaderValues => ({
-  [SESSION_HEADER]: sessionId(environment.uuid(), params.capabilities ?? null),
-});
+const newSession = (
+  { service: { environment } }: RequestContext,
+  { params }: RpcRequest<"initialize">,
+): HeaderValues => ({ [SESSION_HEADER]: sessionId(environment.uuid(), params.capabilities ?? {}) });
 
-const discovered = (request: RpcRequest): JsonObject =>
+const discovered = (request: RequestHead): JsonObject =>
   resultOf(request, {
     supportedVersions: [MODERN],
     capabilities: { tools: {}, extensions: { [TASKS]: {} } },
@@ -90,7 +93,10 @@ const discovered = (request: RpcRequest): JsonObject =>
   });
 
 /** Answers one request. Errors: RpcError, and those of the nouns. */
-async function dispatch(context: RequestContext, request: RpcRequest): Promise<JsonObject | OpenCall> {
+async function dispatch(
+  context: RequestContext,
+  request: Exclude<RpcRequest, RpcRequest<"subscriptions/listen">>,
+): Promise<JsonObject | OpenCall> {
   switch (request.method) {
     case "initialize":
       return initialize(request);
@@ -106,7 +112,7 @@ async function dispatch(context: RequestContext, request: RpcRequest): Promise<J
       return await updateTask(context, request);
     case "tasks/cancel":
       return await cancelTask(context, request);
-    default:
+    case "tools/call":
       return await callTool(context, request);
   }
 }
@@ -124,7 +130,7 @@ function failed(context: RequestContext, error: unknown, id: Json): Response {
 }
 
 /** The answer of a call that is not known yet: events if it reports its progress or asks its client, else one JSON text. */
-function answerOf(context: RequestContext, request: RpcRequest, call: OpenCall): Response {
+function answerOf(context: RequestContext, request: RequestHead, call: OpenCall): Response {
   const { run, answer, leave } = call;
   if (request.progressToken === undefined && !call.open)
     return waitResponse(context, { run, result: answer, leave }, {});
@@ -134,14 +140,11 @@ function answerOf(context: RequestContext, request: RpcRequest, call: OpenCall):
 }
 
 /** The id for the answer to a message, which may be malformed. */
-const idOf = (message: unknown): Json => {
-  const { id = null } = isObject(message) ? message : {};
-  return typeof id === "string" || typeof id === "number" ? id : null;
-};
+const idOf = (message: unknown): Json => tryRead(rpcHead, message)?.id ?? null;
 
 /** The request changes nothing. */
 const isRead = (message: unknown): boolean =>
-  isObject(message) && ["tools/list", "ping", "initialize", "server/discover"].includes(String(message.method));
+  ["tools/list", "ping", "initialize", "server/discover"].includes(tryRead(rpcHead, message)?.method ?? "");
 
 async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
   const { headers } = context.request;
@@ -159,11 +162,13 @@ async function answerBatch(context: RequestContext, batch: readonly unknown[]): 
     }
     const id = idOf(message);
     try {
-      const request = readRequest(message, headers);
-      if (!request) {
-        await takeNotice(context, message as JsonObject);
+      const read = readMessage(message);
+      if (read.kind !== "request") {
+        await takeNotice(context, read);
         continue;
       }
+      const request = checkRequest(read, headers);
+      if (request.method === "subscriptions/listen") throw new RpcError("method", "Method not found");
       // The answer of a batch is one text, in which nothing can be asked.
       const answer = await dispatch(context, { ...request, capabilities: {} });
       if (isOpen(answer)) open.push(answer);
@@ -193,11 +198,12 @@ async function post(context: RequestContext): Promise<Response> {
       return await (batch.every(isRead) ? context.large.answerRead(READ, answerAll) : answerAll());
     }
     id = idOf(body);
-    const request = readRequest(body, headers);
-    if (!request) {
-      await takeNotice(context, body as JsonObject);
+    const message = readMessage(body);
+    if (message.kind !== "request") {
+      await takeNotice(context, message);
       return accepted();
     }
+    const request = checkRequest(message, headers);
     if (request.method === "subscriptions/listen") return await listen(context, request);
     if (request.method === "tools/list") {
       return await context.large.answerRead(READ, async () => json(await list(context, request)));

@@ -2,7 +2,8 @@
 import type { Principal } from "../../../auth/principal.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import { UUID } from "../../../storage/identity.ts";
+import { tryRead } from "../fields.ts";
+import { sessionToken } from "./requests.ts";
 
 /** The header of the id. */
 export const SESSION_HEADER = "mcp-session-id";
@@ -15,10 +16,6 @@ export interface Session {
 
 /** The longest id, in characters. */
 const LONGEST = 500;
-
-/** What the server may ask clients for, and the modes of it that matter. */
-const CAPABILITIES = ["elicitation", "sampling", "roots"];
-const MODES = ["form", "url"];
 
 const sorted = (_key: string, value: unknown): unknown =>
   isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
@@ -43,31 +40,17 @@ export async function callerDigest({ user, user_id, api_key }: Principal, ...val
   return urlSafe(String.fromCharCode(...new Uint8Array(hash)));
 }
 
-/** What is kept of the capabilities of a client. */
-function keptOf(capabilities: Json): JsonObject {
-  const given: JsonObject = isObject(capabilities) ? capabilities : {};
-  const known = CAPABILITIES.flatMap((name): [string, JsonObject][] => {
-    const one = given[name] ?? null;
-    return isObject(one)
-      ? [[name, Object.fromEntries(MODES.filter((mode) => mode in one).map((mode) => [mode, {}]))]]
-      : [];
-  });
-  return Object.fromEntries(known);
-}
-
 /** The id of a new session. `nonce`: a random UUID. */
-export const sessionId = (nonce: string, capabilities: Json): string =>
-  urlSafe(JSON.stringify([nonce, keptOf(capabilities)]));
+export const sessionId = (nonce: string, capabilities: JsonObject): string =>
+  urlSafe(JSON.stringify([nonce, capabilities]));
 
 /** The session that a request names; null without one, and for an id of another server. */
 export function readSession(headers: Headers): Session | null {
   const id = headers.get(SESSION_HEADER) ?? "";
   const text = id.length > LONGEST ? "" : textOfToken(id);
   try {
-    const read: unknown = JSON.parse(text);
-    const [nonce, capabilities]: unknown[] = Array.isArray(read) ? read : [];
-    if (typeof nonce !== "string" || !UUID.test(nonce) || !isObject(capabilities)) return null;
-    return { nonce, capabilities: keptOf(capabilities) };
+    const [nonce, capabilities] = tryRead(sessionToken, JSON.parse(text)) ?? [];
+    return nonce === undefined || capabilities === undefined ? null : { nonce, capabilities };
   } catch {
     return null;
   }

@@ -1,14 +1,22 @@
 /** Tasks: calls that clients poll. What a task is stands in the runs of its thread, so every process knows it, also after a crash. */
 import { nullIfNotFound } from "../../../errors.ts";
-import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { type CallState, cancelCall, isActive, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
 import { errorIn } from "../messages.ts";
-import { askedOf, inputRequests, readResponses, replyOf } from "./answers.ts";
+import { askedOf, inputRequests, replyIn } from "./answers.ts";
 import { firstRun } from "./call-state.ts";
-import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, TASKS } from "./protocol.ts";
+import {
+  canPoll,
+  capabilityMissing,
+  type RequestHead,
+  RpcError,
+  type RpcRequest,
+  resultOf,
+  TASKS,
+} from "./protocol.ts";
 import { endedResult } from "./results.ts";
 import { type Answer, answerCall, resumeCall, unansweredOf } from "./resume.ts";
 import { outputOf } from "./tools.ts";
@@ -33,28 +41,32 @@ function headOf({ service: { environment } }: RequestContext, { first, newest, t
 }
 
 /** The call of a task. Errors: one for tasks that are absent, foreign or expired. */
-async function taskCall({ nouns }: RequestContext, request: RpcRequest, taskId: Json | undefined): Promise<CallState> {
+async function taskCall(
+  { nouns }: RequestContext,
+  request: RequestHead,
+  taskId: string | undefined,
+): Promise<CallState> {
   if (!canPoll(request)) throw capabilityMissing({ extensions: { [TASKS]: {} } });
-  const first = typeof taskId === "string" && UUID.test(taskId) ? await firstRun(nouns, taskId) : null;
+  const first = taskId !== undefined && UUID.test(taskId) ? await firstRun(nouns, taskId) : null;
   const call = first && (await readCall(nouns, first).catch(nullIfNotFound));
   if (!call) throw absent();
   return call;
 }
 
 /** A task that a call has become. */
-export async function shownTask(context: RequestContext, request: RpcRequest, first: Run): Promise<JsonObject> {
+export async function shownTask(context: RequestContext, request: RequestHead, first: Run): Promise<JsonObject> {
   const call = await readCall(context.nouns, first);
   return resultOf(request, { resultType: "task", ...headOf(context, call), status: "working" });
 }
 
 /** The unanswered questions as requests. Keys never come back in a task: an update that comes twice must not answer a later question. */
-function requestsOf(request: RpcRequest, call: CallState): ReturnType<typeof askedOf> {
+function requestsOf(request: RequestHead, call: CallState): ReturnType<typeof askedOf> {
   const { first, newest } = call;
   return askedOf(request, unansweredOf(call), newest.run_id === first.run_id ? "" : `:${newest.run_id}`);
 }
 
 /** What a task is now. */
-async function stateOf(context: RequestContext, request: RpcRequest, call: CallState): Promise<JsonObject> {
+async function stateOf(context: RequestContext, request: RequestHead, call: CallState): Promise<JsonObject> {
   const { newest, open } = call;
   if (isActive(newest)) {
     return { status: "working", statusMessage: newest.status === "pending" ? "queued" : "running" };
@@ -93,33 +105,33 @@ interface TaskNow {
 /** Errors: as `taskCall`. */
 export async function readTask(
   context: RequestContext,
-  request: RpcRequest,
-  taskId: Json | undefined,
+  request: RequestHead,
+  taskId: string | undefined,
 ): Promise<TaskNow> {
   const call = await taskCall(context, request, taskId);
   const state = await stateOf(context, request, call);
   return { thread_id: call.first.thread_id, head: headOf(context, call), state };
 }
 
-export async function getTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
+export async function getTask(context: RequestContext, request: RpcRequest<"tasks/get">): Promise<JsonObject> {
   const { head, state } = await readTask(context, request, request.params.taskId);
   return resultOf(request, { ...head, ...state });
 }
 
-export async function updateTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
+export async function updateTask(context: RequestContext, request: RpcRequest<"tasks/update">): Promise<JsonObject> {
   const call = await taskCall(context, request, request.params.taskId);
-  const sent = readResponses(request.params.inputResponses);
+  const sent = request.params.inputResponses;
   const asked = isCancelled(call) ? [] : requestsOf(request, call);
-  const fresh = asked.flatMap(({ key, interrupt }): Answer[] => {
-    const reply = isObject(sent[key]) ? replyOf(interrupt, sent[key]) : null;
-    return reply?.kind === "resume" ? [[interrupt, reply.value]] : [];
+  const fresh = asked.flatMap((one): Answer[] => {
+    const reply = replyIn(sent, one);
+    return reply?.kind === "resume" ? [[one.interrupt, reply.value]] : [];
   });
   await answerCall(context, call, fresh);
   return resultOf(request, {});
 }
 
 /** No effect on a task that has ended. */
-export async function cancelTask(context: RequestContext, request: RpcRequest): Promise<JsonObject> {
+export async function cancelTask(context: RequestContext, request: RpcRequest<"tasks/cancel">): Promise<JsonObject> {
   await cancelCall(context.nouns, await taskCall(context, request, request.params.taskId));
   return resultOf(request, {});
 }

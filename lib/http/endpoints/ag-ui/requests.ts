@@ -1,0 +1,179 @@
+/** Requests of AG-UI's clients: `RunAgentInput`, and what is used of it. */
+import * as v from "valibot";
+import { InputError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import { anyJson, anyObject, described, type Fields, name } from "../../parse.ts";
+import { anyList, lenient, type Reads, readAs, withDefault } from "../fields.ts";
+import { fileBlock } from "../states.ts";
+
+/** A message of the user. */
+export interface SentMessage {
+  readonly id: string;
+  readonly content: Json;
+}
+
+/** A result of a tool that the page has run. */
+export interface SentResult {
+  readonly id: string;
+  readonly tool_call_id: string;
+  readonly content: Json;
+}
+
+/** An answer to an interrupt. */
+export interface SentAnswer {
+  readonly id: string;
+  readonly cancelled: boolean;
+  readonly payload: Json;
+}
+
+/** The body of a request. */
+export interface AguiRequest {
+  readonly threadId: string;
+  readonly runId: string;
+  readonly parentRunId: string | undefined;
+  readonly protocolVersion: string | undefined;
+  /** Of all messages that the client has. */
+  readonly ids: readonly string[];
+  readonly users: readonly SentMessage[];
+  readonly results: readonly SentResult[];
+  /** The last message, if the user wrote it. */
+  readonly last: SentMessage | null;
+  readonly resume: readonly SentAnswer[] | null;
+  /** One value for all open interrupts, as older clients send it. */
+  readonly resume_all: Json | undefined;
+  readonly state: JsonObject;
+  readonly tools: readonly JsonObject[];
+  readonly context: readonly Json[];
+  readonly configurable: JsonObject | undefined;
+  readonly props: JsonObject;
+}
+
+const string = v.string("must be a text");
+const text = v.pipe(string, v.nonEmpty("must not be empty"));
+
+const FILE_TYPES: ReadonlyMap<string, string> = new Map([
+  ["image", "image/*"],
+  ["audio", "audio/*"],
+  ["video", "video/*"],
+  ["document", "application/octet-stream"],
+]);
+
+/** A part of a user's message, as a block that the graph gets. */
+const part = v.pipe(
+  v.variant(
+    "type",
+    [
+      v.object({ type: v.literal("text"), text: string }),
+      v.object({
+        type: v.pipe(
+          v.string(),
+          v.check((type) => type !== "text"),
+        ),
+        source: v.object({
+          type: v.picklist(["data", "url"], "must be data or url"),
+          value: string,
+          mimeType: lenient(text),
+        }),
+      }),
+    ],
+    "must be text, or a file with a source",
+  ),
+  v.rawTransform(({ dataset: { value }, addIssue, NEVER }): JsonObject => {
+    if (!("source" in value)) return { type: "text", text: value.text };
+    const { type, value: content, mimeType = FILE_TYPES.get(value.type) } = value.source;
+    const url = type === "data" ? `data:${mimeType};base64,${content}` : content;
+    const block = mimeType === undefined ? null : fileBlock(mimeType, url);
+    if (block) return block;
+    addIssue({ message: "must be a file with a mimeType, and data in Base64 or a URL with https as its source" });
+    return NEVER;
+  }),
+);
+
+const PARTS = "must be a text or a list of parts";
+
+/** A message that the client has. Of those that are no user's and no tool's, the id is used. */
+const message = v.variant(
+  "role",
+  [
+    v.object({
+      role: v.literal("user"),
+      id: text,
+      content: v.optional(v.union([v.string(), v.array(part)], PARTS) as Reads<Json>, ""),
+    }),
+    v.object({ role: v.literal("tool"), id: text, toolCallId: string, content: withDefault(anyJson, "") }),
+    v.object({
+      role: v.optional(
+        v.pipe(
+          anyJson,
+          v.check((role) => role !== "user" && role !== "tool"),
+          v.transform(() => "other" as const),
+        ),
+      ),
+      id: lenient(string),
+    }),
+  ],
+  "must be an object",
+);
+
+const answer = v.pipe(
+  v.object({
+    interruptId: string,
+    status: v.picklist(["resolved", "cancelled"], "must be resolved or cancelled"),
+    payload: withDefault(anyJson, null),
+  }),
+  v.transform(
+    ({ interruptId: id, status, payload }): SentAnswer => ({ id, cancelled: status === "cancelled", payload }),
+  ),
+);
+
+const forwardedProps = v.pipe(
+  anyObject,
+  v.transform(({ config = null, command = null, ...props }) => ({
+    resume_all: isObject(command) ? command.resume : undefined,
+    configurable: isObject(config) ? (isObject(config.configurable) ? config.configurable : config) : undefined,
+    props,
+  })),
+);
+
+const body = v.object({
+  messages: described(
+    v.array(message, "must be a list"),
+    "What the thread does not know of them is used: messages of the user, and results of tools that the page has run",
+  ),
+  forwardedProps: described(
+    v.nullish(forwardedProps),
+    "`config.configurable` goes to the run, `command.resume` answers all open interrupts",
+  ),
+  threadId: described(name, "A UUID, or any text"),
+  runId: described(name, "A repeated request with the same id gets the same run"),
+  parentRunId: lenient(string),
+  protocolVersion: lenient(string),
+  resume: described(v.nullish(v.array(answer, "must be a list")), "The answers to all open interrupts"),
+  state: described(lenient(anyObject), "Members that the graph takes, and that are not as the thread has them"),
+  tools: described(v.nullish(anyList), "Tools of the page"),
+  context: described(v.nullish(anyList), "What the page tells the agent"),
+});
+
+/** `RunAgentInput`. */
+export const runAgentInput: Fields<AguiRequest> = v.pipe(
+  body,
+  v.transform(({ messages, forwardedProps: forwarded, resume = null, state = {}, tools, context, ...ids }) => {
+    const users = messages.flatMap((one) => (one.role === "user" ? [{ id: one.id, content: one.content }] : []));
+    return {
+      ...{ threadId: ids.threadId, runId: ids.runId },
+      ...{ parentRunId: ids.parentRunId, protocolVersion: ids.protocolVersion },
+      ids: messages.flatMap(({ id }) => (id === undefined ? [] : [id])),
+      users,
+      results: messages.flatMap((one) =>
+        one.role === "tool" ? [{ id: one.id, tool_call_id: one.toolCallId, content: one.content }] : [],
+      ),
+      last: messages.at(-1)?.role === "user" ? (users.at(-1) ?? null) : null,
+      ...{ resume, state, tools: (tools ?? []).filter(isObject), context: context ?? [] },
+      ...(forwarded ?? { resume_all: undefined, configurable: undefined, props: {} }),
+    };
+  }),
+);
+
+/** Errors: invalid. */
+export const readAgui = (sent: unknown): AguiRequest =>
+  readAs(runAgentInput, sent, (finding) => new InputError([finding]));

@@ -1,0 +1,216 @@
+/** Requests of the AI SDK's chat transport: what is used of them. The rest of the history that clients send is ignored. */
+import * as v from "valibot";
+import { InputError, type InputIssue, invalidField, ServiceError } from "../../../errors.ts";
+import { isObject, type Json, type JsonObject } from "../../../json.ts";
+import type { RunCreate } from "../../../runs/mod.ts";
+import { anyJson, described, type Fields, name, readFields } from "../../parse.ts";
+import { runCreate } from "../../run-request.ts";
+import { anyList, lenient, type Reads, readAs, tryRead } from "../fields.ts";
+import { fileBlock } from "../states.ts";
+import type { AiVersion } from "./chunks.ts";
+import type { UIMessage } from "./messages.ts";
+
+/** A message that a person has written. */
+export interface UserMessage {
+  readonly id: string;
+  /** As the graph gets it. */
+  readonly content: Json;
+  /** The parts that are text. */
+  readonly text: string;
+  readonly metadata: Json | undefined;
+  readonly shown: UIMessage;
+  /** The ids of the interrupts that the page shows as open. */
+  readonly asked: readonly string[];
+}
+
+/** A decision on one action of an approval, by approval id. */
+export interface ApprovalResponse {
+  readonly approved: boolean;
+  readonly reason?: string;
+}
+
+/** What a request is about. */
+type Ask =
+  | { readonly type: "submit"; readonly user: UserMessage }
+  | { readonly type: "regenerate"; readonly user_id: string }
+  | {
+      readonly type: "answer";
+      readonly resume: JsonObject;
+      readonly approvals: ReadonlyMap<string, ApprovalResponse>;
+    };
+
+/** The body of a POST. */
+export interface ChatRequest {
+  readonly id: string;
+  readonly ai_sdk: AiVersion;
+  readonly ask: Ask;
+  /** Members of the run, not validated. */
+  readonly context: Json | undefined;
+  readonly configurable: Json | undefined;
+  readonly metadata: Json | undefined;
+}
+
+/** A message of the history, as far as it must be known which one it is. */
+interface ListedMessage {
+  readonly id: string | undefined;
+  readonly role: string | undefined;
+  readonly parts: Json[] | undefined;
+  readonly metadata?: Json;
+}
+
+interface ChatBody extends Omit<ChatRequest, "ask" | "configurable"> {
+  readonly messages: readonly ListedMessage[];
+  readonly trigger: "submit-message" | "regenerate-message";
+  readonly messageId: string | undefined;
+  readonly resume?: Json;
+  readonly config: { readonly configurable?: Json } | undefined;
+}
+
+const string = v.string("must be a text");
+
+const listed = v.object(
+  { id: lenient(name), role: lenient(v.string()), parts: lenient(anyList), metadata: v.optional(anyJson) },
+  "must be an object",
+);
+
+const version: Reads<AiVersion> = v.pipe(
+  described(v.nullish(v.picklist([5, 6, 7, "5", "6", "7"], "must be 5, 6 or 7"), 7), "The version of `ai`"),
+  v.transform((sent) => Number(sent) as AiVersion),
+);
+
+/** What the chat transport sends. */
+export const chatBody: Fields<ChatBody> = v.object({
+  id: described(name, "The id of the chat: a UUID, or any text"),
+  messages: described(
+    v.array(listed, "must be a list"),
+    "Of these only the last message of the user, and approvals in that of the assistant, are used",
+  ),
+  trigger: v.picklist(["submit-message", "regenerate-message"], "must be submit-message or regenerate-message"),
+  messageId: lenient(string),
+  resume: described(v.optional(anyJson), "Answers by interrupt id"),
+  ai_sdk: version,
+  context: described(v.optional(anyJson), "The context of the run"),
+  config: described(lenient(v.object({ configurable: v.optional(anyJson) })), "`configurable` goes to the run"),
+  metadata: described(v.optional(anyJson), "The metadata of the run"),
+}) as unknown as Fields<ChatBody>;
+
+const part = v.variant(
+  "type",
+  [
+    v.object({ type: v.literal("text"), text: string }),
+    v.pipe(
+      v.object({ type: v.literal("file"), mediaType: string, url: string, filename: lenient(string) }),
+      v.rawTransform(
+        ({ dataset: { value }, addIssue, NEVER }): { readonly type: "file"; readonly file: JsonObject } => {
+          const file = fileBlock(value.mediaType, value.url, value.filename);
+          if (file) return { type: "file", file };
+          addIssue({ message: "must be a file whose url starts with data:…;base64, or https://" });
+          return NEVER;
+        },
+      ),
+    ),
+  ],
+  "must be text or file",
+);
+
+/** A message that a person has written, as it must be. */
+const userMessage = v.object({
+  id: name,
+  parts: v.pipe(v.array(part, "must be a list"), v.nonEmpty("must not be empty")),
+});
+
+/** A part with the response to an approval. */
+const responded = v.object({
+  approval: v.object({ id: v.string(), approved: v.boolean(), reason: lenient(v.string()) }),
+});
+
+/** Parts with an open question. */
+const asking = v.union([
+  v.object({ type: v.literal("data-interrupt"), data: v.object({ open: v.literal(true), id: v.string() }) }),
+  v.object({ state: v.literal("approval-requested"), approval: v.object({ id: v.string() }) }),
+]);
+
+/** The parts that the schema fits. */
+const partsLike = <Part>(schema: Reads<Part>, { parts = [] }: Pick<ListedMessage, "parts">): Part[] =>
+  parts.flatMap((one) => tryRead(schema, one) ?? []);
+
+const bad = ({ loc, msg }: InputIssue): ServiceError => new ServiceError("bad_request", `${loc.join(".")}: ${msg}`);
+
+/** Errors: bad_request (it is no request of the transport), invalid (its last message). */
+export function readChat(body: unknown): ChatRequest {
+  const sent = readAs(chatBody, body, bad);
+  const { id, ai_sdk, context, metadata, config } = sent;
+  return { id, ai_sdk, context, metadata, configurable: config?.configurable, ask: askOf(sent) };
+}
+
+/** Errors: invalid. */
+function askOf({ messages, trigger, messageId, resume = null }: ChatBody): Ask {
+  const last = messages.at(-1);
+  if (!last) throw invalidField("messages", "must hold a message");
+  if (trigger === "regenerate-message") {
+    const user_id = messages.findLast(({ role }) => role === "user")?.id;
+    if (user_id === undefined) throw invalidField("messages", "must hold a user message with an id");
+    return { type: "regenerate", user_id };
+  }
+  const named = messageId === undefined ? undefined : messages.find(({ id }) => id === messageId);
+  const target = named?.role === "assistant" ? named : last;
+  if (target.role === "assistant") {
+    if (resume !== null && !isObject(resume))
+      throw invalidField("resume", "must be an object of answers by interrupt id");
+    return { type: "answer", resume: resume ?? {}, approvals: approvalsIn(target) };
+  }
+  if (last.role !== "user") throw invalidField("messages", "must end with a message of the user or the assistant");
+  return { type: "submit", user: readUser(messages) };
+}
+
+/** Default 7. Errors: bad_request. */
+export const readVersion = (ai_sdk: string | undefined): AiVersion =>
+  readAs(v.object({ ai_sdk: version }), { ai_sdk }, bad).ai_sdk;
+
+/** The responses in the parts of a message, by approval id. */
+const approvalsIn = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
+  new Map(
+    partsLike(responded, message).map(({ approval: { id, approved, reason } }) => [
+      id,
+      { approved, ...(reason === undefined ? {} : { reason }) },
+    ]),
+  );
+
+/** The ids of the interrupts that the last message of the assistant shows as open. Pages may send no more than the user's message. */
+function openQuestions(messages: readonly ListedMessage[]): readonly string[] {
+  const last = messages.findLast(({ role }) => role === "assistant");
+  return partsLike(asking, last ?? { parts: [] }).map((one) =>
+    // The id of an approval is that of its interrupt, and the number of its action.
+    "data" in one ? one.data.id : one.approval.id.replace(/:\d+$/, ""),
+  );
+}
+
+/** The last message. Errors: invalid. */
+function readUser(messages: readonly ListedMessage[]): UserMessage {
+  const last = messages.at(-1);
+  const place = ["messages", messages.length - 1];
+  const { id, parts } = readAs(
+    userMessage,
+    last,
+    ({ loc, ...finding }) => new InputError([{ ...finding, loc: [...place, ...loc] }]),
+  );
+  const texts = parts.flatMap((one) => (one.type === "text" ? [one.text] : []));
+  const text = texts.join("");
+  const isText = texts.length === parts.length;
+  if (isText && text === "") throw new InputError([{ loc: place, msg: "is empty", type: "value_error" }]);
+  const content = isText ? text : parts.map((one) => (one.type === "file" ? one.file : one));
+  const metadata = last?.metadata ?? undefined;
+  const shown: UIMessage = {
+    ...{ id, role: "user" },
+    ...(metadata === undefined ? {} : { metadata }),
+    parts: last?.parts as JsonObject[],
+  };
+  return { id, content, text, metadata, shown, asked: openQuestions(messages) };
+}
+
+/** Members of the body that go to the run, by its rules. Errors: invalid. */
+export function membersOf(assistant_id: string, { context, configurable, metadata }: ChatRequest): Partial<RunCreate> {
+  const config: JsonObject = configurable === undefined ? {} : { config: { configurable } };
+  const { assistant_id: _, ...members } = readFields({ assistant_id, context, metadata, ...config }, runCreate);
+  return members;
+}

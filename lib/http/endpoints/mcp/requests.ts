@@ -1,0 +1,216 @@
+/** The messages of MCP's clients: a schema for each, whose output the handlers take. */
+import * as v from "valibot";
+import { isObject, type JsonObject } from "../../../json.ts";
+import { UUID } from "../../../storage/identity.ts";
+import { anyJson, anyObject } from "../../parse.ts";
+import { lenient, type Reads, withDefault } from "../fields.ts";
+
+/** The members of `_meta`, and the capabilities of the protocol, begin with it. */
+export const PREFIX = "io.modelcontextprotocol/";
+
+/** The id of a request, and the token of its progress. */
+export type RpcId = string | number;
+
+const rpcId = v.union([v.string(), v.number()]);
+
+/** What a request says about its client. */
+export interface RequestMeta {
+  readonly progressToken: RpcId | undefined;
+  /** Undefined: it names none, as those before 2026. Null: it is no text. */
+  readonly protocolVersion: string | null | undefined;
+  readonly capabilities: JsonObject | undefined;
+}
+
+const meta: Reads<RequestMeta> = v.pipe(
+  v.object({
+    progressToken: lenient(rpcId),
+    [`${PREFIX}protocolVersion`]: v.optional(v.fallback(v.nullable(v.string()), null)),
+    [`${PREFIX}clientCapabilities`]: lenient(anyObject),
+  }),
+  v.transform((sent) => ({
+    progressToken: sent.progressToken,
+    protocolVersion: sent[`${PREFIX}protocolVersion`],
+    capabilities: sent[`${PREFIX}clientCapabilities`],
+  })),
+);
+
+/** A message of a client. `notice`: one that is not used. */
+export type RpcMessage =
+  | {
+      readonly kind: "request";
+      readonly id: RpcId;
+      readonly method: string;
+      readonly params: JsonObject;
+      readonly meta: RequestMeta | undefined;
+    }
+  | { readonly kind: "cancel"; readonly id: RpcId }
+  | { readonly kind: "reply"; readonly id: string; readonly result: JsonObject | null }
+  | { readonly kind: "notice" };
+
+const NOTICE: RpcMessage = { kind: "notice" };
+const version = v.literal("2.0");
+
+const request = v.pipe(
+  v.object({
+    jsonrpc: version,
+    id: v.union([v.string(), v.pipe(v.number(), v.safeInteger())]),
+    method: v.string(),
+    params: withDefault(anyObject, {}),
+  }),
+  v.transform(({ id, method, params }): RpcMessage => {
+    const { _meta } = v.parse(withMeta, params);
+    return { kind: "request", id, method, params, meta: _meta };
+  }),
+);
+const withMeta = v.object({ _meta: lenient(meta) });
+
+/** It has no id. */
+const notification = v.pipe(
+  v.object({
+    jsonrpc: version,
+    id: v.optional(v.never()),
+    method: v.string(),
+    params: withDefault(anyObject, {}),
+  }),
+  v.transform(({ method, params }): RpcMessage => {
+    if (method !== "notifications/cancelled") return NOTICE;
+    const { requestId } = v.parse(cancelled, params);
+    return requestId === undefined ? NOTICE : { kind: "cancel", id: requestId };
+  }),
+);
+const cancelled = v.object({ requestId: lenient(rpcId) });
+
+const reply = v.pipe(
+  v.object({
+    jsonrpc: version,
+    id: lenient(v.string()),
+    method: v.optional(v.never()),
+    result: v.optional(anyJson),
+    error: v.optional(anyJson),
+  }),
+  v.check((message) => "result" in message || "error" in message),
+  v.transform(({ id, result = null }): RpcMessage => {
+    return id === undefined ? NOTICE : { kind: "reply", id, result: isObject(result) ? result : null };
+  }),
+);
+
+/** A message of JSON-RPC. */
+export const rpcMessage: Reads<RpcMessage> = v.union([request, notification, reply]);
+
+/** What is known of a message that may be malformed. */
+export const rpcHead: Reads<{ readonly id: RpcId | null; readonly method: string }> = v.object({
+  id: v.fallback(v.nullable(rpcId), null),
+  method: v.fallback(v.string(), ""),
+});
+
+/** Answers to questions, by the key of the question. */
+export type SentAnswers = Readonly<Record<string, JsonObject>>;
+
+const answers = v.pipe(
+  anyObject,
+  v.check((sent) => Object.values(sent).every(isObject), "must be an object of objects"),
+) as unknown as Reads<SentAnswers>;
+
+/** The parameters of each method. */
+export interface RpcParams {
+  readonly initialize: { readonly protocolVersion: string | undefined; readonly capabilities: JsonObject | undefined };
+  readonly ping: object;
+  readonly "server/discover": object;
+  readonly "tools/list": { readonly cursor: number };
+  readonly "tools/call": {
+    readonly name: string;
+    readonly arguments: JsonObject;
+    readonly inputResponses: SentAnswers;
+    readonly requestState?: string | undefined;
+  };
+  readonly "tasks/get": TaskParams;
+  readonly "tasks/update": TaskParams & { readonly inputResponses: SentAnswers };
+  readonly "tasks/cancel": TaskParams;
+  readonly "subscriptions/listen": {
+    readonly notifications: { readonly taskIds?: readonly string[] | undefined };
+  };
+}
+
+export interface TaskParams {
+  /** Undefined: it is no text, so there is no such task. */
+  readonly taskId: string | undefined;
+}
+
+export type RpcMethod = keyof RpcParams;
+
+/** The modes of a capability that matter: with which the client can ask its user. */
+const modes = v.pipe(
+  v.object({ form: v.optional(anyJson), url: v.optional(anyJson) }),
+  v.transform((sent): JsonObject => Object.fromEntries(Object.keys(sent).map((mode) => [mode, {}]))),
+);
+
+/** What the server may ask clients for. It is kept in the id of their session. */
+export const sessionCapabilities: Reads<JsonObject> = v.pipe(
+  v.object({ elicitation: lenient(modes), sampling: lenient(modes), roots: lenient(modes) }),
+  v.transform((sent) => {
+    const known = Object.entries(sent).filter((one): one is [string, JsonObject] => one[1] !== undefined);
+    return Object.fromEntries(known);
+  }),
+);
+
+/** What the id of a session says. */
+export const sessionToken: Reads<readonly [nonce: string, capabilities: JsonObject]> = v.tuple([
+  v.pipe(v.string(), v.regex(UUID)),
+  sessionCapabilities,
+]);
+
+const unknownCursor = "is unknown";
+const noParams: Reads<object> = v.object({});
+const taskId = lenient(v.string());
+const task: Reads<TaskParams> = v.object({ taskId });
+/** The most tasks of a subscription. */
+const MOST_TASKS = 50;
+const IDS = `must be a list of at most ${MOST_TASKS} ids`;
+
+export const rpcParams: { readonly [Method in RpcMethod]: Reads<RpcParams[Method]> } = {
+  initialize: v.object({
+    protocolVersion: lenient(v.string()),
+    capabilities: lenient(sessionCapabilities),
+  }),
+  ping: noParams,
+  "server/discover": noParams,
+  "tools/list": v.object({
+    cursor: v.optional(
+      v.pipe(
+        v.union([v.string(), v.number()], unknownCursor),
+        v.transform(String),
+        v.regex(/^\d{1,6}$/, unknownCursor),
+        v.transform(Number),
+      ),
+      0,
+    ),
+  }),
+  "tools/call": v.object({
+    name: v.string("must be a text"),
+    arguments: withDefault(anyObject, {}),
+    inputResponses: withDefault(answers, {}),
+    // A state that is no text is none of this server.
+    requestState: v.optional(v.fallback(v.string(), "")),
+  }),
+  "tasks/get": task,
+  "tasks/update": v.object({ taskId, inputResponses: withDefault(answers, {}) }),
+  "tasks/cancel": task,
+  "subscriptions/listen": v.object({
+    notifications: v.object(
+      { taskIds: v.optional(v.pipe(v.array(v.string(), IDS), v.maxLength(MOST_TASKS, IDS))) },
+      "must be an object",
+    ),
+  }),
+};
+
+/** The answer of a person to a form or a page. */
+export type Elicited =
+  | { readonly action: "cancel" }
+  | { readonly action: "decline" }
+  | { readonly action: "accept"; readonly content: JsonObject };
+
+export const elicited: Reads<Elicited> = v.variant("action", [
+  v.object({ action: v.literal("cancel") }),
+  v.object({ action: v.literal("decline") }),
+  v.object({ action: v.literal("accept"), content: withDefault(anyObject, {}) }),
+]);
