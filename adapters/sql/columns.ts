@@ -21,3 +21,9 @@ export const toText = (value: unknown): string | null => (value == null ? null :
 /** The value of such a column. */
 export const fromText = <Value>(text: string | null): Value | null =>
   text === null ? null : (JSON.parse(text) as Value);
+
+/** Returns the members of an object with these names. */
+export const pick = <Source, Name extends keyof Source & string>(
+  source: Source,
+  names: readonly Name[],
+): Pick<Source, Name> => Object.fromEntries(names.map((name) => [name, source[name]])) as Pick<Source, Name>;

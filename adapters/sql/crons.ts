@@ -17,7 +17,7 @@ import { fromText, toText } from "./columns.ts";
 import { addLabels, dropLabels, replaceLabels } from "./labels.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import { refusal } from "./runs/create.ts";
-import { createStatements, type Tick } from "./runs/create-statements.ts";
+import { createStatements } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
 import { type Database, readAll, readOne, rowsIn, type Statement } from "./statement.ts";
@@ -81,11 +81,17 @@ function firing(driver: Database): CronStorage["fireCron"] {
   return async ({ deployment }, fire) => {
     const { cron_id, seen, next_run_date, now } = fire;
     const scheduled_at = fire.firing?.scheduled_at ?? seen.next_run_date;
-    const tick: Tick = { cron_id, seen_next: seen.next_run_date, seen_revision: seen.revision, scheduled_at };
-    const firing: Firing = { deployment, now, run_id: null, ...tick };
+    const fire_time = {
+      deployment,
+      cron_id,
+      seen_next: seen.next_run_date,
+      seen_revision: seen.revision,
+      scheduled_at,
+    };
+    const firing: Firing = { ...fire_time, now, run_id: null };
     if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
     const { run: request } = fire.firing;
-    const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
+    const create = createStatements(deployment, request, request.limits?.pending ?? null, fire_time);
     const fired: Firing = { ...firing, run_id: request.run.run_id };
     const statements = [
       ...create.statements,

@@ -1,4 +1,5 @@
 /** Webhook deliveries: the outbox that ending runs write to, and the verbs of its senders. */
+import { sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   DeliveryAttempt,
@@ -6,7 +7,6 @@ import type {
   DeliveryRow,
   DeliveryState,
   DeliveryStorage,
-  FinishRun,
   MultitaskStrategy,
   PushStorage,
   PushTerms,
@@ -14,15 +14,14 @@ import type {
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
 import { fromText } from "./columns.ts";
-import type { RunEnd, Runs, SqlFeatureOf } from "./feature.ts";
+import type { SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { pushesOf, pushVerbs } from "./pushes.ts";
 import { deliveryTables, pushTables } from "./schema/deliveries.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Args, type Database, prepared, readAll, readOne, type Statement } from "./statement.ts";
+import { type Database, readAll, readOne, type Statement } from "./statement.ts";
 import {
   claimDeliveries,
-  type FinalState,
   insertAttempt,
   insertDeliveries,
   releaseDelivery,
@@ -31,7 +30,6 @@ import {
   selectDeliveries,
   selectNextDue,
 } from "./statements/deliveries.ts";
-import { sql } from "./template.ts";
 
 type Rows = RowsOf<typeof deliveryTables>;
 
@@ -46,11 +44,7 @@ export const webhooks: SqlFeatureOf<"webhooks", typeof deliveryTables & typeof p
     const resumes = metadata.created_by === "a2a" && (kwargs.command as JsonObject | undefined)?.resume !== undefined;
     return pushesOf({ deployment, thread_id, run_id }, push, resumes, now);
   },
-  ended<Of extends RunEnd & Args>(runs: Runs<Of>) {
-    const insert = prepared<Of & FinalState>((p) => insertDeliveries(p, runs(p)));
-    return (end: Of, finish?: FinishRun) =>
-      insert({ ...end, values: finish?.values?.json ?? null, values_omitted: finish?.values?.omitted ? 1 : 0 });
-  },
+  ended: insertDeliveries,
   swept: {
     table: "webhook_deliveries",
     key: "delivery_id",

@@ -109,7 +109,7 @@ export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /** The number at a key of a JSON object in one parameter; null without one. */
-export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<number> {
+export function numberIn(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
   return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
     sql`(${object}::json ->> ${key})::bigint`,

@@ -1,14 +1,12 @@
 /** What a feature adds to the tables and to the batches of a run's life: its half in SQL. lib/storage/features.ts has the list of features. */
+import type { Expression, RawBuilder } from "kysely";
 import type { FeatureName, MembersFor, VerbsOf } from "../../lib/storage/features.ts";
 import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
 import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
 import type { SqlValue } from "./driver.ts";
+import type { Operands } from "./parameters.ts";
 import type { TableDefinition } from "./schema/tables.ts";
-import type { Args, Database, Statement } from "./statement.ts";
-import type { RawBuilder } from "./template.ts";
-
-/** Which runs of a batch: a subquery of their ids, or a condition on rows of `runs`. */
-export type Runs<Of> = (p: Of) => RawBuilder<unknown>;
+import type { Database, Statement } from "./statement.ts";
 
 /** Column name → its value in a new row. */
 export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;
@@ -19,8 +17,27 @@ export type ThreadCopy = ThreadKey & { from: string };
 /** A run that is claimed as it is created. */
 export type Created = { run_id: string; started_at: number };
 
-/** How runs end, for the statements of features. `error` is JSON. */
-export type RunEnd = { deployment: string; status: string; error: string | null; now: number };
+/**
+ * How runs end, for the statements of features. `error` is JSON. `values` is the final state as JSON, null when there is none or it is
+ * omitted.
+ */
+export type RunEnd = {
+  deployment: string;
+  status: string;
+  error: string | null;
+  values: string | null;
+  values_omitted: number;
+  now: number;
+};
+
+/** Builds a statement about runs that end. `isEnding` is a condition on rows of `runs`. */
+export type EndedStatement = (end: Operands<RunEnd>, isEnding: Expression<boolean>) => RawBuilder<never>;
+
+/** Builds a statement about runs that are deleted. `run_ids` selects their ids. */
+export type DeletedStatement = (run_ids: Expression<unknown>) => RawBuilder<never>;
+
+/** Builds a statement that copies rows of a thread. It must have no effect unless `isCopied` holds. */
+export type CopiedStatement = (copy: Operands<ThreadCopy>, isCopied: Expression<boolean>) => RawBuilder<never>;
 
 /** Every member is optional. The statements of a run that does not use the feature must be none, or must not be sent. */
 interface SqlFeatureMembers<Tables extends object> {
@@ -38,24 +55,24 @@ interface SqlFeatureMembers<Tables extends object> {
   /** Goes into the batch that ends an attempt, while the run is `running`. Must have no effect without the lease. */
   finished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
   /**
-   * Goes into every batch that ends runs, before their status changes; `runs` is a condition on rows of `runs`. Not sent for an
-   * attempt whose `FinishRun.features` lacks the feature. `finish` is absent for runs that never started.
+   * Goes into every batch that ends runs, before their status changes. Not sent for an attempt whose `FinishRun.features` lacks the
+   * feature. Runs that never started have no values.
    */
-  ended?<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement;
+  readonly ended?: EndedStatement;
   /** A condition on rows of `runs`: the log of the run has a frame of this feature right before its end. */
-  readonly end_frame?: RawBuilder<unknown>;
+  readonly end_frame?: Expression<boolean>;
   /** Goes into each batch that stores progress, while the run is `running`. Must have no effect without the lease. */
   saved?(fence: LeaseFence, progress: Progress, now: number): readonly Statement[];
-  /** Goes before every deletion of runs, except by retention; `which` selects their ids. */
-  deleted?<Of extends Args>(which: Runs<Of>): ((args: Of) => Statement) | readonly ((args: Of) => Statement)[];
-  /** Goes into the batch that copies a thread. Must have no effect unless `copied` holds. */
-  readonly copied?: (copied: (p: ThreadCopy) => RawBuilder<unknown>) => readonly ((copy: ThreadCopy) => Statement)[];
+  /** The statements that go before every deletion of runs, except by retention, by their names. */
+  readonly deleted?: Readonly<Record<string, DeletedStatement>>;
+  /** The statements that go into the batch that copies a thread, by their names. */
+  readonly copied?: Readonly<Record<string, CopiedStatement>>;
   /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
   readonly swept?: {
     readonly table: keyof Tables & string;
     readonly key: string;
     readonly time: string;
-    readonly condition?: RawBuilder<unknown>;
+    readonly condition?: Expression<boolean>;
   };
   /** The verbs of the feature. `executes`: this process holds the worker lock, if the database has one. */
   verbs?(driver: Database, executes: () => boolean): object;

@@ -1,4 +1,5 @@
 /** The features, and what they add together. The order of the list is the order of their statements. */
+import { type RawBuilder, sql } from "kysely";
 import type { FeatureName } from "../../lib/storage/features.ts";
 import type {
   ClaimTerms,
@@ -12,12 +13,22 @@ import type {
 import type { LeaseFence } from "./checkpoints.ts";
 import { webhooks } from "./deliveries.ts";
 import { columnTypes } from "./dialect.ts";
-import type { Columns, Created, RunEnd, Runs, SqlFeature, SqlFeatureOf, ThreadCopy } from "./feature.ts";
+import type { SqlValue } from "./driver.ts";
+import type {
+  Columns,
+  CopiedStatement,
+  Created,
+  DeletedStatement,
+  EndedStatement,
+  SqlFeature,
+  SqlFeatureOf,
+} from "./feature.ts";
 import { feedback } from "./feedback.ts";
-import { addArgumentTypes } from "./schema/tables.ts";
-import type { Args, Database, Statement } from "./statement.ts";
+import { columns, type ParameterType } from "./parameters.ts";
+import { agentTables } from "./schema/agents.ts";
+import { addArgumentTypes, type ColumnsOf, type TableDefinition } from "./schema/tables.ts";
+import { type Args, type Database, prepared, type Statement } from "./statement.ts";
 import { steps } from "./steps.ts";
-import { type RawBuilder, sql } from "./template.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage } from "./usage.ts";
 
@@ -42,22 +53,40 @@ const FEATURES: readonly SqlFeature[] = Object.entries(HALVES).map(([name, half]
 export const featureTables: FeatureTables = Object.assign({}, ...FEATURES.map(({ tables }) => tables));
 addArgumentTypes(columnTypes, featureTables);
 
-/** The columns of features in a row, and their values. */
-interface RowColumns<Of> {
-  readonly names: readonly string[];
-  values(of: Of): Args;
+/** The columns of a table that belong to features. */
+interface FeatureColumns<Source, Row, Name extends keyof Row & string> {
+  readonly names: readonly Name[];
+  readonly types: { readonly [Column in Name]: ParameterType<Extract<Row[Column], SqlValue>> };
+  /** Returns the values in a new row. */
+  values(source: Source): Pick<Row, Name>;
 }
 
-function together<Of>(columns: readonly (Columns<Of> | undefined)[]): RowColumns<Of> {
-  const all = columns.flatMap((some) => Object.entries(some ?? {}));
+function featureColumns<Source, Table extends TableDefinition, Name extends keyof Table["columns"] & string>(
+  table: Table,
+  lists: readonly (Columns<Source> | undefined)[],
+): FeatureColumns<Source, ColumnsOf<Table>, Name> {
+  const all = lists.flatMap((list) => Object.entries(list ?? {}));
+  const names = all.map(([name]) => name as Name);
   return {
-    names: all.map(([name]) => name),
-    values: (of) => Object.fromEntries(all.map(([name, value]) => [name, value(of)])),
+    names,
+    types: columns(table, names) as never,
+    values: (source) => Object.fromEntries(all.map(([name, value]) => [name, value(source)])) as never,
   };
 }
 
-export const OF_RUN: RowColumns<NewRun> = together(FEATURES.map(({ runColumns }) => runColumns));
-export const OF_THREAD: RowColumns<NewThread> = together(FEATURES.map(({ threadColumns }) => threadColumns));
+export const RUN_COLUMNS = featureColumns<
+  NewRun,
+  typeof agentTables.runs,
+  "feedback" | "webhook" | "webhook_host" | "webhook_depth" | "call_id"
+>(
+  agentTables.runs,
+  FEATURES.map(({ runColumns }) => runColumns),
+);
+
+export const THREAD_COLUMNS = featureColumns<NewThread, typeof agentTables.threads, "ttl_strategy" | "ttl_ms">(
+  agentTables.threads,
+  FEATURES.map(({ threadColumns }) => threadColumns),
+);
 
 export const whenCreated = (deployment: string, request: CreateRun): Statement[] =>
   FEATURES.flatMap((feature) => feature.created?.(deployment, request) ?? []);
@@ -71,23 +100,27 @@ export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] 
 export const whenSaved = (fence: LeaseFence, progress: Progress, now: number): Statement[] =>
   FEATURES.flatMap((feature) => feature.saved?.(fence, progress, now) ?? []);
 
-/** See `SqlFeature.copied`. */
-export function whenCopied(copied: (p: ThreadCopy) => RawBuilder<unknown>): (copy: ThreadCopy) => Statement[] {
-  const made = FEATURES.flatMap((feature) => feature.copied?.(copied) ?? []);
-  return (copy) => made.map((statement) => statement(copy));
-}
-
-/** See `SqlFeature.ended`. */
-export function whenEnded<Of extends RunEnd & Args>(runs: Runs<Of>): (end: Of, finish?: FinishRun) => Statement[] {
-  const made = FEATURES.flatMap(({ name, ended }) => (ended ? [{ name, statement: ended(runs) }] : []));
-  return (end, finish) =>
-    made.filter(({ name }) => finish?.features?.includes(name) ?? true).map(({ statement }) => statement(end, finish));
-}
+/** See `SqlFeature.ended`: the statements by the names of the features. */
+export const ENDED: Readonly<Record<string, EndedStatement>> = Object.fromEntries(
+  FEATURES.flatMap(({ name, ended }) => (ended ? [[name, ended]] : [])),
+);
 
 /** See `SqlFeature.deleted`. */
-export function whenDeleted<Of extends Args>(which: Runs<Of>): (args: Of) => Statement[] {
-  const made = FEATURES.flatMap(({ deleted }) => deleted?.(which) ?? []);
-  return (args) => made.map((statement) => statement(args));
+export const DELETED: Readonly<Record<string, DeletedStatement>> = Object.assign(
+  {},
+  ...FEATURES.map(({ deleted }) => deleted),
+);
+
+/** See `SqlFeature.copied`. */
+export const COPIED: Readonly<Record<string, CopiedStatement>> = Object.assign(
+  {},
+  ...FEATURES.map(({ copied }) => copied),
+);
+
+/** Returns the statements of `DELETED` for the runs whose ids `which` selects. */
+export function whenDeleted<Of extends Args>(which: (p: Of) => RawBuilder<unknown>): (args: Of) => Statement[] {
+  const statements = Object.values(DELETED).map((build) => prepared<Of>((p) => build(which(p))));
+  return (args) => statements.map((statement) => statement(args));
 }
 
 /** How many frames of features come right before the end of a row of `runs`. */

@@ -1,4 +1,5 @@
 /** Feedback and its tokens: what runs add and end, and the verbs. */
+import { sql } from "kysely";
 import type { Json } from "../../lib/json.ts";
 import type {
   FeedbackConfig,
@@ -14,7 +15,7 @@ import type { SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Database, ofKey, prepared, readAll, readOne } from "./statement.ts";
+import { type Database, ofKey, readAll, readOne } from "./statement.ts";
 import {
   countSubmission,
   deleteRecord,
@@ -39,7 +40,6 @@ import {
   summarizeRecords,
   updateRecord,
 } from "./statements/feedback.ts";
-import { sql } from "./template.ts";
 
 type Rows = RowsOf<typeof feedbackTables>;
 
@@ -51,9 +51,9 @@ export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables> = {
     const { tokens, ...terms } = ofRun;
     return [insertTokensOfRun({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now })];
   },
-  ended: (runs) => prepared((p) => expireTokensOf(p.now, runs(p))),
+  ended: expireTokensOf,
   end_frame: sql`feedback is not null`,
-  deleted: (which) => prepared((p) => deleteTokensOf(which(p))),
+  deleted: { deleteTokensOf },
   swept: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
   verbs: (driver) => ({ ...tokenVerbs(driver), ...recordVerbs(driver) }),
 };

@@ -1,24 +1,17 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { ConfigError } from "../../lib/errors.ts";
-import { isDamage, tableNames } from "./dialect.ts";
-import type { SqlRow } from "./driver.ts";
+import { isDamage } from "./dialect.ts";
+import { plainStatement, type Statement } from "./query.ts";
 import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { createTable } from "./schema/tables.ts";
-import { type Database, plain, prepared, type Statement, statement } from "./statement.ts";
-import { sql } from "./template.ts";
-
-/** One row per schema version that was reached. */
-const VERSIONS = "greenroom_versions";
-
-const recordVersion = prepared<{ version: number }>(
-  (p) => sql`insert into ${sql.table(VERSIONS)} (version) values (${p.version})`,
-);
+import type { Database } from "./statement.ts";
+import { createVersions, insertVersion, selectTableNames, selectVersion, VERSIONS } from "./statements/migrate.ts";
 
 /**
  * See `Storage.migrate`. Reads the version again after each step: a connection caches the tables until its next read,
  * and Deno would omit columns that the step added.
  *
- * @statements tableNames · recordVersion · createTable · steps
+ * @statements selectTableNames · selectVersion · createVersions · insertVersion · createTable · steps
  * @guards Reads table names and version. Batch: create `greenroom_versions` · insert the version numbers (primary key: a
  *   process that comes second fails and reads again) · the statements of the step. An empty database gets the newest
  *   tables in one batch.
@@ -32,13 +25,13 @@ export async function migrate(driver: Database, schema: Schema = currentSchema):
         : (schema.steps[version - 1] as SchemaStep).statements(driver.dialect);
     // An empty database gets the newest tables at once.
     const reached = version === 0 ? newest : version + 1;
-    const versions = Array.from({ length: reached - version }, (_, i) => recordVersion({ version: version + i + 1 }));
+    const versions = Array.from({ length: reached - version }, (_, i) => insertVersion({ version: version + i + 1 }));
     try {
       await driver.batch([
-        plain(`create table if not exists ${VERSIONS} (version integer not null primary key)`),
+        createVersions,
         // The primary key rejects the batch when another process made the same step first.
         ...versions,
-        ...statements.map(plain),
+        ...statements.map((text) => plainStatement(text)),
       ]);
     } catch (error) {
       if ((await currentVersion(driver, schema)) <= version) throw error;
@@ -52,7 +45,7 @@ const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
 /** The schema version of the database; 0 when it has no tables of Greenroom. */
 async function currentVersion(driver: Database, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
-  const found = new Set((await inspect(driver, statement(tableNames))).map((row) => String(row.name)));
+  const found = new Set((await inspect(driver, selectTableNames({}))).map(({ name }) => name));
   if (!found.has(VERSIONS)) {
     const taken = Object.keys(schema.tables).filter((name) => found.has(name));
     if (taken.length === 0) return 0;
@@ -60,8 +53,8 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
       `storage: the database has tables named ${taken.join(", ")} that Greenroom did not create. Use a separate database`,
     ]);
   }
-  const rows = await inspect(driver, plain(`select coalesce(max(version), 0) as version from ${VERSIONS}`));
-  const version = Number(rows[0]?.version);
+  const [row] = await inspect(driver, selectVersion({}));
+  const version = row?.version ?? 0;
   if (version > newest) {
     throw new ConfigError([
       `storage: the database has schema version ${version}, this Greenroom knows versions up to ${newest}; use a newer Greenroom`,
@@ -78,7 +71,7 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
   return version;
 }
 
-async function inspect(driver: Database, read: Statement): Promise<SqlRow[]> {
+async function inspect<Row>(driver: Database, read: Statement<Row>): Promise<Row[]> {
   try {
     return await driver.read(read);
   } catch (error) {

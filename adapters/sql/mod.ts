@@ -14,13 +14,19 @@ import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { openingVerbs } from "./openings.ts";
-import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
-import { type Database, prepared } from "./statement.ts";
+import type { Database } from "./statement.ts";
 import { endWorkerClaims } from "./statements/deliveries.ts";
+import {
+  deleteRoomProbes,
+  freeSlots,
+  insertRoomProbes,
+  LEFT_SLOT_NAMES,
+  requeueRunning,
+  upsertProbe,
+} from "./statements/worker.ts";
 import { stateVerbs } from "./states.ts";
-import { sql } from "./template.ts";
 import { threadVerbs } from "./threads.ts";
 import { WriteHealth } from "./write-health.ts";
 
@@ -54,18 +60,18 @@ export function sqlStorage(driver: SqlDriver): Storage {
     becomeWorker,
     failure: () => health.failure,
     /**
-     * @statements putProbe · putRoomProbes · dropRoomProbes
+     * @statements upsertProbe · insertRoomProbes · deleteRoomProbes
      * @guards writes one row of `probes`. After a failed write it also inserts and deletes as many bytes as that write
      *   had.
      */
     async probe(now) {
-      await pipe.batch([putProbe({ now, name: "write" })], []);
+      await pipe.batch([upsertProbe({ now, name: "write" })], []);
       if (health.isDamaged) throw new Error(health.failure as string);
       if (health.failure === null) return;
       // A separate batch: rows that one batch inserts and deletes never reach the disk.
       const count = Math.ceil(health.bytes / ROOM_ROW.length);
-      await pipe.batch([putRoomProbes({ now, count, padding: ROOM_ROW })], []);
-      await pipe.batch([dropRoomProbes({})], []);
+      await pipe.batch([insertRoomProbes({ now, count, padding: ROOM_ROW })], []);
+      await pipe.batch([deleteRoomProbes({})], []);
       health.recovered();
     },
     ...assistantVerbs(pipe),
@@ -83,39 +89,8 @@ export function sqlStorage(driver: SqlDriver): Storage {
   };
 }
 
-const putProbe = prepared<{ now: number; name: string }>(
-  (p) =>
-    sql`insert into probes (name, at) values (${p.name}, ${p.now}) on conflict (name) do update set at = excluded.at`,
-);
-
 /** Short enough for an index of Postgres. */
 const ROOM_ROW = "x".repeat(1024);
-
-const putRoomProbes = prepared<{ now: number; count: number; padding: string }>(
-  (p) =>
-    sql`with recursive room(i) as (select 1 union all select i + 1 from room where i < ${p.count})
-    insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
-);
-
-const dropRoomProbes = prepared<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
-
-// Frees the slots of threads with an active run, and those that deleted runs left. One statement for both could not use an index.
-// Those of runs that are due later expire before: thousands of suspended runs are not read.
-const freeSlots = [
-  sql`runs where status = 'running'`,
-  sql`runs where status = 'pending' and due_at <= updated_at`,
-  sql`threads where last_run is null and run_count > 0`,
-].map((active) =>
-  prepared<{ now: number }>(
-    () =>
-      sql`update threads set slot_token = null, slot_until = null where slot_token is not null
-      and (deployment, thread_id) in (select deployment, thread_id from ${active})`,
-  ),
-);
-
-const requeueRunning = prepared<{ now: number }>(
-  (p) => sql`update runs set ${putBack(p.now)} where status = 'running'`,
-);
 
 /** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */
 function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
@@ -123,7 +98,11 @@ function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly 
   let adopted = false;
 
   async function adopt(now: number): Promise<void> {
-    await driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now }), endWorkerClaims({})]);
+    await driver.batch([
+      ...LEFT_SLOT_NAMES.map((of) => freeSlots({ of }, {})),
+      requeueRunning({ now }),
+      endWorkerClaims({}),
+    ]);
     adopted = true;
   }
 

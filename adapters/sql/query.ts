@@ -34,22 +34,30 @@ import {
 export const createBuilder = <Tables>(): QueryCreator<Tables> => new QueryCreator({ executor: NOOP_QUERY_EXECUTOR });
 
 /**
- * Returns an insert of one row that takes place only where the condition holds. Each column stands beside its value, and Kysely
- * checks both. Continue it with `onConflict` or `returning`.
+ * Returns an insert of the rows that a query selects. `source` is that query behind its list of columns, as in sql`from runs where …`.
+ * Each column stands beside its value, and Kysely checks both. Continue the insert with `onConflict` or `returning`.
  */
-export function insertWhere<Tables, Table extends keyof Tables & string>(
+export function insertFrom<Tables, Table extends keyof Tables & string>(
   builder: QueryCreator<Tables>,
   table: Table,
   values: InsertObject<Tables, Table>,
-  condition: Expression<unknown>,
+  source: Expression<unknown>,
 ): InsertQueryBuilder<Tables, Table, InsertResult> {
-  const source = sql`select ${sql.join(Object.values(values))} where ${condition}`;
+  const select = sql`select ${sql.join(Object.values(values))} ${source}`;
   const names = Object.keys(values) as never;
   return builder
     .insertInto(table)
     .columns(names)
-    .expression(source as Expression<never>);
+    .expression(select as Expression<never>);
 }
+
+/** Returns an insert of one row that takes place only where the condition holds. See `insertFrom`. */
+export const insertWhere = <Tables, Table extends keyof Tables & string>(
+  builder: QueryCreator<Tables>,
+  table: Table,
+  values: InsertObject<Tables, Table>,
+  condition: Expression<unknown>,
+): InsertQueryBuilder<Tables, Table, InsertResult> => insertFrom(builder, table, values, sql`where ${condition}`);
 
 /** A statement with its arguments, for every database. `Row` is the type of the rows that it returns; `never` without rows. */
 export interface Statement<out Row = SqlRow> {

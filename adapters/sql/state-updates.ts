@@ -19,7 +19,7 @@ export const MARKED = -1;
 const ofUpdate = { values: insertStateValues, checkpoints: insertStateCheckpoints, writes: upsertStateWrites };
 
 /** Returns the statements that store the state that an earlier one made the head of a marked thread, and that remove the mark. */
-export function putState(deployment: string, thread_id: string, state: NewState): Statement[] {
+export function putState(deployment: string, thread_id: string, state: NewState): Statement<unknown>[] {
   const key = { deployment, thread_id };
   return [
     ...storeProgress(ofUpdate, key, state.progress),

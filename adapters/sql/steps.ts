@@ -6,7 +6,7 @@ import type { LeaseFence } from "./checkpoints.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import { callTables } from "./schema/steps.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Database, ofThread, prepared, readAll, readOne, type Statement } from "./statement.ts";
+import { type Database, ofThread, readAll, readOne, type Statement } from "./statement.ts";
 import {
   continueCall,
   copyCalls,
@@ -60,12 +60,8 @@ export const steps: SqlFeatureOf<"steps", typeof callTables> = {
   tables: callTables,
   runColumns: { call_id: ({ call_id }) => call_id ?? null },
   saved,
-  deleted: (which) => [
-    prepared((p) => deleteEntriesOf(which(p))),
-    prepared((p) => deleteCallsOf(which(p))),
-    prepared((p) => reopenCallsOf(which(p))),
-  ],
-  copied: (copied) => [prepared((p) => copyCalls(p, copied(p))), copyEntries],
+  deleted: { deleteEntriesOf, deleteCallsOf, reopenCallsOf },
+  copied: { copyCalls, copyEntries },
   verbs: callVerbs,
 };
 

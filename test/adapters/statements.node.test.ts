@@ -14,6 +14,7 @@ import { Parameter } from "../../adapters/sql/parameters.ts";
 import type { Variant } from "../../adapters/sql/query.ts";
 import { tables } from "../../adapters/sql/schema/mod.ts";
 import { createTable, type TableDefinition } from "../../adapters/sql/schema/tables.ts";
+import { createVersions } from "../../adapters/sql/statements/migrate.ts";
 
 const SOURCES = "adapters/sql/statements";
 const SNAPSHOTS = "test/adapters/statements";
@@ -25,6 +26,10 @@ const FEW_ORGANIZATIONS = "A server has few organizations; their oldest is read 
 
 /** Statements that may read a whole stored table, with the reason. */
 const ALLOWED_SCANS: Readonly<Record<string, string>> = {
+  deleteRoomProbes: "Runs after a failed write alone: the table has the rows of the probe and few others",
+  'freeSlots ({"of":"pending"})': "Reads an index that has only runs that are due, once at a start",
+  'freeSlots ({"of":"deleted"})': "Reads an index that has only threads of deleted runs, once at a start",
+  requeueRunning: "Reads an index that has only running runs, once at a start",
   insertUser: FOREIGN_KEY,
   insertMissingOrganization: FOREIGN_KEY,
   insertMissingWorkspace: FEW_ORGANIZATIONS,
@@ -63,9 +68,10 @@ async function readStatements(file: string): Promise<readonly NamedVariant[]> {
 
 const files = readdirSync(SOURCES).sort();
 const schemaOf = (dialect: "sqlite" | "postgres"): string =>
-  Object.entries<TableDefinition>(tables)
-    .flatMap(([name, table]) => createTable(name, table, dialect))
-    .join(";\n");
+  [
+    createVersions.for(dialect).sql,
+    ...Object.entries<TableDefinition>(tables).flatMap(([name, table]) => createTable(name, table, dialect)),
+  ].join(";\n");
 
 /** Removes what differs between the texts for both databases anyway: the form of parameters. */
 const withoutParameterForms = (sql: string): string =>
@@ -141,7 +147,7 @@ describe("The statements", () => {
         const scans = explain(compile("sqlite").sql).filter((line) =>
           Object.keys(tables).some((table) => new RegExp(`SCAN ${table}\\b(?! USING COVERING INDEX)`).test(line)),
         );
-        if (definition in ALLOWED_SCANS)
+        if (definition in ALLOWED_SCANS || title in ALLOWED_SCANS)
           assert.notDeepEqual(scans, [], `${title} scans nothing: remove it from the list`);
         else assert.deepEqual(scans, [], title);
       }

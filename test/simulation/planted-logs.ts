@@ -12,9 +12,9 @@ export const LOGS: readonly PlantedFault[] = [
   },
   {
     name: "a run between two attempts is ended without its worker",
-    file: "adapters/sql/runs/stop.ts",
-    find: "sql`run_id in (${which(p, pending)}) and claims = 0`",
-    replace: "sql`run_id in (${which(p, pending)}) and saved = 0`",
+    file: "adapters/sql/statements/runs-stop.ts",
+    find: '${selectActive(p, selection, "pending")}) and claims = 0`',
+    replace: '${selectActive(p, selection, "pending")}) and saved = 0`',
   },
   {
     name: "writes are stored before the events that show them",

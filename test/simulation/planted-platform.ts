@@ -32,8 +32,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a run that ends without having started is not told",
     file: "adapters/sql/statements/deliveries.ts",
-    find: "from runs where webhook is not null and ${runs}",
-    replace: "from runs where webhook is not null and claims > 0 and ${runs}",
+    find: "from runs where webhook is not null and ${isEnding}",
+    replace: "from runs where webhook is not null and claims > 0 and ${isEnding}",
   },
   {
     name: "a delivery is done before its answer is there",

@@ -107,8 +107,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a suspended run keeps its slot",
     file: "adapters/sql/runs/lease.ts",
-    find: "          freeLeasedSlot(fence),\n          suspend(",
-    replace: "          suspend(",
+    find: "          freeLeasedSlot(fence),\n          suspendRun(",
+    replace: "          suspendRun(",
     durable: true,
     equivalent: "the slot expires with its lease",
   },

@@ -16,7 +16,7 @@ export type { PlantedFault } from "./planted-platform.ts";
 export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a claim does not ask whether the slot is free",
-    file: "adapters/sql/runs/claim.ts",
+    file: "adapters/sql/statements/runs-claim.ts",
     find: "and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})",
     replace: "${rowByRow})",
   },
@@ -37,9 +37,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a shut-down charges the attempt",
-    file: "adapters/sql/runs/lease.ts",
-    find: "attempt = attempt - counts_as_attempt,",
-    replace: "attempt = attempt,",
+    file: "adapters/sql/statements/runs-lease.ts",
+    find: "attempt: sql`attempt - counts_as_attempt`,",
+    replace: "attempt: sql`attempt`,",
   },
   {
     name: "the slot is freed when the executor is told to stop, not when it has settled",
@@ -56,9 +56,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "eviction misses pending runs",
-    file: "adapters/sql/runs/stop.ts",
-    find: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;\n  const clear",
-    replace: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, running)}`;\n  const clear",
+    file: "adapters/sql/statements/runs-stop.ts",
+    find: '${selectActive(p, selection, "pending")} union all ${selectActive(p, selection, "running")}`',
+    replace: '${selectActive(p, selection, "running")}`',
   },
   {
     name: "no heartbeat",
@@ -68,9 +68,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "thread events are stored without a lease",
-    file: "adapters/sql/runs/events.ts",
-    find: "${p.events} where ${whileLeased(p)}",
-    replace: "${p.events} where ${p.token} is not null",
+    file: "adapters/sql/statements/runs-events.ts",
+    find: "      whileLeased(p),\n",
+    replace: "      sql`${p.token} is not null`,\n",
   },
   {
     name: "a retried run begins again in the events of its thread",
@@ -86,25 +86,25 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "two runs answer one interrupt",
-    file: "adapters/sql/runs/create-statements.ts",
-    find: "sql`${allowed(p, deployment)} and not exists (select 1 from ${answeringRuns(p, deployment)})`;",
-    replace: "sql`${allowed(p, deployment)} and (true or exists (select 1 from ${answeringRuns(p, deployment)}))`;",
+    file: "adapters/sql/statements/runs-create.ts",
+    find: "(p) => sql<boolean>`not exists (select 1 from ${answeringRuns(p)})`",
+    replace: "() => sql<boolean>`true`",
   },
   {
     name: "a run that is deleted while it waits has no end",
     file: "adapters/sql/runs/mod.ts",
-    find: "        ...endPending(key, filter),\n",
+    find: "        ...deleteEventsOf(pending, args),\n",
     replace: "",
   },
   {
     name: "a run that is deleted takes its end along",
-    file: "adapters/sql/runs/events.ts",
-    find: '65536\n    and ${placeInTurn("first_seq")} < 4294967295`',
-    replace: "65536`",
+    file: "adapters/sql/statements/runs-events.ts",
+    find: '\n    .where(placeInTurn("first_seq"), "<", sql.lit(4294967295))',
+    replace: "",
   },
   {
     name: "a thread that is made again begins with the first turn",
-    file: "adapters/sql/runs/create-statements.ts",
+    file: "adapters/sql/statements/runs-create.ts",
     find: "${firstTurn(p)} + case when",
     replace: "case when",
   },
@@ -146,9 +146,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the idempotency key goes with its run",
-    file: "adapters/sql/runs/create.ts",
-    find: "select k.body_hash as key_hash, r.* from idempotency_keys k\n    left join runs",
-    replace: "select k.body_hash as key_hash, r.* from idempotency_keys k\n    join runs",
+    file: "adapters/sql/statements/runs-create.ts",
+    find: "from idempotency_keys k\n    left join runs",
+    replace: "from idempotency_keys k\n    join runs",
   },
   {
     name: "a run that was cancelled is executed by the worker that claims it next",
@@ -158,61 +158,60 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a rollback leaves pending writes",
-    file: "adapters/sql/runs/stop.ts",
-    find: 'const RUN_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;',
-    replace: 'const RUN_TABLES = ["checkpoints", "channel_values"] as const;',
+    file: "adapters/sql/statements/runs-stop.ts",
+    find: 'PROGRESS_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;',
+    replace: 'PROGRESS_TABLES = ["checkpoints", "channel_values"] as const;',
   },
   {
     name: "attempts are never exhausted",
-    file: "adapters/sql/runs/claim.ts",
-    find: "or ${starts(p)} >= ${numberIn(",
-    replace: "or ${starts(p)} >= 1000 + ${numberIn(",
+    file: "adapters/sql/statements/runs-claim.ts",
+    find: "or ${countStarts(p)} >= ${numberIn(",
+    replace: "or ${countStarts(p)} >= 1000 + ${numberIn(",
   },
   {
     name: "whatever is stored counts as progress",
     file: "adapters/sql/runs/lease.ts",
-    find: "hasRoot ? markSaved(fence) : isLeased(fence),",
-    replace: "markSaved(fence),",
+    find: "hasRoot ? setSaved(fence) : isLeased(fence),",
+    replace: "setSaved(fence),",
   },
   {
     name: "progress counts for ever",
-    file: "adapters/sql/runs/claim.ts",
+    file: "adapters/sql/statements/runs-claim.ts",
     find: "started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
     replace: "started_at + 1000000 + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
   },
   {
     name: "a worker adopts the leases of the living",
-    file: "adapters/sql/runs/claim.ts",
+    file: "adapters/sql/statements/runs-claim.ts",
     find: "status = 'running' and lease_until <= ${p.now}`;",
     replace: "status = 'running' and lease_until <= ${p.now} + 600`;",
   },
   {
     name: "a claim leases the run that it has seen, whatever has become of it",
     file: "adapters/sql/runs/claim.ts",
-    find: "${leaseRun(p, sql`and n.thread_id = ${scalar(p.thread_id)}`)} returning",
-    replace: "${leaseRun(p, p.thread_id)} returning",
-    also: [
-      {
-        find: "where run_id = ${nextRun(p, condition)}`;",
-        replace: "where run_id = ${condition ? sql`${(p as { run_id?: string }).run_id}` : nextRun(p)}`;",
+    find: "leaseNext({ ...args, thread_id })",
+    replace: `((lease: Statement<LeasedRun>): Statement<LeasedRun> => ({
+      for(dialect) {
+        const { sql, args: values } = lease.for(dialect);
+        const start = sql.slice(0, sql.indexOf("where run_id = ("));
+        return {
+          sql: \`\${start} where run_id = '\${chosen.run_id}' \${sql.slice(sql.indexOf("returning *"))}\`,
+          args: values.slice(0, start.split("?").length - 1),
+        };
       },
-      {
-        find: "leaseNext({ ...args, thread_id })",
-        replace: "leaseNext({ ...args, thread_id, run_id: chosen.run_id })",
-      },
-    ],
+    }))(leaseNext({ ...args, thread_id }))`,
   },
   {
     name: "a lease that was seen to be over is taken up, though it was renewed meanwhile",
-    file: "adapters/sql/runs/claim.ts",
-    find: "where run_id in ${each(p.run_ids)} and ${expired(p)}`",
-    replace: "where run_id in ${each(p.run_ids)} and status = 'running'`",
+    file: "adapters/sql/statements/runs-claim.ts",
+    find: ".where(isExpired(p))",
+    replace: '.where("status", "=", sql.lit("running"))',
   },
   {
     name: "the end of a run claims the next one, though it ended nothing",
-    file: "adapters/sql/runs/claim.ts",
-    find: "${leaseRun(p)} and exists (${itsEnd(p)})\n",
-    replace: "${leaseRun(p)}\n",
+    file: "adapters/sql/statements/runs-claim.ts",
+    find: "sql<boolean>`exists (${selectEnd(p)})`",
+    replace: "sql<boolean>`true`",
   },
   {
     name: "no wake-up and no poll",
@@ -228,19 +227,19 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "reject does not look whether the thread is busy",
-    file: "adapters/sql/runs/create-statements.ts",
-    find: "(p) => sql`not ${busy} and",
-    replace: "(p) => sql`",
+    file: "adapters/sql/statements/runs-create.ts",
+    find: "fits: () => sql<boolean>`not ${busy}`",
+    replace: "fits: () => sql<boolean>`true`",
   },
   {
     name: "the newest run of a thread goes first",
-    file: "adapters/sql/runs/claim.ts",
+    file: "adapters/sql/statements/runs-claim.ts",
     find: "e.seq < n.seq and ${isDue(",
     replace: "e.seq > n.seq and ${isDue(",
   },
   {
     name: "a run is made from an assistant that has changed since",
-    file: "adapters/sql/runs/create-statements.ts",
+    file: "adapters/sql/statements/runs-create.ts",
     find: "and a.revision = ${p.assistant_revision})",
     replace: "and ${p.assistant_revision} is not null)",
   },
@@ -271,7 +270,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
-    file: "adapters/sql/runs/end.ts",
+    file: "adapters/sql/statements/runs-stop.ts",
     find: "cast(1 as bigint) + ${endFrames}",
     replace: "cast(1 as bigint)",
   },

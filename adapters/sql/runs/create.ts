@@ -7,71 +7,45 @@ import type {
   IdempotencyKey,
   RepeatedRun,
 } from "../../../lib/storage/mod.ts";
-import { each, scalar } from "../dialect.ts";
-import { type Database, prepared, rowsIn } from "../statement.ts";
-import { sql } from "../template.ts";
-import { busy } from "../threads.ts";
+import { type Database, rowsIn } from "../statement.ts";
 import {
-  type Answering,
-  answeringRuns,
-  createStatements,
+  countPendingRuns,
   evicts,
-  isUnique,
-  itsPending,
-  type Key,
-  pendingRuns,
-  targetsOf,
-} from "./create-statements.ts";
+  requireRuns,
+  selectAnsweringRun,
+  selectObstacles,
+  selectRunOfKey,
+} from "../statements/runs-create.ts";
+import { createStatements, isUnique, toTargets } from "./create-statements.ts";
 import { toRun } from "./row.ts";
-
-/** The run that an idempotency key refers to. */
-const knownKey = prepared<Key>(
-  (p) =>
-    sql`select k.body_hash as key_hash, r.* from idempotency_keys k
-    left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
-    where k.deployment = ${scalar(p.deployment)} and k.route = ${scalar(p.route)} and k.key = ${scalar(p.key)}`,
-);
-
-const pendingNow = prepared<{ deployment: string }>((p) => sql`select ${pendingRuns(scalar(p.deployment))} as pending`);
-
-/** What may have stood in the way of a run on an existing thread. */
-const obstacles = prepared<{ deployment: string; thread_id: string }>(
-  (p) =>
-    sql`select ${pendingRuns(scalar(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
-    from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
-);
-
-/** The run that answers one of these interrupts. */
-const answering = prepared<Answering>(
-  (p) => sql`select r.run_id from ${answeringRuns(p, scalar(p.deployment))} order by r.seq limit 1`,
-);
 
 /**
  * See `Storage.findRepeated`.
  *
- * @statements knownKey
+ * @statements selectRunOfKey
  */
 export async function findRepeated(
   driver: Database,
   deployment: string,
   { route, key, body_hash }: IdempotencyKey,
 ): Promise<RepeatedRun | null> {
-  const [known] = await driver.read(knownKey({ deployment, route, key }));
-  if (!known) return null;
-  const same_body = known.key_hash === body_hash;
-  return { kind: "repeated", run: known.run_id === null ? null : toRun(known), same_body };
+  const [row] = await driver.read(selectRunOfKey({ deployment, route, key }));
+  if (!row) return null;
+  const same_body = row.key_hash === body_hash;
+  return { kind: "repeated", run: row.run_id === null ? null : toRun(row), same_body };
 }
 
 /** Counts the pending runs of a deployment. */
 export async function countPending(driver: Database, deployment: string): Promise<number> {
-  const [counted] = await driver.read(pendingNow({ deployment }));
-  return Number(counted?.pending);
+  const [counted] = await driver.read(countPendingRuns({ deployment }));
+  return counted?.pending ?? 0;
 }
 
 /**
  * See `Storage.createRun`; `pending` as for `createStatements`.
  *
- * @statements createStatements · findRepeated · isUnique · answering · pendingNow · obstacles · evicts
+ * @statements createStatements · findRepeated · isUnique · selectAnsweringRun · countPendingRuns · selectObstacles ·
+ *   evicts
  * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near. 1. Decides: insert the
  *   thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible). Requires: assistant and
  *   thread revision as seen; idempotency key unknown; room under the limits; for `reject` a thread that is not busy;
@@ -94,20 +68,13 @@ export async function createRun(
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
-/** Fails the batch by a constraint unless all of these runs were created. */
-const allMade = prepared<{ run_ids: string; count: number }>(
-  (p) =>
-    sql`insert into probes (name, at) select 'runs', null
-    where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`,
-);
-
-/** The error of `allMade`. */
+/** The error of `requireRuns`. */
 const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));
 
 /**
  * See `Storage.createRuns`; `pending` as for createRun.
  *
- * @statements createStatements · allMade · knownKey · pendingNow · obstacles · evicts
+ * @statements createStatements · requireRuns · refusal
  * @guards the statements of each run · insert an impossible row into `probes` if any run is missing, which rolls the
  *   batch back.
  */
@@ -120,8 +87,10 @@ export async function createRuns(
   const creates = requests.map((request) => createStatements(deployment, request, pending));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   try {
-    const made = creates.flatMap(({ statements }) => statements);
-    const statements = [...made, allMade({ run_ids, count: requests.length })];
+    const statements = [
+      ...creates.flatMap((create) => create.statements),
+      requireRuns({ run_ids, count: requests.length }),
+    ];
     const lock_keys = creates.flatMap(({ lock_keys }) => lock_keys);
     const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
     return { kind: "created", created: creates.map(({ created }) => created(rowsOf) as CreatedRun) };
@@ -165,9 +134,9 @@ export async function refusal(
   const repeated = idempotency && (await findRepeated(driver, deployment, idempotency));
   if (repeated) return repeated;
   if (isUnique(run)) {
-    const terms = { deployment, thread_id: run.thread_id, resume_targets: targetsOf(run) };
-    const [other] = await driver.read(answering(terms));
-    if (other) return { kind: "interrupt_answered", run_id: other.run_id as string };
+    const terms = { deployment, thread_id: run.thread_id, resume_targets: toTargets(run) };
+    const [other] = await driver.read(selectAnsweringRun(terms));
+    if (other) return { kind: "interrupt_answered", run_id: other.run_id };
   }
   if (seen.thread_revision === null) {
     const pending = await countPending(driver, deployment);
@@ -175,10 +144,10 @@ export async function refusal(
       ? { kind: "deployment_full", pending }
       : { kind: "stale" };
   }
-  const [found] = await driver.read(obstacles({ deployment, thread_id: run.thread_id }));
-  if (!found) return { kind: "thread_not_found" };
-  if (run.multitask_strategy === "reject" && found.busy) return { kind: "thread_busy" };
-  const [pending, waiting] = [Number(found.pending), Number(found.pending_of_thread)];
+  const [obstacles] = await driver.read(selectObstacles({ deployment, thread_id: run.thread_id }));
+  if (!obstacles) return { kind: "thread_not_found" };
+  if (run.multitask_strategy === "reject" && obstacles.busy) return { kind: "thread_busy" };
+  const { pending, pending_of_thread: waiting } = obstacles;
   const evicting = evicts(run.multitask_strategy);
   const before = ahead.filter((other) => other.run.thread_id === run.thread_id).length;
   if (limits && !evicting && waiting + before >= limits.pending_per_thread)

@@ -1,29 +1,15 @@
 import { pieceEnd } from "../../../lib/json.ts";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
-import { type LeaseFence, whileLeased } from "../checkpoints.ts";
-import { scalar } from "../dialect.ts";
-import { andOfPermitted, scoped } from "../filter.ts";
-import type { Tables } from "../schema/tables.ts";
-import { type Database, prepared, type Statement } from "../statement.ts";
-import { sql } from "../template.ts";
-import { chunksOf, pageAfter } from "./chunks.ts";
+import type { LeaseFence } from "../checkpoints.ts";
+import type { Database, Statement } from "../statement.ts";
+import { selectFrames, upsertFrames } from "../statements/runs-frames.ts";
+import { chunksOf } from "./chunks.ts";
 
-type Chunk = { first_id: number; last_id: number; size: number; frames: string };
-
-// A repeated save may have more frames than the save before, whose outcome is unknown.
-const putChunk = prepared<LeaseFence & Chunk>(
-  (p) =>
-    sql`insert into run_frames (run_id, first_id, last_id, size, frames)
-    select ${p.run_id}, ${p.first_id}, ${p.last_id}, ${p.size}, ${p.frames} where ${whileLeased(p)}
-    on conflict (run_id, first_id) do update set last_id = excluded.last_id, size = excluded.size, frames = excluded.frames
-      where excluded.last_id > run_frames.last_id`,
-);
-
-/** Statements that store frames while the run is still the lease's. */
+/** Returns the statements that store frames while the lease is held. */
 export function putFrames(fence: LeaseFence, frames: Progress["frames"]): Statement[] {
   return chunksOf(frames?.list ?? []).map(({ part, from, size }) => {
     const first_id = (frames?.first_id ?? 0) + from;
-    return putChunk({ ...fence, first_id, last_id: first_id + part.length - 1, size, frames: packed(part) });
+    return upsertFrames({ ...fence, first_id, last_id: first_id + part.length - 1, size, frames: packed(part) });
   });
 }
 
@@ -69,20 +55,10 @@ function unpacked(row: string): NewFrame[] {
   });
 }
 
-type After = { deployment: string; run_id: string; after: number };
-
-const chunksAfter = scoped<After>(
-  (p, bound) =>
-    sql`select first_id, frames from run_frames where ${pageAfter(["run_frames", "first_id", "last_id"], p.after, sql`run_id = ${scalar(p.run_id)}`)}
-      and exists (select 1 from runs where run_id = ${scalar(p.run_id)} and deployment = ${scalar(p.deployment)}
-        ${andOfPermitted("runs", bound)})
-    order by first_id`,
-);
-
 /**
  * See `Storage.readFrames`.
  *
- * @statements chunksAfter
+ * @statements selectFrames
  * @guards At most 64 rows or a million characters.
  */
 export async function readFrames(
@@ -91,8 +67,7 @@ export async function readFrames(
   run_id: string,
   after: number,
 ): Promise<StoredFrame[]> {
-  const query = chunksAfter({ deployment, run_id, after }, filter);
-  const rows = (await driver.read(query)) as unknown as readonly Tables["run_frames"][];
+  const rows = await driver.read(selectFrames({ deployment, run_id, after }, filter));
   return rows.flatMap(({ first_id, frames }) =>
     unpacked(frames)
       .map((frame, i) => ({ id: first_id + i, ...frame }))

@@ -1,97 +1,71 @@
 /** The verbs of a lease's holder: renew, save, finish, requeue, release. */
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
-import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
+import { discardProgress, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
-import { whenFinished, whenSaved } from "../features.ts";
+import { ENDED, whenFinished, whenSaved } from "../features.ts";
 import { valueLabels } from "../labels.ts";
-import { type Database, ofThread, prepared, rowsIn, type Statement } from "../statement.ts";
-import { hasNewEvents } from "../statements/steps.ts";
-import { type RawBuilder, sql } from "../template.ts";
-import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
-import { type End, endRuns } from "./end.ts";
+import { type Database, ofThread, rowsIn, type Statement } from "../statement.ts";
+import { hasEnded } from "../statements/runs-claim.ts";
+import {
+  countFailure,
+  endFeature,
+  endRun,
+  extendLease,
+  extendSlot,
+  freeLeasedSlot,
+  freeLostSlot,
+  isLeased,
+  requeueRun,
+  setSaved,
+  suspendRun,
+  updateEndedThread,
+} from "../statements/runs-lease.ts";
+import { deleteOrphanedThreads } from "../statements/runs-stop.ts";
+import { claimAfter, claimRun } from "./claim.ts";
 import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
 import { storedError } from "./row.ts";
-import { dropLeftThreads } from "./stop.ts";
-
-/** Extends the slot, never shortens it: renewals may arrive out of order. */
-const extendSlot = prepared<LeaseFence & { lease_until: number }>(
-  (p) =>
-    sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${holdsLease(p)})`,
-);
-
-/** Extends the lease likewise. */
-const extendLease = prepared<LeaseFence & { lease_until: number }>(
-  (p) =>
-    sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
-    where ${holdsLease(p)} returning cancelled`,
-);
-
-/** A row while the lease is held. */
-const isLeased = prepared<LeaseFence>((p) => sql`select run_id from runs where ${holdsLease(p)}`);
-
-/** Records that the run has stored a root checkpoint, in this attempt. */
-const markSaved = prepared<LeaseFence>(
-  (p) => sql`update runs set saved = 1, progressed = attempt where ${holdsLease(p)} returning run_id`,
-);
-
-/** Frees the slot of the lease's thread. `when`: whether the run is held. */
-const freeing = (when: RawBuilder<unknown>): ((args: LeaseFence) => Statement) =>
-  prepared<LeaseFence>(
-    (p) =>
-      sql`update threads set slot_token = null, slot_until = null
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and ${when} (select 1 from runs where ${holdsLease(p)})`,
-  );
-
-/** Of a run that is gone. */
-const freeSlot = freeing(sql`not exists`);
-/** Of a run that will be requeued; of a run that is gone the executor may still be working. */
-const freeLeasedSlot = freeing(sql`exists`);
-
-/** Puts the run back and takes back an attempt that this claim has counted. */
-const requeue = prepared<LeaseFence & { now: number }>(
-  (p) =>
-    sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${holdsLease(p)} returning run_id`,
-);
-
-/** Due at once if an event came after `seen`, or a stop was requested. */
-const suspend = prepared<
-  LeaseFence & { call_id: string; due_at: number; after: number; waiting_for: string; now: number }
->(
-  (p) =>
-    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now},
-      attempt = runs.attempt - counts_as_attempt, counts_as_attempt = 0, saved = 1, waiting_for = ${p.waiting_for},
-      due_at = case when cancelled = 1 or ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end
-    where ${holdsLease(p)} returning due_at`,
-);
 
 /** Later than every clock: only an event or a stop makes the run due. */
 const NEVER = 8_640_000_000_000_000;
 
-/** The leased run, as a condition on `runs`. */
-const isLeasedRun = (p: LeaseFence): RawBuilder<unknown> =>
-  sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id} and status = 'running'
-    and lease_token = ${p.token}`;
-
-const endLeased = endRuns<LeaseFence & End>({
-  runs: isLeasedRun,
-  threads: (p) => sql`deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    and exists (select 1 from runs where ${isLeasedRun(p)})`,
-});
-
-/** Counts consecutive failures of the run's cron. */
-const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
-  (p) =>
-    sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
-    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and (${p.failed} = 1 or failures > 0)
-      and exists (select 1 from runs where ${holdsLease(p)})`,
-);
+/** Returns the statements that end the run of a lease: what it leaves on its thread, the rows of features, and last the run itself. */
+function endStatements(
+  deployment: string,
+  lease: Lease,
+  finish: FinishRun,
+): { readonly statements: readonly Statement<unknown>[]; readonly ended: Statement<unknown> } {
+  const { thread, status, error, values, end_frame, now } = finish;
+  const features: readonly string[] = finish.features ?? Object.keys(ENDED);
+  const fence = { deployment, ...lease };
+  const ended = endRun({
+    ...{ ...fence, status, end_frame, now },
+    run_error: storedError(error, finish.stack),
+    result: toText(finish.result),
+  });
+  const end = {
+    ...{ ...fence, status, error: toText(error), now },
+    values: values?.json ?? null,
+    values_omitted: values?.omitted ? 1 : 0,
+  };
+  return {
+    statements: [
+      updateEndedThread({
+        ...{ ...fence, head: thread.head, resting_status: thread.status, now },
+        interrupts: thread.status === null ? null : JSON.stringify(thread.interrupts),
+        thread_error: toText(thread.error),
+      }),
+      ...Object.keys(ENDED)
+        .filter((feature) => features.includes(feature))
+        .map((feature) => endFeature({ feature }, end)),
+      ended,
+    ],
+    ended,
+  };
+}
 
 /**
- * @statements endLeased · hasEnded · claimAfter · countFailure · whenFinished · discardProgress · putProgress ·
+ * @statements endStatements · hasEnded · claimAfter · countFailure · whenFinished · discardProgress · putProgress ·
  *   putFrames · putEvents · whenSaved · valueLabels · claimRun
  * @guards failure counter of the cron · token usage of the trace · progress, or delete the checkpoints of a stateless
  *   run · frames · thread's resting state, head and slot · token expiry · outbox row · *last* the run's status,
@@ -108,31 +82,17 @@ async function finishRun(
 ): Promise<FinishOutcome> {
   const { thread, progress, claims, status, end_frame, cron_id, now } = finish;
   const fence = { deployment, ...lease };
-  const failed = status === "success" ? 0 : 1;
-  const end = endLeased(
-    {
-      ...fence,
-      status,
-      error: toText(finish.error),
-      run_error: storedError(finish.error, finish.stack),
-      result: toText(finish.result),
-      end_frame,
-      head: thread.head,
-      resting_status: thread.status,
-      interrupts: thread.status === null ? null : JSON.stringify(thread.interrupts),
-      thread_error: toText(thread.error),
-      now,
-    },
-    finish,
-  );
-  const asEnded = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
-  const witness = hasEnded(asEnded);
+  const end = endStatements(deployment, lease, finish);
+  const committed = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
+  const witness = hasEnded(committed);
   // On Postgres a batch names its locks before it runs, and the next run's thread is not known yet: claim in a second batch.
   const separateClaim = driver.dialect === "postgres" ? finish.next : undefined;
-  const claim = finish.next && !separateClaim ? claimAfter(deployment, finish.next, asEnded) : undefined;
+  const claim = finish.next && !separateClaim ? claimAfter(deployment, finish.next, committed) : undefined;
   const statements = [
     // A stopped run is neither a success nor a failure of its cron.
-    ...(cron_id !== undefined && status !== "interrupted" ? [countFailure({ ...fence, cron_id, failed })] : []),
+    ...(cron_id !== undefined && status !== "interrupted"
+      ? [countFailure({ ...fence, cron_id, failed: status === "success" ? 0 : 1 })]
+      : []),
     ...whenFinished(fence, finish),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
@@ -180,11 +140,11 @@ export function leaseVerbs(
     async renewLease({ deployment }, lease, lease_until) {
       const args = { deployment, ...lease, lease_until };
       const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)], locksOf(deployment, lease));
-      return renewed?.[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
+      return renewed[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
     },
 
     /**
-     * @statements putProgress · putFrames · putEvents · whenSaved · markSaved · isLeased
+     * @statements putProgress · putFrames · putEvents · whenSaved · setSaved · isLeased
      * @guards channel values, checkpoints, writes, frames, each where held · mark the run as saved (root checkpoint), or
      *   test that it is held. False without rows of the last statement.
      */
@@ -197,7 +157,7 @@ export function leaseVerbs(
           ...putFrames(fence, progress.frames),
           ...putEvents(fence, progress.events),
           ...whenSaved(fence, progress, now),
-          hasRoot ? markSaved(fence) : isLeased(fence),
+          hasRoot ? setSaved(fence) : isLeased(fence),
         ],
         locksOf(deployment, lease),
       );
@@ -207,17 +167,17 @@ export function leaseVerbs(
     finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
 
     /**
-     * @statements freeLeasedSlot · requeue
+     * @statements freeLeasedSlot · requeueRun
      * @guards free the slot where held · set `pending` where held, attempt not counted.
      */
     async requeueRun({ deployment }, lease, now) {
       const args = { deployment, ...lease, now };
-      const [, requeued] = await driver.batch([freeLeasedSlot(args), requeue(args)], locksOf(deployment, lease));
-      return requeued?.length === 1;
+      const [, requeued] = await driver.batch([freeLeasedSlot(args), requeueRun(args)], locksOf(deployment, lease));
+      return requeued.length === 1;
     },
 
     /**
-     * @statements putProgress · putFrames · putEvents · whenSaved · freeLeasedSlot · suspend
+     * @statements putProgress · putFrames · putEvents · whenSaved · freeLeasedSlot · suspendRun
      * @guards progress as saveProgress stores it · free the slot where held · *last* set `pending` where held, attempt not
      *   counted. Null without rows of the last statement.
      */
@@ -232,7 +192,7 @@ export function leaseVerbs(
           ...putEvents(fence, progress.events),
           ...whenSaved(fence, progress, now),
           freeLeasedSlot(fence),
-          suspend({ ...fence, ...terms }),
+          suspendRun({ ...fence, ...terms }),
         ],
         locksOf(deployment, lease),
       );
@@ -241,12 +201,12 @@ export function leaseVerbs(
     },
 
     /**
-     * @statements freeSlot · dropLeftThreads
+     * @statements freeLostSlot · deleteOrphanedThreads
      * @guards free the slot where the token matches and the run is *not* held · delete stateless threads without runs.
      */
     async releaseSlot({ deployment }, lease) {
       await driver.batch(
-        [freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })],
+        [freeLostSlot({ deployment, ...lease }), deleteOrphanedThreads({ deployment, now: 0 })],
         locksOf(deployment, lease),
       );
     },

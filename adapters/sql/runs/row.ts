@@ -1,3 +1,4 @@
+/** The rows of runs as the storage returns them. */
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type {
   ClaimedRun,
@@ -9,8 +10,8 @@ import type {
   RunStatus,
 } from "../../../lib/storage/mod.ts";
 import { fromText, toText } from "../columns.ts";
-import type { SqlRow } from "../driver.ts";
 import type { Tables } from "../schema/tables.ts";
+import type { HEAD_COLUMNS } from "../statements/runs-search.ts";
 import { toThread } from "../threads.ts";
 
 /** The error of a run with its stack, which leaves the database by `RunRow.stack` alone. */
@@ -35,18 +36,18 @@ export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
     .reverse()
     .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
-/** The columns of `toRunHead`. */
-export const HEAD_COLUMNS: readonly string[] =
-  `run_id thread_id assistant_id graph_id seq created_at updated_at status metadata multitask_strategy attempt
-  claims turn temporary started_at ended_at error framed end_frame user_id api_key webhook webhook_host webhook_depth cron_id
-  cancel_reason call_id waiting_for`.split(/\s+/);
+type StoredHead = Pick<Tables["runs"], (typeof HEAD_COLUMNS)[number]>;
+type StoredRun = StoredHead & Pick<Tables["runs"], "kwargs" | "result" | "feedback" | "auth_user">;
+
+/** The columns of a run that a claim reads. */
+export type StoredClaim = StoredRun &
+  Pick<Tables["runs"], "lease_token" | "saved" | "cancelled" | "counts_as_attempt"> & { readonly last_frame: number };
 
 /** `kwargs` is read when it is first needed, because the input of a run may be large. */
-export function toRun(row: SqlRow): RunRow {
-  const stored = row as unknown as Tables["runs"];
+export function toRun(stored: StoredRun): RunRow {
   let kwargs: string | JsonObject = stored.kwargs;
   return {
-    ...toRunHead(row),
+    ...toRunHead(stored),
     get kwargs() {
       if (typeof kwargs === "string") kwargs = JSON.parse(kwargs) as JsonObject;
       return kwargs;
@@ -57,8 +58,7 @@ export function toRun(row: SqlRow): RunRow {
   };
 }
 
-export function toRunHead(row: SqlRow): RunHead {
-  const stored = row as unknown as Tables["runs"];
+export function toRunHead(stored: StoredHead): RunHead {
   return {
     run_id: stored.run_id,
     thread_id: stored.thread_id,
@@ -93,15 +93,14 @@ export function toRunHead(row: SqlRow): RunHead {
   };
 }
 
-/** The claim that a run's row shows, with `last_frame` beside it; null while it is not running. */
-export function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
-  const stored = run as unknown as Tables["runs"] & { last_frame: number };
+/** Returns the claim that the row of a run shows; null while the run is not running. */
+export function toClaim(stored: StoredClaim, thread: Tables["threads"]): ClaimedRun | null {
   if (stored.status !== "running") return null;
   const { run_id, thread_id, last_frame } = stored;
   const lease: Lease = { run_id, thread_id, token: stored.lease_token as string };
   return {
     lease,
-    run: toRun(run),
+    run: toRun(stored),
     thread: toThread({ ...thread, running: run_id, waiting: 0 }),
     resumed: stored.saved === 1,
     cancelled: stored.cancelled === 1,

@@ -1,129 +1,79 @@
 /** The verbs that read the runs of all threads. */
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
-import type { ListedRun, RunSearch, RunStatus, RunStorage, RunTimes, Scope } from "../../../lib/storage/mod.ts";
+import type { ListedRun, RunSearch, RunStatus, RunStorage, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
-import { namesOf } from "../columns.ts";
-import { each } from "../dialect.ts";
-import type { SqlRow } from "../driver.ts";
-import { andOfPermitted, andPermitted, below } from "../filter.ts";
 import { toFilterArgument } from "../filter-argument.ts";
-import type { RowsOf, Tables } from "../schema/tables.ts";
-import type { usageTables } from "../schema/usage.ts";
-import { type Database, readAll, type Statement, statement } from "../statement.ts";
-import { type RawBuilder, sql } from "../template.ts";
-import { claimLog, HEAD_COLUMNS, toRunHead } from "./row.ts";
+import { type Database, readAll } from "../statement.ts";
+import {
+  countRuns,
+  type ListedRow,
+  type SearchArguments,
+  type SearchCondition,
+  type SearchShape,
+  STATUS_NAMES,
+  STATUSES,
+  searchRuns,
+  selectLastTested,
+  selectRunTimes,
+} from "../statements/runs-search.ts";
+import { claimLog, toRunHead } from "./row.ts";
 
-const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
-const ACTIVE: ReadonlySet<RunStatus> = new Set(["pending", "running"]);
+/** The members of a query that are conditions by themselves. */
+const MEMBERS = [
+  ...(["run_id", "thread_id", "cron_id", "assistant_id", "graph_id", "user_id"] as const),
+  ...(["started_after", "started_before", "created_after", "created_before", "after"] as const),
+] as const satisfies readonly (keyof RunSearch & SearchCondition)[];
 
-const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
+/** Conditions that the index of a status answers. */
+const RANGE: ReadonlySet<SearchCondition> = new Set(["after", "created_after", "created_before"]);
 
-/** The conditions that no index answers: each row is read and tested. */
-function testsOf({ filter }: Scope, query: RunSearch): RawBuilder<unknown>[] {
-  const where: RawBuilder<unknown>[] = [];
-  for (const name of ["run_id", "assistant_id", "graph_id", "user_id"] as const) {
-    if (query[name] !== undefined) where.push(sql`${sql.ref(name)} = ${query[name]}`);
-  }
-  const { started_after, started_before, metadata = {} } = query;
-  if (started_after !== undefined) where.push(sql`started_at >= ${started_after}`);
-  if (started_before !== undefined) where.push(sql`started_at < ${started_before}`);
-  const asked: Filter = Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
-  if (asked.length > 0) where.push(sql`true${andPermitted(sql`runs.metadata`, toFilterArgument(asked))}`);
-  if (filter) where.push(sql`true${andOfPermitted("runs", toFilterArgument(filter))}`);
-  return where;
+/** The metadata that is asked for, as a filter. */
+const toFilter = ({ metadata = {} }: RunSearch): Filter =>
+  Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
+
+function toShape({ filter }: Scope, query: RunSearch): SearchShape {
+  const { status = STATUSES, run_id, thread_id, cron_id } = query;
+  const conditions: SearchCondition[] = MEMBERS.filter((name) => query[name] !== undefined);
+  if (toFilterArgument(toFilter(query)) !== null) conditions.push("metadata");
+  if (toFilterArgument(filter) !== null) conditions.push("filter");
+  return {
+    statuses: [...new Set<RunStatus>(status)],
+    conditions,
+    narrow: (run_id ?? thread_id ?? cron_id) !== undefined,
+  };
 }
 
-/** The conditions on the creation, which the index of a status answers. */
-function rangeOf({ after, created_after, created_before }: RunSearch): RawBuilder<unknown>[] {
-  const where = [...below(after, "run_id")];
-  if (created_after !== undefined) where.push(sql`created_at >= ${created_after}`);
-  if (created_before !== undefined) where.push(sql`created_at < ${created_before}`);
-  return where;
+function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses }: SearchShape): SearchArguments {
+  const { run_id = "", thread_id = "", cron_id = "", assistant_id = "", graph_id = "", user_id = "", limit } = query;
+  const { started_after = 0, started_before = 0, created_after = 0, created_before = 0, after } = query;
+  return {
+    ...STATUS_NAMES,
+    ...{ deployment, statuses: JSON.stringify(statuses), limit },
+    ...{ run_id, thread_id, cron_id, assistant_id, graph_id, user_id },
+    ...{ started_after, started_before, created_after, created_before },
+    ...{ after_created_at: after?.created_at ?? 0, after_id: after?.id ?? "", tested_created_at: 0, tested_id: "" },
+    metadata: toFilterArgument(toFilter(query)) ?? "",
+    filter: toFilterArgument(filter) ?? "",
+  };
 }
 
-/** The most runs of a status that one call tests. */
-const TESTED = 5_000;
-
-/** How far a search that tests rows goes: the newest place at which a status has had its number. */
-const lastTested = (scope: Scope, query: RunSearch): Statement => {
-  const places = statusesOf(query).map(
-    (status) =>
-      sql`select created_at, run_id from (select created_at, run_id from runs
-        where ${all([sql`deployment = ${scope.deployment}`, sql`status = ${status}`, ...rangeOf(query)])}
-        order by created_at desc, run_id desc limit 1 offset ${TESTED - 1}) as ${sql.ref(status)}`,
-  );
-  return statement(
-    sql`select * from (${sql.join(places, sql` union all `)}) as places order by created_at desc, run_id desc limit 1`,
-  );
-};
-
-const statusesOf = ({ status = STATUSES }: RunSearch): readonly RunStatus[] => [...new Set(status)];
-/** The runs of one thread or cron are few. */
-const isNarrow = ({ run_id, thread_id, cron_id }: RunSearch): boolean => (run_id ?? thread_id ?? cron_id) !== undefined;
-
-/**
- * The ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
- * table holds. Those of one thread or cron are read by their own index: `status || ''` is in no other.
- */
-function foundRuns(scope: Scope, query: RunSearch, last: ListPosition | null): RawBuilder<unknown> {
-  const { thread_id, cron_id, limit } = query;
-  const conditions = [...rangeOf(query), ...testsOf(scope, query)];
-  if (last) conditions.push(sql`(created_at, run_id) >= (${last.created_at}, ${last.id})`);
-  const one = (place: readonly RawBuilder<unknown>[], name: string): RawBuilder<unknown> =>
-    sql`select run_id from (select run_id from runs where deployment = ${scope.deployment} and ${all([...place, ...conditions])}
-      order by created_at desc, run_id desc limit ${limit}) as ${sql.ref(name)}`;
-  if (isNarrow(query)) {
-    const place = [sql`(status || '') in ${each(JSON.stringify(statusesOf(query)))}`];
-    if (thread_id !== undefined) place.push(sql`thread_id = ${thread_id}`);
-    if (cron_id !== undefined) place.push(sql`cron_id = ${cron_id}`);
-    return one(place, "few");
-  }
-  return sql.join(
-    statusesOf(query).map((name) => one([sql`status = ${name}`], name)),
-    sql` union all `,
-  );
+/** Returns how far a search goes that tests rows; null if it goes to the end. */
+async function findLastTested(
+  driver: Database,
+  shape: SearchShape,
+  args: SearchArguments,
+): Promise<ListPosition | null> {
+  const conditions = shape.conditions.filter((name) => RANGE.has(name));
+  if (shape.narrow || conditions.length === shape.conditions.length) return null;
+  const [last] = await driver.read(selectLastTested({ ...shape, conditions }, args));
+  return last ? { created_at: last.created_at, id: last.run_id } : null;
 }
-
-/** None that may be large: a list of a thousand runs would read and parse all their requests. */
-const LISTED = [...HEAD_COLUMNS, "lease_until", "cancelled", "claim_log"];
-
-const searchRuns = (scope: Scope, query: RunSearch, last: ListPosition | null): Statement =>
-  statement(
-    sql`select ${namesOf(LISTED, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
-    from (${foundRuns(scope, query, last)}) as found join runs on runs.run_id = found.run_id
-    left join traces on traces.trace_id = runs.run_id
-    order by runs.created_at desc, runs.run_id desc limit ${query.limit}`,
-  );
-
-/** Runs of a status that are counted: active ones whatever their age. */
-const counted = (scope: Scope, status: RunStatus, since: number): RawBuilder<unknown> =>
-  sql`runs where deployment = ${scope.deployment} and status = ${status}
-    ${ACTIVE.has(status) ? sql`` : sql` and created_at >= ${since}`}${andOfPermitted("runs", toFilterArgument(scope.filter))}`;
-
-const countRuns = (scope: Scope, since: number): Statement =>
-  statement(
-    sql`select ${sql.join(
-      STATUSES.map((status) => sql`(select count(*) from ${counted(scope, status, since)}) as ${sql.ref(status)}`),
-    )}`,
-  );
-
-const runTimes = (scope: Scope, since: number, limit: number): Statement => {
-  const columns = sql`status, created_at, started_at, ended_at`;
-  const parts = STATUSES.map(
-    (status) =>
-      sql`select ${columns} from (select ${columns} from ${counted(scope, status, since)}
-        order by created_at desc limit ${limit}) as ${sql.ref(status)}`,
-  );
-  return statement(
-    sql`select * from (${sql.join(parts, sql` union all `)}) as times order by created_at desc limit ${limit}`,
-  );
-};
 
 /** The verbs that read the runs of all threads. */
 export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "runFigures"> {
   return {
     /**
-     * @statements lastTested · searchRuns
+     * @statements findLastTested · searchRuns
      * @guards reads each status in the order of its index `runs_status` and merges the pages, so a page costs as many
      *   rows as it has. It reads no requests and results. Filters without an index test at most 5,000 rows of each
      *   status: a first read finds that place, and `next` says where to continue. Runs of one thread or cron are read
@@ -131,32 +81,35 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
      */
     async searchRuns(scope, query) {
       if (query.status?.length === 0) return { rows: [], next: null };
-      const tests = !isNarrow(query) && testsOf(scope, query).length > 0;
-      const [end] = tests ? await driver.read(lastTested(scope, query)) : [];
-      const last = end ? { created_at: Number(end.created_at), id: end.run_id as string } : null;
-      const rows = await readAll(driver, searchRuns(scope, query, last), toListed);
+      const shape = toShape(scope, query);
+      const args = toArguments(scope, query, shape);
+      const last = await findLastTested(driver, shape, args);
+      const search = last
+        ? searchRuns(
+            { ...shape, conditions: [...shape.conditions, "tested"] },
+            { ...args, tested_created_at: last.created_at, tested_id: last.id },
+          )
+        : searchRuns(shape, args);
+      const rows = await readAll(driver, search, toListed);
       const full = rows.length === query.limit ? rows.at(-1) : undefined;
       return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
     },
 
-    /** @statements countRuns · runTimes */
-    async runFigures(scope, { counted_since, timed_since, limit }) {
-      const [row] = await driver.read(countRuns(scope, counted_since));
-      const counts = Object.fromEntries(STATUSES.map((status) => [status, Number(row?.[status])]));
-      const times = await driver.read(runTimes(scope, timed_since, limit));
-      return { counts: counts as Record<RunStatus, number>, times: times as unknown as readonly RunTimes[] };
+    /** @statements countRuns · selectRunTimes */
+    async runFigures({ deployment, filter }, { counted_since, timed_since, limit }) {
+      const args = { ...STATUS_NAMES, deployment };
+      const [counts] = await driver.read(countRuns({ ...args, since: counted_since }, filter));
+      const times = await driver.read(selectRunTimes({ ...args, since: timed_since, limit }, filter));
+      return { counts: counts as Record<RunStatus, number>, times };
     },
   };
 }
 
-function toListed(row: SqlRow): ListedRun {
-  const stored = row as unknown as Tables["runs"] & RowsOf<typeof usageTables>["traces"] & { trace_id: string | null };
-  const { tokens_in, tokens_out, cost_usd } = stored;
-  return {
-    run: toRunHead(row),
-    lease_until: stored.lease_until,
-    cancel_requested: stored.cancelled === 1,
-    usage: stored.trace_id === null ? null : { tokens_in, tokens_out, cost_usd },
-    claim_log: claimLog(stored.claim_log),
-  };
-}
+const toListed = (row: ListedRow): ListedRun => ({
+  run: toRunHead(row),
+  lease_until: row.lease_until,
+  cancel_requested: row.cancelled === 1,
+  usage:
+    row.trace_id === null ? null : { tokens_in: row.tokens_in, tokens_out: row.tokens_out, cost_usd: row.cost_usd },
+  claim_log: claimLog(row.claim_log),
+});

@@ -1,140 +1,110 @@
+/** Retention of one deployment. */
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { sweepCrons } from "../crons.ts";
-import { each, holds, rowsOf, scalar } from "../dialect.ts";
-import type { SqlRow } from "../driver.ts";
 import { SWEPT } from "../features.ts";
-import { type Database, prepared, type Statement } from "../statement.ts";
+import type { Database, Statement } from "../statement.ts";
 import { deleteExpiredItems } from "../statements/items.ts";
-import { type RawBuilder, sql } from "../template.ts";
-import { dropOldEvents, hasOldEvents } from "./events.ts";
-import { dropLeftThreads, leftBehind } from "./stop.ts";
+import { deleteOldEvents, selectOldEvents } from "../statements/runs-events.ts";
+import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
+import {
+  clearFramed,
+  clearKeyed,
+  deleteFrames,
+  deleteHiddenThreads,
+  deleteKeys,
+  deleteOldOfFeature,
+  deleteOldRuns,
+  selectFramedRuns,
+  selectOldKeys,
+  selectOldOfFeature,
+  selectPassedRuns,
+  selectStatelessRuns,
+} from "../statements/runs-sweep.ts";
 
-/** How many rows of frames go in one batch at the most. */
-const CHUNKS = 1000;
+/** How many rows of frames or events one batch deletes at most. */
+const MAX_CHUNKS = 1000;
 
+type Statements = Statement<unknown>[];
 type Old = { deployment: string; before: number; limit: number };
 
-/** Reads the oldest rows that match a condition, by a column with a time. */
-const oldest = (
-  columns: RawBuilder<unknown>,
-  condition: RawBuilder<unknown>,
-  time: string,
-): ((old: Old) => Statement) =>
-  prepared<Old>(
-    (p) =>
-      sql`select ${columns} where deployment = ${scalar(p.deployment)} and ${condition}
-      and ${sql.ref(time)} < ${scalar(p.before)} order by ${sql.ref(time)} limit ${scalar(p.limit)}`,
-  );
+/** Returns the statements that delete old frames. */
+async function sweepFrames(driver: Database, deployment: string, terms: SweepTerms): Promise<Statements> {
+  const { frames_before, stateless_before, limit } = terms;
+  const read = async (select: (old: Old) => Statement<{ run_id: string }>, before: number | undefined) =>
+    before === undefined ? [] : await driver.read(select({ deployment, before, limit }));
+  const [framed, passed] = await Promise.all([
+    read(selectFramedRuns, frames_before),
+    read(selectPassedRuns, stateless_before),
+  ]);
+  if (framed.length + passed.length === 0) return [];
+  const run_ids = JSON.stringify([...new Set([...framed, ...passed].map(({ run_id }) => run_id))]);
+  return [deleteFrames({ run_ids, limit: MAX_CHUNKS }), clearFramed({ run_ids })];
+}
 
-const ended = sql`ended_at is not null`;
-const oldFrames = oldest(sql`run_id from runs`, sql`framed = 1 and ${ended}`, "ended_at");
-// Where several processes share the runs, frames are stored for readers elsewhere too: those go with their stateless run.
-const passed = oldest(
-  sql`run_id from runs`,
-  sql`temporary = 1 and framed = 1 and ${ended} and not ${holds(sql`kwargs`, '"resumable":true')}`,
-  "ended_at",
-);
-const oldStateless = oldest(
-  sql`run_id, thread_id from runs`,
-  sql`temporary = 1 and framed = 0 and keyed = 0 and ${ended}`,
-  "ended_at",
-);
-const oldKeys = oldest(sql`route, key, run_id from idempotency_keys`, sql`true`, "created_at");
+/** Returns the statements that delete old idempotency keys. */
+async function sweepKeys(driver: Database, old: Old): Promise<Statements> {
+  const keys = await driver.read(selectOldKeys(old));
+  if (keys.length === 0) return [];
+  return [
+    clearKeyed({ run_ids: JSON.stringify(keys.map(({ run_id }) => run_id)) }),
+    deleteKeys({ deployment: old.deployment, keys: JSON.stringify(keys.map(({ route, key }) => [route, key])) }),
+  ];
+}
 
-const ofFeatures = SWEPT.map(({ name, table, key, time, condition = sql`true` }) => ({
-  name,
-  key,
-  old: oldest(sql`${sql.ref(key)} from ${sql.table(table)}`, condition, time),
-  remove: prepared<{ ids: string }>(
-    (p) =>
-      sql`delete from ${sql.table(table)} where ${sql.ref(key)} in ${each(p.ids)} and ${condition}
-      returning ${sql.ref(key)}`,
-  ),
-}));
+/** Returns the statements that delete old stateless runs with their threads. */
+async function sweepStateless(driver: Database, old: Old): Promise<Statements> {
+  const runs = await driver.read(selectStatelessRuns(old));
+  if (runs.length === 0) return [];
+  return [
+    deleteOldRuns({ run_ids: JSON.stringify(runs.map(({ run_id }) => run_id)) }),
+    deleteHiddenThreads({
+      deployment: old.deployment,
+      thread_ids: JSON.stringify(runs.map(({ thread_id }) => thread_id)),
+    }),
+  ];
+}
 
-const leftThreads = prepared<{ deployment: string; now: number }>(
-  (p) => sql`select thread_id from ${leftBehind(p)} limit 1`,
-);
+/** Returns the statements that delete old rows of a feature. */
+async function sweepFeature(driver: Database, feature: string, old: Old): Promise<Statements> {
+  const rows = await driver.read(selectOldOfFeature({ feature }, old));
+  return rows.length === 0
+    ? []
+    : [deleteOldOfFeature({ feature }, { keys: JSON.stringify(rows.map(({ key }) => key)) })];
+}
 
-// Ids of runs alone: with the deployment beside them, SQLite would look through all of its runs.
-type Runs = { run_ids: string };
+async function sweepEvents(driver: Database, { deployment, before }: Old): Promise<Statements> {
+  const rows = await driver.read(selectOldEvents({ deployment, before }));
+  return rows.length === 0 ? [] : [deleteOldEvents({ deployment, before, limit: MAX_CHUNKS })];
+}
 
-const deleteFrames = prepared<Runs & { limit: number }>(
-  (p) =>
-    sql`delete from run_frames where (run_id, first_id) in (select run_id, first_id from run_frames
-    where run_id in ${each(p.run_ids)} limit ${scalar(p.limit)}) returning first_id`,
-);
-
-const unframe = prepared<Runs>(
-  (p) =>
-    sql`update runs set framed = 0 where run_id in ${each(p.run_ids)}
-    and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id`,
-);
-
-const deleteKeys = prepared<{ deployment: string; keys: string }>(
-  (p) =>
-    sql`delete from idempotency_keys where deployment = ${p.deployment} and (route, key) in
-    ${rowsOf(p.keys, { route: "text", key: "text" })} returning key`,
-);
-
-const unkey = prepared<Runs>((p) => sql`update runs set keyed = 0 where run_id in ${each(p.run_ids)}`);
-
-const deleteRuns = prepared<Runs>((p) => sql`delete from runs where run_id in ${each(p.run_ids)} returning run_id`);
-
-const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
-  (p) =>
-    sql`delete from threads where deployment = ${p.deployment} and thread_id in ${each(p.thread_ids)} and hidden = 1
-    and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`,
-);
+async function sweepThreads(driver: Database, orphans: { deployment: string; now: number }): Promise<Statements> {
+  const threads = await driver.read(selectOrphanedThread(orphans));
+  return threads.length === 0 ? [] : [deleteOrphanedThreads(orphans)];
+}
 
 /**
  * See `Storage.sweep`.
  *
- * @statements deleteFrames · unframe · unkey · deleteKeys · deleteRuns · deleteThreads · ofFeatures · sweepCrons ·
- *   deleteExpiredItems · dropOldEvents · dropLeftThreads
- * @guards Reads candidates, then one batch: what was old stays old. Each kind only if its time is given.
+ * @statements sweepFrames · sweepKeys · sweepStateless · sweepFeature · sweepCrons · deleteExpiredItems · sweepEvents ·
+ *   sweepThreads
+ * @guards Reads candidates, then one batch: runs that have ended stay so, and what is old stays old. Each kind only if its
+ *   time is given.
  */
 export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
   const { stateless_before, frames_before, keys_before, firings_before, items_expired_by, limit, now } = terms;
-  const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
-  const read = async (from: (old: Old) => Statement, before: number | undefined): Promise<SqlRow[]> =>
-    before === undefined ? [] : await driver.read(from({ deployment, before, limit }));
-  // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
-  const featureRows = ofFeatures.map(async ({ name, key, old, remove }): Promise<Statement[]> => {
-    const rows = await read(old, terms.features?.[name]);
-    return rows.length > 0 ? [remove({ ids: list(rows.map((row) => row[key])) })] : [];
-  });
-  const [old, stateless, temporary, keys, left, removals, events, crons] = await Promise.all([
-    read(oldFrames, frames_before),
-    read(passed, stateless_before),
-    read(oldStateless, stateless_before),
-    read(oldKeys, keys_before),
-    stateless_before === undefined ? [] : driver.read(leftThreads({ deployment, now })),
-    Promise.all(featureRows),
-    read(hasOldEvents, frames_before),
-    firings_before === undefined ? [] : sweepCrons(driver, { deployment, before: firings_before, limit }),
+  const when = (before: number | undefined, read: (old: Old) => Promise<Statements>): Promise<Statements> =>
+    before === undefined ? Promise.resolve([]) : read({ deployment, before, limit });
+  const lists = await Promise.all([
+    sweepFrames(driver, deployment, terms),
+    when(keys_before, (old) => sweepKeys(driver, old)),
+    when(stateless_before, (old) => sweepStateless(driver, old)),
+    ...SWEPT.map(({ name }) => when(terms.features?.[name], (old) => sweepFeature(driver, name, old))),
+    when(firings_before, (old) => sweepCrons(driver, old)),
+    items_expired_by === undefined ? [] : [deleteExpiredItems({ deployment, now: items_expired_by, limit })],
+    when(frames_before, (old) => sweepEvents(driver, old)),
+    when(stateless_before, () => sweepThreads(driver, { deployment, now })),
   ]);
-  const statements: Statement<unknown>[] = [];
-  if (old.length + stateless.length > 0) {
-    const run_ids = list([...new Set([...old, ...stateless].map((row) => row.run_id))]);
-    statements.push(deleteFrames({ run_ids, limit: CHUNKS }), unframe({ run_ids }));
-  }
-  if (keys.length > 0) {
-    statements.push(
-      unkey({ run_ids: list(keys.map((row) => row.run_id)) }),
-      deleteKeys({ deployment, keys: list(keys.map((row) => [row.route, row.key])) }),
-    );
-  }
-  if (temporary.length > 0) {
-    statements.push(
-      deleteRuns({ run_ids: list(temporary.map((row) => row.run_id)) }),
-      deleteThreads({ deployment, thread_ids: list(temporary.map((row) => row.thread_id)) }),
-    );
-  }
-  statements.push(...removals.flat(), ...crons);
-  if (items_expired_by !== undefined) statements.push(deleteExpiredItems({ deployment, now: items_expired_by, limit }));
-  if (events.length > 0) statements.push(dropOldEvents({ deployment, before: frames_before as number, limit: CHUNKS }));
-  if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
+  const statements: Statements = lists.flat();
   if (statements.length === 0) return 0;
   // Crons and items may be made again with the same keys.
   const lock_keys = firings_before === undefined && items_expired_by === undefined ? [] : undefined;

@@ -2,9 +2,8 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { each, rowsOf } from "../dialect.ts";
 import { isPermitted } from "../filter.ts";
-import { bigint, columns, orNull, text } from "../parameters.ts";
+import { bigint, columns, type Operands, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
-import { isOpen, isSeen } from "../runs/create-statements.ts";
 import { agentTables } from "../schema/agents.ts";
 import { cronTables } from "../schema/crons.ts";
 import type { Tables } from "../schema/tables.ts";
@@ -117,6 +116,25 @@ export const deleteCron = scopedQuery(keyTypes, (p, filter) =>
     .returning("cron_id"),
 );
 
+/** A fire time, with the cron as it was read. */
+export type FireTime = {
+  deployment: string;
+  cron_id: string;
+  seen_next: number;
+  seen_revision: number;
+  scheduled_at: number;
+};
+
+/** The cron is enabled and as it was read. */
+const isAsRead = (p: Operands<FireTime>): RawBuilder<boolean> =>
+  sql<boolean>`exists (select 1 from crons c where c.deployment = ${p.deployment} and c.cron_id = ${p.cron_id}
+    and c.enabled = 1 and c.next_run_date = ${p.seen_next} and c.revision = ${p.seen_revision})`;
+
+/** The cron is as it was read, and the fire time has no firing. */
+export const isFireTimeOpen = (p: Operands<FireTime>): RawBuilder<boolean> =>
+  sql<boolean>`${isAsRead(p)} and not exists (select 1 from cron_firings f where f.deployment = ${p.deployment}
+    and f.cron_id = ${p.cron_id} and f.scheduled_at = ${p.scheduled_at})`;
+
 /** A fire time of a cron as it was read. `run_id`: the run that the batch must have created; null for none. */
 const firingTypes = {
   ...keyTypes,
@@ -145,7 +163,7 @@ export const insertSkippedFirings = query(
   (p) =>
     sql<never>`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
-    from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isSeen(p, p.deployment)} and ${hasRun(p)}
+    from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isAsRead(p)} and ${hasRun(p)}
     on conflict do nothing`,
 );
 
@@ -175,7 +193,7 @@ export const insertManualFiring = query(
 /** Returns a row if the cron is as it was read and the fire time has no firing. */
 export const isFiringOpen = query(
   firingTypes,
-  (p) => sql<{ open: number }>`select 1 as open where ${isOpen(p, p.deployment)}`,
+  (p) => sql<{ open: number }>`select 1 as open where ${isFireTimeOpen(p)}`,
   {
     stable: true,
   },

@@ -1,7 +1,7 @@
 /** Statements on webhook deliveries: the outbox, and the claims of its senders. */
-import { type Expression, type RawBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { DeliveryState } from "../../../lib/storage/mod.ts";
-import type { RunEnd } from "../feature.ts";
+import type { EndedStatement, RunEnd } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, columns, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
@@ -26,7 +26,7 @@ type OwnColumn =
 
 /** Returns column → value of a new delivery about the run `r`. Each run of the statement has the same columns in the same order. */
 const toDelivery = (
-  { status, error, now }: Operands<Omit<RunEnd, "deployment">>,
+  { status, error, now }: Operands<Pick<RunEnd, "status" | "error" | "now">>,
   own: Readonly<Record<OwnColumn, RawBuilder<unknown>>>,
 ): Readonly<Record<NewColumn, Operand<string | number | null> | RawBuilder<unknown>>> => ({
   delivery_id: own.delivery_id,
@@ -60,7 +60,7 @@ const toDelivery = (
 });
 
 /** Returns column → value of a notification of the configuration `c` about the run `r`. Its id is the start of the configuration's id and `id_end`. */
-const toNotification = (end: Operands<Omit<RunEnd, "deployment">>, id_end: RawBuilder<string>) =>
+const toNotification = (end: Operands<Pick<RunEnd, "status" | "error" | "now">>, id_end: RawBuilder<string>) =>
   toDelivery(end, {
     delivery_id: sql`substr(c.push_id, 1, 24) || ${id_end}`,
     url: sql`c.url`,
@@ -80,14 +80,11 @@ const columnsOf = (delivery: object): RawBuilder<unknown> =>
   sql.join(Object.keys(delivery).map((name) => sql.ref(name)));
 const valuesOf = (delivery: object): RawBuilder<unknown> => sql.join(Object.values(delivery));
 
-/** The final state of a run as JSON; null when there is none or it is omitted. */
-export type FinalState = { values: string | null; values_omitted: number };
-
 /**
  * Inserts the deliveries of ending runs: one for the webhook of each run, and one for each push configuration of its task. A row has
- * everything that the payload needs, so the run may be deleted. `runs` is a condition on the rows of `runs`.
+ * everything that the payload needs, so the run may be deleted.
  */
-export function insertDeliveries(end: Operands<RunEnd & FinalState>, runs: Expression<unknown>): RawBuilder<never> {
+export const insertDeliveries: EndedStatement = (end, isEnding) => {
   const ofWebhook = toDelivery(end, {
     delivery_id: sql`r.run_id`,
     url: sql`r.webhook`,
@@ -103,11 +100,11 @@ export function insertDeliveries(end: Operands<RunEnd & FinalState>, runs: Expre
   });
   const ofPush = toNotification(end, sql`substr(r.run_id, 25)`);
   return sql<never>`insert into webhook_deliveries (${columnsOf(ofWebhook)})
-    select ${valuesOf(ofWebhook)} from (select * from runs where webhook is not null and ${runs}) r
+    select ${valuesOf(ofWebhook)} from (select * from runs where webhook is not null and ${isEnding}) r
     union all
-    select ${valuesOf(ofPush)} from (select * from runs where ${runs}) r join push_configs c on c.last_run = r.run_id
+    select ${valuesOf(ofPush)} from (select * from runs where ${isEnding}) r join push_configs c on c.last_run = r.run_id
     where true on conflict do nothing`;
-}
+};
 
 /** Inserts a notification for each push configuration of a task that was cancelled while it waited, once for each. */
 export const insertCancelNotifications = scopedQuery({ deployment: text, task_id: text, now: bigint }, (p, filter) => {

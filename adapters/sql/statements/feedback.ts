@@ -2,8 +2,9 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { FeedbackBucket } from "../../../lib/storage/mod.ts";
 import { each, rowsOf } from "../dialect.ts";
+import type { DeletedStatement, EndedStatement } from "../feature.ts";
 import { isRunPermitted } from "../filter.ts";
-import { type ArgumentsFor, bigint, columns, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
+import { type ArgumentsFor, bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
 import { feedbackTables } from "../schema/feedback.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
@@ -28,13 +29,13 @@ export const insertTokensOfRun = query(
   stable,
 );
 
-/** Sets when the tokens of ending runs expire. `runs` is a condition on the rows of `runs`. */
-export const expireTokensOf = (now: Operand<number>, runs: Expression<unknown>): RawBuilder<never> =>
+/** Sets when the tokens of ending runs expire. */
+export const expireTokensOf: EndedStatement = ({ now }, isEnding) =>
   sql<never>`update feedback_tokens set expires_at = ${now} + life_ms where expires_at is null and life_ms is not null
-    and run_id in (select run_id from runs where ${runs} and feedback is not null)`;
+    and run_id in (select run_id from runs where ${isEnding} and feedback is not null)`;
 
-/** Deletes the tokens of runs. `run_ids` selects the ids of the runs. */
-export const deleteTokensOf = (run_ids: Expression<unknown>): RawBuilder<never> =>
+/** Deletes the tokens of runs. */
+export const deleteTokensOf: DeletedStatement = (run_ids) =>
   sql<never>`delete from feedback_tokens where run_id in (${run_ids})`;
 
 // -------------------------------------------------------------------- tokens

@@ -2,7 +2,7 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { holdsLease, whileLeased } from "../checkpoints.ts";
 import { scalar } from "../dialect.ts";
-import type { ThreadCopy } from "../feature.ts";
+import type { CopiedStatement, DeletedStatement } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, rowsQuery, scopedQuery } from "../query.ts";
@@ -113,37 +113,33 @@ const isOfOpenRuns = (run_ids: Expression<unknown>): RawBuilder<boolean> =>
   sql<boolean>`(deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (${openRuns(run_ids)}))`;
 
-/** Deletes the entries that open runs have stored. `run_ids` selects the ids of runs. */
-export const deleteEntriesOf = (run_ids: Expression<unknown>): RawBuilder<never> =>
+/** Deletes the entries that open runs have stored. */
+export const deleteEntriesOf: DeletedStatement = (run_ids) =>
   sql<never>`delete from call_entries where run_id in (${openRuns(run_ids)}) and ${isOfOpenRuns(run_ids)}`;
 
-/** Deletes the calls that open runs have begun. `run_ids` selects the ids of runs. */
-export const deleteCallsOf = (run_ids: Expression<unknown>): RawBuilder<never> =>
+/** Deletes the calls that open runs have begun. */
+export const deleteCallsOf: DeletedStatement = (run_ids) =>
   sql<never>`delete from calls where first_run in (${openRuns(run_ids)}) and ${isOfOpenRuns(run_ids)}`;
 
-/** Makes the calls of open runs due that earlier runs left open. `run_ids` selects the ids of runs. */
-export const reopenCallsOf = (run_ids: Expression<unknown>): RawBuilder<never> =>
+/** Makes the calls of open runs due that earlier runs left open. */
+export const reopenCallsOf: DeletedStatement = (run_ids) =>
   sql<never>`update calls set due_at = created_at, position = null where ${isOfOpenRuns(run_ids)} and ended_at is null`;
 
-/** Copies the calls of a thread whose first run has ended, if `isCopied` holds. A copy has no first run. */
-export const copyCalls = (p: Operands<ThreadCopy>, isCopied: Expression<unknown>): RawBuilder<never> =>
+/** Copies the calls of a thread whose first run has ended. A copy has no first run. */
+export const copyCalls: CopiedStatement = (p, isCopied) =>
   sql<never>`insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at)
     select deployment, ${p.thread_id}, call_id, graph_id, '', run_id, beginning, created_at, ended_at from calls
-    where deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.from)}
+    where deployment = ${p.deployment} and thread_id = ${p.from}
       and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null) and ${isCopied}`;
 
 /** Copies the entries of a thread whose run has ended to the copies of their calls. */
-export const copyEntries = query(
-  { ...threadTypes, from: text },
-  (p) =>
-    sql<never>`insert into call_entries (deployment, thread_id, call_id, idx, run_id, entry)
+export const copyEntries: CopiedStatement = (p) =>
+  sql<never>`insert into call_entries (deployment, thread_id, call_id, idx, run_id, entry)
     select e.deployment, ${p.thread_id}, e.call_id, e.idx, e.run_id, e.entry from call_entries e
     where e.deployment = ${p.deployment} and e.thread_id = ${p.from}
       and not exists (select 1 from runs r where r.run_id = e.run_id and r.ended_at is null)
       and exists (select 1 from calls c where c.deployment = e.deployment and c.thread_id = ${p.thread_id}
-        and c.call_id = e.call_id)`,
-  stable,
-);
+        and c.call_id = e.call_id)`;
 
 // ------------------------------------------------------------------- reading
 

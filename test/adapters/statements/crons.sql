@@ -94,14 +94,14 @@ insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, s
 -- (deployment text, cron_id text, now bigint, skipped text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, run_id text, run_id text)
 insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ?, ?, s.scheduled_at, ?, null, s.reason
-    from (select json_extract(value, '$[0]') as "scheduled_at", json_extract(value, '$[1]') as "reason" from json_each((select ?))) s where exists (select 1 from crons c where c.deployment = ? and c.cron_id = ? and c.enabled = 1
-    and c.next_run_date = ? and c.revision = ?) and (? is null or exists (select 1 from runs where run_id = ?))
+    from (select json_extract(value, '$[0]') as "scheduled_at", json_extract(value, '$[1]') as "reason" from json_each((select ?))) s where exists (select 1 from crons c where c.deployment = ? and c.cron_id = ?
+    and c.enabled = 1 and c.next_run_date = ? and c.revision = ?) and (? is null or exists (select 1 from runs where run_id = ?))
     on conflict do nothing
 -- Postgres:
 insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select $1::text, $2::text, s.scheduled_at, $3::bigint, null, s.reason
-    from (select (value ->> 0)::bigint as "scheduled_at", (value ->> 1) collate "C" as "reason" from json_array_elements($4::text::json)) s where exists (select 1 from crons c where c.deployment = $5::text and c.cron_id = $6::text and c.enabled = 1
-    and c.next_run_date = $7::bigint and c.revision = $8::bigint) and ($9::text is null or exists (select 1 from runs where run_id = $10::text))
+    from (select (value ->> 0)::bigint as "scheduled_at", (value ->> 1) collate "C" as "reason" from json_array_elements($4::text::json)) s where exists (select 1 from crons c where c.deployment = $5::text and c.cron_id = $6::text
+    and c.enabled = 1 and c.next_run_date = $7::bigint and c.revision = $8::bigint) and ($9::text is null or exists (select 1 from runs where run_id = $10::text))
     on conflict do nothing
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 --   SCALAR SUBQUERY 4
@@ -112,8 +112,8 @@ insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, s
 
 -- isFiringOpen
 -- (deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
-select 1 as open where exists (select 1 from crons c where c.deployment = (select ?) and c.cron_id = (select ?) and c.enabled = 1
-    and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
+select 1 as open where exists (select 1 from crons c where c.deployment = (select ?) and c.cron_id = (select ?)
+    and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
     and f.cron_id = (select ?) and f.scheduled_at = (select ?))
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 --   SCALAR SUBQUERY 1

@@ -14,27 +14,6 @@ update "calls" set "run_id" = ?, "due_at" = null where "deployment" = ? and "thr
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
 
--- copyEntries
--- (thread_id text, deployment text, from text, thread_id text)
-insert into call_entries (deployment, thread_id, call_id, idx, run_id, entry)
-    select e.deployment, (select ?), e.call_id, e.idx, e.run_id, e.entry from call_entries e
-    where e.deployment = (select ?) and e.thread_id = (select ?)
-      and not exists (select 1 from runs r where r.run_id = e.run_id and r.ended_at is null)
-      and exists (select 1 from calls c where c.deployment = e.deployment and c.thread_id = (select ?)
-        and c.call_id = e.call_id)
---   SEARCH e USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 4
---     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SEARCH c EXISTS USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
-
 -- countSuspendedRuns
 -- (deployment text)
 select count(*) as "count" from "runs" where "deployment" = (select ?) and "status" = 'pending' and "waiting_for" is not null

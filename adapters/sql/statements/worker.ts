@@ -1,0 +1,57 @@
+/** Statements of a process that becomes the worker of a database, and of the probe whether writing works. */
+import { type RawBuilder, sql } from "kysely";
+import { bigint, text } from "../parameters.ts";
+import { createBuilder, query, shaped } from "../query.ts";
+import type { Tables } from "../schema/tables.ts";
+import { putBack } from "./runs-claim.ts";
+
+const db = createBuilder<Tables>();
+
+// --------------------------------------------------------------------- probes
+
+/** Inserts the row of the probe, or replaces it. */
+export const upsertProbe = query({ name: text, now: bigint }, (p) =>
+  db
+    .insertInto("probes")
+    .values({ name: p.name, at: p.now })
+    .onConflict((conflict) => conflict.column("name").doUpdateSet((row) => ({ at: row.ref("excluded.at") }))),
+);
+
+/** Inserts `count` rows with a padding, to find out whether so many bytes can be written. */
+export const insertRoomProbes = query(
+  { now: bigint, count: bigint, padding: text },
+  (p) =>
+    sql<never>`with recursive room (i) as (select 1 union all select i + 1 from room where i < ${p.count})
+    insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
+);
+
+/** Deletes the rows of `insertRoomProbes`. */
+export const deleteRoomProbes = query({}, () => db.deleteFrom("probes").where("name", "like", sql.lit("room %")));
+
+// --------------------------------------------------------------- a new worker
+
+/** Threads whose slots a dead worker may have left. One statement for all of them could not use an index. */
+const LEFT_SLOTS = {
+  running: sql`runs where status = 'running'`,
+  /** The slots of runs that are due later expire before: thousands of suspended runs are not read. */
+  pending: sql`runs where status = 'pending' and due_at <= updated_at`,
+  deleted: sql`threads where last_run is null and run_count > 0`,
+} as const satisfies Readonly<Record<string, RawBuilder<unknown>>>;
+
+type LeftSlots = keyof typeof LEFT_SLOTS;
+
+export const LEFT_SLOT_NAMES = Object.keys(LEFT_SLOTS) as readonly LeftSlots[];
+
+/** Frees the slots of threads with running, due or deleted runs. */
+export const freeSlots = shaped(
+  (_: { readonly of: LeftSlots }) => ({}),
+  (_, { of }) =>
+    sql<never>`update threads set slot_token = null, slot_until = null where slot_token is not null
+    and (deployment, thread_id) in (select deployment, thread_id from ${LEFT_SLOTS[of]})`,
+  { shapes: LEFT_SLOT_NAMES.map((of) => ({ of })) },
+);
+
+/** Makes all running runs pending again. */
+export const requeueRunning = query({ now: bigint }, (p) =>
+  db.updateTable("runs").set(putBack(p.now)).where("status", "=", sql.lit("running")),
+);

@@ -1,0 +1,677 @@
+-- countPendingRuns
+-- (deployment text, deployment text)
+select ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) as pending
+--   SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 1
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
+
+-- insertKey
+-- (route text, key text, body_hash text, now bigint, run_id text)
+insert into "idempotency_keys" ("deployment", "route", "key", "body_hash", "run_id", "created_at") select deployment, ?, ?, ?, run_id, ? from runs where run_id = ?
+--   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+
+-- insertRun
+-- (run_id text, assistant_id text, graph_id text, metadata text, kwargs text, multitask_strategy text, temporary bigint, created_at bigint, framed bigint, keyed bigint, created_at bigint, now bigint, now bigint, user_id text, api_key text, feedback text, webhook text, webhook_host text, webhook_depth bigint, call_id text, auth_user text, cron_id text, resume_targets text, note text, token text, deployment text, thread_id text, run_id text)
+insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", "graph_id", "status", "metadata", "kwargs", "multitask_strategy", "temporary", "attempt", "claims", "counts_as_attempt", "turn", "due_at", "lease_token", "lease_until", "cancelled", "saved", "progressed", "framed", "keyed", "created_at", "updated_at", "started_at", "user_id", "api_key", "feedback", "webhook", "webhook_host", "webhook_depth", "call_id", "auth_user", "cron_id", "resume_targets", "claim_log") select ?, deployment, thread_id, run_count, ?, ?, case started when 1 then 'running' else 'pending' end, ?, ?, ?, ?, started, started, started, started * turn, ?, case started when 1 then slot_token end, case started when 1 then slot_until end, 0, 0, 1, ?, ?, ?, ?, case started when 1 then ? end, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, case started when 1 then ? end from (select *, case when slot_token = ? then 1 else 0 end as started from threads
+      where deployment = ? and thread_id = ? and last_run = ?) as taken returning "seq", "status", "attempt", "claims", "turn", "started_at", "lease_token"
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
+--   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
+
+-- insertThreadOfRun ({"origin":"request","limited":true})
+-- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending bigint)
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
+    where d.name = 'turns ' || (select (select ?)) || ' ' || substr((select (select ?)), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and true
+        and ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) < (select ?) on conflict do nothing returning *
+-- Postgres:
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, $7::text, $8::text, 'idle', '{}', $9::bigint, 0, $10::bigint, $11::text, $12::bigint, $13::text, 1, coalesce((select d.at from probes d
+    where d.name = 'turns ' || $14::text || ' ' || substr($15::text, 33)), 0) + case when $16::text is null then 0 else 1 end, $17::text, $18::bigint where exists (select 1 from assistants a where a.deployment = $19::text and a.assistant_id = $20::text
+      and a.revision = $21::bigint)
+    and not exists (select 1 from idempotency_keys k where k.deployment = $22::text and k.route = $23::text
+      and k.key = $24::text)
+    and true
+        and ((select count(*) from runs r where r.deployment = $25::text and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = $26::text and s.status = 'pending' and s.waiting_for is not null)) < $27::bigint on conflict do nothing returning *
+--   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--   SCALAR SUBQUERY 22
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 23
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 29
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 26
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 27
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 28
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 31
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 30
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 33
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 32
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 34
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 24
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 18
+--     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SCALAR SUBQUERY 15
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 14
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 17
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 16
+--         SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 19
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 20
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 21
+--     SCAN CONSTANT ROW
+--   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
+--   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
+--   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
+--   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
+--   SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
+--   SEARCH runs USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
+
+-- insertThreadOfRun ({"origin":"cron","limited":false})
+-- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
+    where d.name = 'turns ' || (select (select ?)) || ' ' || substr((select (select ?)), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and exists (select 1 from crons c where c.deployment = (select ?) and c.cron_id = (select ?)
+    and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
+    and f.cron_id = (select ?) and f.scheduled_at = (select ?))
+        and true on conflict do nothing returning *
+-- Postgres:
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, $7::text, $8::text, 'idle', '{}', $9::bigint, 0, $10::bigint, $11::text, $12::bigint, $13::text, 1, coalesce((select d.at from probes d
+    where d.name = 'turns ' || $14::text || ' ' || substr($15::text, 33)), 0) + case when $16::text is null then 0 else 1 end, $17::text, $18::bigint where exists (select 1 from assistants a where a.deployment = $19::text and a.assistant_id = $20::text
+      and a.revision = $21::bigint)
+    and not exists (select 1 from idempotency_keys k where k.deployment = $22::text and k.route = $23::text
+      and k.key = $24::text)
+    and exists (select 1 from crons c where c.deployment = $25::text and c.cron_id = $26::text
+    and c.enabled = 1 and c.next_run_date = $27::bigint and c.revision = $28::bigint) and not exists (select 1 from cron_firings f where f.deployment = $29::text
+    and f.cron_id = $30::text and f.scheduled_at = $31::bigint)
+        and true on conflict do nothing returning *
+--   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--   SCALAR SUBQUERY 22
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 23
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 29
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 26
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 27
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 28
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 38
+--     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
+--     SCALAR SUBQUERY 35
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 36
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 37
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 24
+--     SCAN CONSTANT ROW
+--   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
+--   SCALAR SUBQUERY 30
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 31
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 32
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 33
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 18
+--     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SCALAR SUBQUERY 15
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 14
+--         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 17
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 16
+--         SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 19
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 20
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 21
+--     SCAN CONSTANT ROW
+--   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
+--   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
+--   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
+--   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
+--   SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
+--   SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
+--   SEARCH runs USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
+
+-- requireRuns
+-- (run_ids text, count bigint)
+insert into probes (name, at) select 'runs', null
+    where (select count(*) from runs where run_id in (select value from json_each(?))) < ?
+-- Postgres:
+insert into probes (name, at) select 'runs', null
+    where (select count(*) from runs where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))) < $2::bigint
+--   SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     LIST SUBQUERY 1
+--       SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- selectAnsweringRun
+-- (deployment text, thread_id text, resume_targets text)
+select r.run_id from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and r.status in ('pending', 'running')
+    and r.resume_targets is not null and exists (select 1 from (select value from json_each(r.resume_targets)) answered
+      where answered.value in (select value from json_each((select ?)))) order by r.seq limit 1
+-- Postgres:
+select r.run_id from runs r where r.deployment = $1::text and r.thread_id = $2::text and r.status in ('pending', 'running')
+    and r.resume_targets is not null and exists (select 1 from (select value collate "C" as value from json_array_elements_text(r.resume_targets::json)) answered
+      where answered.value in (select value collate "C" as value from json_array_elements_text($3::text::json))) order by r.seq limit 1
+--   SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 6
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     LIST SUBQUERY 5
+--       SCAN json_each VIRTUAL TABLE INDEX 1:
+--       SCALAR SUBQUERY 4
+--         SCAN CONSTANT ROW
+--       CREATE BLOOM FILTER
+
+-- selectObstacles
+-- (deployment text, deployment text, deployment text, thread_id text)
+select ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) as pending,
+      (select count(*) from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as pending_of_thread, ((select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) as busy
+    from threads where deployment = (select ?) and thread_id = (select ?)
+--   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 1
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 5
+--     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 6
+--     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 7
+--     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+
+-- selectRunOfKey
+-- (deployment text, route text, key text)
+select k.body_hash as key_hash, r.* from idempotency_keys k
+    left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
+    where k.deployment = (select ?) and k.route = (select ?) and k.key = (select ?)
+--   SEARCH k USING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?) LEFT-JOIN
+
+-- takeThread ({"strategy":"enqueue","origin":"request","limited":true})
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, pending_per_thread bigint, deployment text, deployment text, pending bigint)
+update threads set updated_at = (select ?), graph_id = (select ?),
+      metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
+      revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
+      (slot_token, slot_until, turn) = (select
+          case when starts then (select ?) else threads.slot_token end,
+          case when starts then (select ?) else threads.slot_until end,
+          case when starts then threads.turn + 1 else threads.turn end
+        from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and (+"r"."due_at" <= (select ?) or "r"."due_at" <= "r"."updated_at")) as starts) claim)
+      where deployment = (select ?) and thread_id = (select ?) and revision = (select ?)
+        and exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and true and (select count(*) from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') < (select ?) and ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) < (select ?)
+      returning *
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 22
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SCALAR SUBQUERY 19
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 20
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 21
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 26
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 23
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 25
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 30
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 29
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 32
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 31
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 33
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 18
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 27
+--     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 28
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 15
+--     CO-ROUTINE claim
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 10
+--         SCAN CONSTANT ROW
+--       CORRELATED SCALAR SUBQUERY 11
+--         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY 13
+--         SEARCH r USING INDEX runs_waiting (deployment=? AND thread_id=?)
+--         SCALAR SUBQUERY 12
+--           SCAN CONSTANT ROW
+--     SCAN claim
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+
+-- takeThread ({"strategy":"reject","origin":"resume","limited":false})
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, thread_id text, resume_targets text)
+update threads set updated_at = (select ?), graph_id = (select ?),
+      metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
+      revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
+      (slot_token, slot_until, turn) = (select
+          case when starts then (select ?) else threads.slot_token end,
+          case when starts then (select ?) else threads.slot_until end,
+          case when starts then threads.turn + 1 else threads.turn end
+        from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and true) as starts) claim)
+      where deployment = (select ?) and thread_id = (select ?) and revision = (select ?)
+        and exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and not exists (select 1 from runs r where r.deployment = (select ?) and r.thread_id = (select ?) and r.status in ('pending', 'running')
+    and r.resume_targets is not null and exists (select 1 from (select value from json_each(r.resume_targets)) answered
+      where answered.value in (select value from json_each((select ?))))) and not ((select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) and true
+      returning *
+-- Postgres:
+update threads set updated_at = $1::bigint, graph_id = $2::text,
+      metadata = coalesce($3::text, metadata), config = coalesce($4::text, config),
+      revision = revision + $5::bigint, last_run = $6::text, run_count = run_count + 1,
+      (slot_token, slot_until, turn) = (select
+          case when starts then $7::text else threads.slot_token end,
+          case when starts then $8::bigint else threads.slot_until end,
+          case when starts then threads.turn + 1 else threads.turn end
+        from (select $9::text is not null and (threads.slot_token is null or threads.slot_until <= $10::bigint)
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and true) as starts) claim)
+      where deployment = $11::text and thread_id = $12::text and revision = $13::bigint
+        and exists (select 1 from assistants a where a.deployment = $14::text and a.assistant_id = $15::text
+      and a.revision = $16::bigint)
+    and not exists (select 1 from idempotency_keys k where k.deployment = $17::text and k.route = $18::text
+      and k.key = $19::text)
+    and not exists (select 1 from runs r where r.deployment = $20::text and r.thread_id = $21::text and r.status in ('pending', 'running')
+    and r.resume_targets is not null and exists (select 1 from (select value collate "C" as value from json_array_elements_text(r.resume_targets::json)) answered
+      where answered.value in (select value collate "C" as value from json_array_elements_text($22::text::json)))) and not ((select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) and true
+      returning *
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 15
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 21
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SCALAR SUBQUERY 18
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 19
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 20
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 25
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 22
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 23
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 32
+--     SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 26
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 27
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 31
+--       SCAN json_each VIRTUAL TABLE INDEX 1:
+--       LIST SUBQUERY 30
+--         SCAN json_each VIRTUAL TABLE INDEX 1:
+--         SCALAR SUBQUERY 29
+--           SCAN CONSTANT ROW
+--         CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 33
+--     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
+--   CORRELATED SCALAR SUBQUERY 34
+--     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 14
+--     CO-ROUTINE claim
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 10
+--         SCAN CONSTANT ROW
+--       CORRELATED SCALAR SUBQUERY 11
+--         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY 12
+--         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--     SCAN claim
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+
+-- takeThread ({"strategy":"interrupt","origin":"cron","limited":true})
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint, deployment text, deployment text, pending bigint)
+update threads set updated_at = (select ?), graph_id = (select ?),
+      metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
+      revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
+      (slot_token, slot_until, turn) = (select
+          case when starts then (select ?) else threads.slot_token end,
+          case when starts then (select ?) else threads.slot_until end,
+          case when starts then threads.turn + 1 else threads.turn end
+        from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and r.claims > 0) as starts) claim)
+      where deployment = (select ?) and thread_id = (select ?) and revision = (select ?)
+        and exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and exists (select 1 from crons c where c.deployment = (select ?) and c.cron_id = (select ?)
+    and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
+    and f.cron_id = (select ?) and f.scheduled_at = (select ?)) and true and ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
+    - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) - (select count(*) from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') < (select ?)
+      returning *
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 15
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 21
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SCALAR SUBQUERY 18
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 19
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 20
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 25
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 22
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 23
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 30
+--     SEARCH c USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
+--     SCALAR SUBQUERY 26
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 27
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 28
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 29
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 34
+--     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
+--     SCALAR SUBQUERY 31
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 32
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 33
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 36
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 35
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 38
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
+--     SCALAR SUBQUERY 37
+--       SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 39
+--     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 40
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 14
+--     CO-ROUTINE claim
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 10
+--         SCAN CONSTANT ROW
+--       CORRELATED SCALAR SUBQUERY 11
+--         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY 12
+--         SEARCH r USING INDEX runs_waiting (deployment=? AND thread_id=?)
+--     SCAN claim
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+
+-- takeThread ({"strategy":"rollback","origin":"request","limited":false})
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text)
+update threads set updated_at = (select ?), graph_id = (select ?),
+      metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
+      revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
+      (slot_token, slot_until, turn) = (select
+          case when starts then (select ?) else threads.slot_token end,
+          case when starts then (select ?) else threads.slot_until end,
+          case when starts then threads.turn + 1 else threads.turn end
+        from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
+          and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and false) as starts) claim)
+      where deployment = (select ?) and thread_id = (select ?) and revision = (select ?)
+        and exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+      and a.revision = (select ?))
+    and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
+      and k.key = (select ?))
+    and true and true and true
+      returning *
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 15
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 21
+--     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SCALAR SUBQUERY 18
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 19
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 20
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 25
+--     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 22
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 23
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 14
+--     CO-ROUTINE claim
+--       SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 9
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 10
+--         SCAN CONSTANT ROW
+--       CORRELATED SCALAR SUBQUERY 11
+--         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY 12
+--         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
+--     SCAN claim
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
