@@ -1,9 +1,11 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
 import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./graph.ts";
 import {
+  findCommandEdge,
   inheritedConfig,
   type NodeConfig,
   type TaskFunction,
+  withCommandsOnly,
   withDirectCalls,
   withEdgeConfig,
   withoutRunName,
@@ -25,15 +27,19 @@ const trackedGraphs = new WeakMap<Graph, Graph>();
 export function trackedGraph(graph: Graph): Graph {
   const cached = trackedGraphs.get(graph);
   if (cached) return cached;
-  const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, trackedNode(node)]);
+  const nodes = Object.entries(graph.nodes).map(([name, node]) => [
+    name,
+    trackedNode(node, findCommandEdge(graph, name)),
+  ]);
   const tracked = copyWith(graph, { nodes: Object.fromEntries(nodes), ...withoutStoreQueue(graph) });
   trackedGraphs.set(graph, tracked);
   return tracked;
 }
 
-function trackedNode(node: Node): Node {
-  const { bound, writers } = node;
-  const members: PropertyDescriptorMap = { writers: { value: writers.map(trackedEdge) } };
+function trackedNode(node: Node, commandEdge: Runnable | undefined): Node {
+  const { bound } = node;
+  const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackedEdge(edge)));
+  const members: PropertyDescriptorMap = { writers: { value: writers } };
   // LangGraph leaves out what a node without work runs, which it recognizes by the object.
   if (!isPassthrough(bound)) {
     members.bound = { value: isCompiled(bound) ? trackedGraph(bound as Graph) : trackedRunnable(bound as Runnable) };

@@ -6,9 +6,11 @@ import { entrypoint, MessagesAnnotation, START, StateGraph, StreamChannel, task 
 import { uuid6 } from "@langchain/langgraph-checkpoint";
 import type { Graph, Node, Runnable } from "../../adapters/langgraph/graph.ts";
 import {
+  findCommandEdge,
   inheritedConfig,
   isMessagesHandler,
   isStreamChannel,
+  withCommandsOnly,
   withDirectCalls,
   withEdgeConfig,
   withoutStoreQueue,
@@ -88,6 +90,7 @@ describe("the installed LangGraph", () => {
     assert.deepEqual([typeof mapper?.func, mapper?.trace], ["function", false], "func and trace of a mapper");
     const edges = work.writers.filter((edge) => withEdgeConfig(edge, () => {}) !== edge);
     assert.equal(edges.length, 2, "the name of conditional edges, and of the edge that follows commands");
+    assert.equal(findCommandEdge(graph, "work"), edges[0], "branches of a builder");
     const { _defaults } = graph as unknown as { _defaults(config: object): unknown };
     assert.ok(Array.isArray(_defaults.call(graph, {})), "a list of _defaults");
     assert.ok("_defaults" in withoutStoreQueue(graph));
@@ -126,6 +129,16 @@ describe("the installed LangGraph", () => {
       .compile();
     for await (const _ of await model.stream({ messages: [] }, { streamMode: "messages" }));
     assert.ok((handlers as object[]).some(isMessagesHandler), "the name of the handler of mode messages");
+  });
+});
+
+describe("the edge that follows commands", () => {
+  it("runs for commands and lists, and not for a plain state", async () => {
+    const edge = withCommandsOnly({ invoke: async () => "followed" });
+    const results = await Promise.all(
+      [{}, null, undefined, [], { lg_name: "Command" }, new Map()].map((value) => edge.invoke(value)),
+    );
+    assert.deepEqual(results, [{}, null, undefined, "followed", "followed", "followed"]);
   });
 });
 
@@ -184,6 +197,8 @@ describe("a LangGraph without its undocumented members", () => {
     );
     const branch = { name: "<branch_run>", invoke, trace: true, func: () => assert.fail() };
     assert.equal(await withEdgeConfig(branch, () => {}).invoke({}), "its own");
+    const nodes = { work: { ...node, writers: [branch, branch] } };
+    assert.equal(findCommandEdge({ nodes } as unknown as Graph, "work"), undefined);
     assert.deepEqual(withoutStoreQueue({} as Graph), {});
     const settings = new Set(["settings"]);
     const { _defaults } = withoutStoreQueue({ _defaults: () => settings } as never) as { _defaults(): unknown };
