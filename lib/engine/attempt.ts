@@ -1,437 +1,301 @@
-/** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
+/** One attempt of a run, from its claim to its end. It owns the state; its parts call back by `AttemptEvents`. */
 import { loopTick, pause, withTimeout } from "../environment.ts";
-import { type ExecutorEvent, type GraphInfo, ResumeRefused, type StateEvent, type Task } from "../executor/contract.ts";
-import { CoroutineEvents } from "../executor/coroutine.ts";
-import { type Json, type JsonObject, scalarsOf } from "../json.ts";
-import type { ClaimedRun, FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
+import type { GraphInfo } from "../executor/contract.ts";
+import { WriteBarrier } from "../executor/write-barrier.ts";
+import type { ClaimedRun } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import { closeRunEvents, endGone, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
-import {
-  type AttemptContext,
-  type AttemptOptions,
-  createContext,
-  ensureLease,
-  isStopped,
-  lastState,
-  pendingTasks,
-  reachedCheckpoint,
-  reopen,
-  type StopReason,
-  stateBefore,
-  type WorkerSlot,
-} from "./attempt-context.ts";
-import type { LeasedAttempt } from "./leases.ts";
+import { endGone } from "../streams/run-subscription.ts";
+import type { Attempt, AttemptOptions, WorkerSlot } from "./attempt-options.ts";
+import { type AttemptEvents, type AttemptParts, createParts } from "./attempt-parts.ts";
+import { AttemptState, type StopReason } from "./attempt-state.ts";
+import { Execution } from "./execution.ts";
+import { RETRY_MS } from "./leases.ts";
+import { finishRun, type PublishEnd, requeueRun, suspendRun } from "./run-end.ts";
 
-/** An attempt, as the worker sees it. */
-export interface Attempt extends LeasedAttempt {
-  readonly run_id: string;
-  readonly thread_id: string;
-  readonly runEvents: RunEvents;
-  /** Resolves when the executor has settled or was abandoned, and the end of the run is stored. */
-  readonly done: Promise<void>;
-  /** Resolves when the executor has settled or was abandoned; null after that. */
-  readonly executing: Promise<void> | null;
-  /** True if the attempt stops for this reason. A lost lease replaces every other reason: nothing may be written then. */
-  stop(reason: StopReason): boolean;
-  /** Reads the run's cancel flag again: another process may have set it. */
-  checkCancelled(): void;
-  /** Stores the recorded events within milliseconds: a client reads the events of the thread. */
-  saveSoon(): void;
-  /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
-  flushShown(): Promise<void>;
-}
-
-/** Starts in the next microtask, so that a stop which arrives first has no side effects. */
-export function startAttempt(
-  options: AttemptOptions,
-  slot: WorkerSlot,
-  graph: GraphInfo,
-  claimed: ClaimedRun,
-): Attempt {
-  const context = createContext(options, slot, graph, claimed);
-  const { runEvents, state, heartbeat, isLost } = context;
-  const { run_id, thread_id } = claimed.run;
-  runEvents.live = true;
-  const done = run(context);
-  return {
-    run_id,
-    thread_id,
-    runEvents,
-    done,
-    get executing() {
-      return state.phase === "executing" ? state.done.promise : null;
-    },
-    stop: context.stop,
-    checkCancelled() {
-      if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
-    },
-    saveSoon: () => context.progress.scheduleSave(),
-    flushShown: () => flushShown(context, done),
-    isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
-    async beforeClaim() {
-      if (!isLost() && !(await heartbeat.renew()) && !isLost()) {
-        if (state.phase !== "ending") throw new Error("A lease could not be renewed");
-        // The end may be stored already: then the run has no lease that could be renewed.
-        await done;
-      }
-      // The renewal may have found the lease lost, while the executor is still at work.
-      if (isLost()) await state.done.promise;
-    },
-  };
-}
-
-/** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
-async function run(context: AttemptContext): Promise<void> {
-  await undefined;
-  const { options, claimed, state, checkpoints, journal, output, progress, heartbeat, isLost } = context;
-  try {
-    let failure: unknown;
-    try {
-      await begin(context);
-      await executeJob(context);
-    } catch (error) {
-      failure = error ?? new Error("The graph failed without an error");
-    }
-    state.phase = "settled";
-    state.done.resolve();
-    journal?.close();
-    // Held frames of a stopped run describe a state that it did not reach.
-    if (state.reason) output.dropHeldOutput();
-    else output.releaseOutput();
-    await progress.close(state.reason === "shutting_down");
-    // An abandoned executor must not write any more.
-    checkpoints.refuseWrites();
-    if (!isLost()) {
-      const suspension = failure || state.reason ? null : (journal?.suspension ?? null);
-      if (state.reason === "shutting_down") await requeueRun(context);
-      else await (suspension ? suspendRun(context, suspension) : finishRun(context, failure));
-    }
-  } catch {
-    // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
-  }
-  heartbeat.stop();
-  if (isLost() || state.reason === "shutting_down" || journal?.suspension) {
-    const isRetried = state.reason === "shutting_down" || state.reason === "lease_lost";
-    const report = isRetried && journal?.isOpen ? context.mapper.retried : context.mapper;
-    await options.features.left(claimed.run, report);
-  }
-  if (isLost()) await releaseThread(context).catch(() => {});
-  context.slot.left();
-}
-
-/** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
-async function begin(context: AttemptContext): Promise<void> {
-  const { options, slot, claimed, state, output, progress, runEvents } = context;
-  const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
-  if (slot.earlier.length > 0) await Promise.all(slot.earlier);
-  const renewing = ensureLease(context);
-  if (renewing) await renewing;
-  if (state.reason) return;
-  const resumed_after = output.nextFrameId - 1;
-  const reading = context.recorder?.begin();
-  if (reading) {
-    await reading;
-    // The process may have stood still meanwhile.
-    await ensureLease(context);
-  }
-  if (isStopped(state)) return;
-  output.emitFrame("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
-  if (!runEvents.watched) return;
-  if (resumable) await progress.save("all");
-  // The response is built in one tick of the event loop, and its bytes leave in the next.
-  await loopTick(options.environment);
-  await loopTick(options.environment);
-  // The process may have stalled during these ticks.
-  await ensureLease(context);
-}
-
-/** The lease is lost: frees the slot of the thread, because the executor has settled. */
-async function releaseThread({ options, claimed, state, runEvents, retry }: AttemptContext): Promise<void> {
-  const { storage, scope, environment } = options;
-  const { run_id, thread_id } = claimed.run;
-  const message = "run was taken over, rolled back or deleted; result dropped";
-  environment.log({ level: "info", message, run_id, thread_id });
-  await retry(() => storage.releaseSlot(scope, claimed.lease));
-  if (runEvents.outcome) return;
-  const deleted = state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
-  if (deleted) endGone(runEvents, "RunRolledBack");
-}
-
-/** For how many events of an attempt the event loop may go without a tick. */
-const BUSY_EVENTS = 256;
-/** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
-const INTERRUPT_MS = 50;
-const INTERRUPT_WAITS = 20;
+/** How long an executor may ignore its signal, unless its graph says so. Shorter where no other process can execute the thread. */
+const ABANDON_MS = 5_000;
+const ABANDON_SINGLE_PROCESS_MS = 1_000;
 /** The limit of timers on all runtimes. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Pulls the executor's events, one at a time. Throws what it throws. Returns early once it was abandoned. */
-async function executeJob(context: AttemptContext): Promise<void> {
-  const { options, slot, claimed, graph, state, checkpoints, output, progress } = context;
-  const { environment } = options;
-  if (state.reason) return;
-  if (claimed.exhausted) {
-    throw Object.assign(new Error(`The run was started ${claimed.run.attempt} times and never reached its end`), {
-      name: "AttemptsExhausted",
-    });
-  }
-  const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
-  const cancelTimeout = environment.timer(Math.min(timeout_ms, LONGEST_TIMER_MS), () => context.stop("timed_out"));
-  const releaseHeld = whenInterrupted(context);
-  try {
-    const iterator = options.executor.execute(context.job, state.abort.signal, environment)[Symbol.asyncIterator]();
-    let taken = 0;
-    while (true) {
-      const pulled = pull(context, iterator);
-      if (output.hasHeldOutput()) void releaseHeld();
-      const next = pulled instanceof Promise ? await pulled : pulled;
-      if (!next || next.done) break;
-      try {
-        const taking = context.mapper.take(next.value);
-        if (taking) await taking;
-        context.journal?.took(next.value);
-      } catch (error) {
-        await stopExecutor(context, iterator, error);
-        throw error;
-      }
-      if (checkpoints.isFull()) await progress.save("all");
-      if (output.isFull()) {
-        // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
-        await loopTick(environment);
-        await progress.save("due");
-      }
-      // Bytes leave only when the event loop ticks.
-      if (++taken % BUSY_EVENTS === 0 || slot.isLoopStuck()) await loopTick(environment);
-    }
-  } finally {
-    cancelTimeout();
-  }
-}
-
-type Pulled = IteratorResult<ExecutorEvent> | null;
-
-/** The next event; null once the executor was abandoned. */
-function pull({ state }: AttemptContext, iterator: AsyncIterator<ExecutorEvent>): Pulled | Promise<Pulled> {
-  const abandon = (): void => void (async () => iterator.return?.())().catch(() => {});
-  if (state.abandoned) {
-    abandon();
-    return null;
-  }
-  const isReady = iterator instanceof CoroutineEvents;
-  const pulled = isReady ? iterator.pull() : iterator.next();
-  if (isReady && !(pulled instanceof Promise)) return pulled;
-  return new Promise((resolve, reject) => {
-    state.abandonWait = () => {
-      resolve(null);
-      abandon();
-    };
-    (pulled as Promise<Pulled>).then(resolve, reject);
-  });
-}
-
-/** Shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
-function whenInterrupted({ options, state, output, progress }: AttemptContext): () => Promise<void> {
-  let waiting = false;
-  return async () => {
-    if (waiting) return;
-    waiting = true;
-    let waits = 0;
-    do await pause(options.environment, INTERRUPT_MS);
-    while (state.phase === "executing" && progress.isBehind() && ++waits < INTERRUPT_WAITS);
-    waiting = false;
-    if (state.phase === "executing" && !state.reason) output.releaseOutput();
-  };
-}
-
-/** Stops an executor whose event is invalid. The run ends only after it has settled or was abandoned. */
-function stopExecutor(
-  { options, state, abandon_ms }: AttemptContext,
-  iterator: AsyncIterator<ExecutorEvent>,
-  error: unknown,
-): Promise<void> {
-  state.abort.abort(error);
-  const returned = async (): Promise<void> => void (await iterator.return?.());
-  return withTimeout(
-    options.environment,
-    abandon_ms,
-    returned().catch(() => {}),
-    undefined,
-  );
-}
-
-/** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
-async function requeueRun(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, retry } = context;
-  const { storage, scope, environment } = options;
-  state.phase = "ending";
-  if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop("lease_lost");
-}
-
-/** The run waits for a time or an event, without a slot: its next attempt continues the call. */
-async function suspendRun(context: AttemptContext, suspension: Suspension): Promise<void> {
-  const { options, slot, claimed, state, progress, retry } = context;
-  const { storage, scope, environment } = options;
-  state.phase = "ending";
-  const { progress: unsaved, publish } = progress.drainUnsaved();
-  const terms = { ...suspension, progress: unsaved };
-  const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
-  if (!suspended) return void context.stop("lease_lost");
-  publish();
-  slot.wakeAt(suspended.due_at);
-}
-
-/** How the run ends. */
-interface AttemptResult {
-  readonly status: TerminalStatus;
-  readonly error: JsonObject | null;
-  /** The last state; null if the run reached none. */
-  readonly last: StateEvent | null;
-  /** The run was cancelled, and has a state of its own. */
-  readonly stoppedMidway: boolean;
-}
-
-async function cancelled(context: AttemptContext): Promise<AttemptResult> {
-  const own = await lastState(context);
-  const last = own ?? (await stateBefore(context));
-  return { status: "interrupted", error: null, last, stoppedMidway: own !== null };
-}
-
-function resultOf({ state, graph, options, mapper }: AttemptContext, failure: unknown): AttemptResult {
-  const last = mapper.last();
-  if (state.reason === "timed_out") {
-    const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
-    return { status: "timeout", error: { error: "RunTimeout", message }, last, stoppedMidway: false };
-  }
-  const error = errorBody(failure, last);
-  return { status: error ? "error" : "success", error, last, stoppedMidway: false };
-}
-
-/** By task. */
-const interruptsOf = (tasks: readonly Task[]): [string, Json][] =>
-  tasks
-    .filter(({ interrupts }) => interrupts.length > 0)
-    .map(({ id, interrupts }) => [id, interrupts as unknown as Json]);
-
-const MOST_STACK = 16_000;
-
-/** `failure`: what the executor threw; undefined if it returned. */
-async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
-  const { options, slot, claimed, state, output, progress, mapper, runEvents } = context;
-  const { environment } = options;
-  const { run, resumed } = claimed;
-  const { run_id, thread_id, graph_id, attempt, stateless } = run;
-  state.phase = "ending";
-  const isRefused = failure instanceof ResumeRefused;
-  const answers = !isRefused && (context.job.resume_targets ?? []).length > 0;
-  if (answers && (state.reason || failure)) await reopen(context);
-  const ended = state.reason === "cancelled" ? await cancelled(context) : resultOf(context, failure);
-  const { status, error, last, stoppedMidway } = ended;
-  const next = last?.next ?? [];
-  // A task that raised an interrupt and failed waits for another answer.
-  const interrupts = interruptsOf(answers && error ? await pendingTasks(context) : (last?.tasks ?? []));
-  const open = interrupts.flatMap(([, list]) => list as Json[]);
-  const waitsAgain = answers && error !== null && open.length > 0;
-  if (waitsAgain) context.recorder?.request(open as JsonObject[]);
-  const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
-  const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
-  const discard = stateless && (progress.hasSavedState() || resumed);
-  const recording = context.recorder?.end({ status, error, waits: next.length > 0, failure });
-  if (recording) await recording;
-  context.journal?.end();
-  const { progress: unsaved, publish } = progress.drainUnsaved();
-  const tail: Tail = { frames: options.features.tail(run), error };
-  const end: FinishRun = {
-    claims: run.claims,
-    status,
-    error,
-    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MOST_STACK) } : {}),
-    result: stateless ? result : null,
-    progress: stateless ? { ...unsaved, checkpoints: [], writes: [] } : unsaved,
-    discard,
-    thread: {
-      head,
-      status:
-        isRefused && error
-          ? null
-          : error && !waitsAgain
-            ? "error"
-            : next.length > 0 || waitsAgain
-              ? "interrupted"
-              : "idle",
-      interrupts: Object.fromEntries(interrupts),
-      error: waitsAgain ? null : error,
-      ...(head === null || stateless
-        ? {}
-        : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
-    },
-    end_frame: output.nextFrameId + tailLength(tail),
-    ...options.features.finish(run, last?.values, mapper),
-    ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
-    waiting: slot.hasWaitingRuns(),
-    // The same time in every try: it identifies a try that took effect without an answer.
-    now: environment.now(),
-  };
-  if (!(await storeEnd(context, end))) {
-    context.stop("lease_lost");
-    return;
-  }
-  slot.counters.ended[status]++;
-  if (error) {
-    const cause = status === "timeout" ? error["message"] : (failure ?? error["message"]);
-    environment.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
-  }
-  publish();
-  closeRunEvents(runEvents, { status, result }, tail, end.end_frame);
-  options.features.finished(run);
-  options.onFinished?.(run, { status, ended_at: end.now, error });
-}
-
-/** Stores the end, with a claim for the next run in this slot. False: another process has the run. */
-async function storeEnd({ options, slot, claimed, retry }: AttemptContext, end: FinishRun): Promise<boolean> {
-  const { storage, scope } = options;
-  let tries = 0;
-  const finished = await retry(async () => {
-    tries++;
-    const claim = slot.nextClaim();
-    let outcome: FinishOutcome | undefined;
-    try {
-      outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
-    } finally {
-      claim?.answered(outcome);
-    }
-    return outcome;
-  });
-  if (finished || tries === 1) return finished !== null;
-  // An earlier try may have taken effect although the store reported a failure.
-  const row = await retry(() => storage.getRun(scope, claimed.run.run_id));
-  const { claims, status, end_frame, now } = end;
-  return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
-}
-
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
-const LONGEST_FLUSH_MS = 2_000;
+const MAX_FLUSH_MS = 2_000;
 /**
  * LangGraph puts a checkpoint within two ticks of the event loop after it shows a frame. With durability `sync` an interrupt in a
  * subgraph takes a save for the subgraph and one for its parent.
  */
-const SAVES = 3;
-const TICKS = 2;
+const MAX_FLUSH_SAVES = 3;
+const FLUSH_TICKS = 2;
 
-/** Read consistency on a busy thread: resolves when everything shown is stored, or cannot be stored soon. */
-async function flushShown({ options, progress, state, isLost }: AttemptContext, done: Promise<void>): Promise<void> {
-  const { environment } = options;
-  const store = async (): Promise<void> => {
-    for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
-      for (let ticks = TICKS; ticks > 0; ticks--) await loopTick(environment);
+/** Starts in the next microtask, so that a stop which arrives first has no side effects. */
+export const startAttempt = (
+  options: AttemptOptions,
+  slot: WorkerSlot,
+  graph: GraphInfo,
+  claimed: ClaimedRun,
+): Attempt => new RunAttempt(options, slot, graph, claimed);
+
+class RunAttempt implements Attempt, AttemptEvents {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly runEvents: RunEvents;
+  readonly done: Promise<void>;
+  readonly #state = new AttemptState();
+  readonly #abort = new AbortController();
+  readonly #barrier = new WriteBarrier();
+  /** The newest barrier when the attempt was stopped: what was put before that is still stored, and its output emitted. */
+  #stopPosition = 0;
+  readonly #parts: AttemptParts;
+  readonly #execution: Execution;
+  readonly #abandon_ms: number;
+
+  constructor(options: AttemptOptions, slot: WorkerSlot, graph: GraphInfo, claimed: ClaimedRun) {
+    const { single_process } = options.storage;
+    this.run_id = claimed.run.run_id;
+    this.thread_id = claimed.run.thread_id;
+    this.runEvents = options.hub.runEvents(this.run_id);
+    this.runEvents.live = true;
+    this.#abandon_ms = graph.abandon_ms ?? (single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
+    const basis = { options, slot, graph, claimed, runEvents: this.runEvents, state: this.#state };
+    this.#parts = createParts(basis, this.#barrier, this);
+    this.#execution = new Execution(this.#parts, this.#abort, this.#abandon_ms);
+    this.done = this.#run();
+  }
+
+  /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
+  async #run(): Promise<void> {
+    await undefined;
+    let publishEnd: PublishEnd | null = null;
+    try {
+      const failure = await this.#execute();
+      await this.#settle();
+      if (this.#state.mayWrite) publishEnd = await this.#end(failure);
+    } catch {
+      // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
+    }
+    await this.#leave();
+    // In one go: a reader of the result may create the next run at once, which takes this slot.
+    try {
+      publishEnd?.();
+    } catch (error) {
+      const { run_id, thread_id } = this;
+      this.#parts.options.environment.log({
+        level: "error",
+        message: "the end of a run was not published",
+        run_id,
+        thread_id,
+        error,
+      });
+    }
+    this.#state.enter("ended");
+    this.#parts.slot.left();
+  }
+
+  /** Claimed, then executing. Resolves with what the executor threw; undefined if it returned. */
+  async #execute(): Promise<unknown> {
+    try {
+      await this.#begin();
+      if (!this.#state.isStopped) await this.#executeJob();
+      return undefined;
+    } catch (error) {
+      return error ?? new Error("The graph failed without an error");
+    }
+  }
+
+  /** Emits the `metadata` frame before the graph starts, because its first step may block the event loop. */
+  async #begin(): Promise<void> {
+    const { options, slot, claimed, output, progress, recorder, runEvents } = this.#parts;
+    const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
+    await Promise.all(slot.earlier);
+    await this.onLeaseNeeded();
+    if (this.#state.isStopped) return;
+    const resumed_after = output.nextFrameId - 1;
+    const reading = recorder?.begin();
+    if (reading) {
+      await reading;
+      // The process may have stalled meanwhile.
+      await this.onLeaseNeeded();
+    }
+    if (this.#state.isStopped) return;
+    output.emitFrame("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
+    if (!runEvents.watched) return;
+    if (resumable) await progress.save("all");
+    // The response is built in one tick of the event loop, and its bytes leave in the next.
+    await loopTick(options.environment);
+    await loopTick(options.environment);
+    // The process may have stalled during these ticks.
+    await this.onLeaseNeeded();
+  }
+
+  async #executeJob(): Promise<void> {
+    const { options, graph, claimed } = this.#parts;
+    this.#state.enter("executing");
+    if (claimed.exhausted) {
+      throw Object.assign(new Error(`The run was started ${claimed.run.attempt} times and never reached its end`), {
+        name: "AttemptsExhausted",
+      });
+    }
+    const timeout_ms = Math.min(graph.timeout_ms ?? options.run_timeout_ms, LONGEST_TIMER_MS);
+    const cancelTimeout = options.environment.timer(timeout_ms, () => this.stop("timed_out"));
+    try {
+      await this.#execution.run();
+    } finally {
+      cancelTimeout();
+    }
+  }
+
+  async #settle(): Promise<void> {
+    const { journal, output, progress, checkpoints } = this.#parts;
+    this.#state.enter("settled");
+    journal?.close();
+    // The held output of a stopped run describes a state that it did not reach.
+    if (this.#state.isStopped) output.dropHeldOutput();
+    else output.releaseOutput();
+    await progress.close(this.#state.reason === "shutting_down");
+    // An abandoned executor must not write any more.
+    checkpoints.refuseWrites();
+  }
+
+  async #end(failure: unknown): Promise<PublishEnd | null> {
+    this.#state.enter("ending");
+    const publishEnd = await this.#storeEnd(failure);
+    // A refused end says that the lease is lost.
+    if (!publishEnd) this.stop("lease_lost");
+    return publishEnd;
+  }
+
+  async #storeEnd(failure: unknown): Promise<PublishEnd | null> {
+    const suspension = this.#parts.journal?.suspension;
+    if (this.#state.reason === "shutting_down") return (await requeueRun(this.#parts)) ? () => {} : null;
+    if (suspension && failure === undefined && !this.#state.isStopped) return suspendRun(this.#parts, suspension);
+    return finishRun(this.#parts, failure);
+  }
+
+  /** The lease is given up. If the run goes on in another attempt, its features and its thread learn it. */
+  async #leave(): Promise<void> {
+    const { options, claimed, heartbeat, journal, mapper } = this.#parts;
+    const { reason, mayWrite } = this.#state;
+    heartbeat.stop();
+    if (!mayWrite || reason === "shutting_down" || journal?.suspension) {
+      const isRetried = reason === "shutting_down" || reason === "lease_lost";
+      await options.features.left(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
+    }
+    if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
+  }
+
+  /** The lease is lost: frees the lock of the thread, because the executor has settled. */
+  async #releaseThreadLock(): Promise<void> {
+    const { options, claimed, runEvents, retry } = this.#parts;
+    const { storage, scope, environment } = options;
+    const { run_id, thread_id } = claimed.run;
+    const message = "run was taken over, rolled back or deleted; result dropped";
+    environment.log({ level: "info", message, run_id, thread_id });
+    await retry(() => storage.releaseSlot(scope, claimed.lease));
+    if (runEvents.outcome) return;
+    const isDeleted = this.#state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
+    if (isDeleted) endGone(runEvents, "RunRolledBack");
+  }
+
+  stop(reason: StopReason): boolean {
+    const { slot, heartbeat, checkpoints } = this.#parts;
+    if (!this.#state.accepts(reason)) return this.#state.reason === reason;
+    if (!this.#state.isStopped) {
+      this.#stopPosition = this.#barrier.newest;
+      this.#abandonLater();
+    }
+    this.#state.stop(reason);
+    if (!this.#state.mayWrite) {
+      checkpoints.refuseWrites();
+      heartbeat.stop();
+    }
+    if (reason === "lease_lost") slot.counters.leases_lost++;
+    this.#abort.abort(reason);
+    return true;
+  }
+
+  /** An executor that ignores its signal must not hold its slot for ever. */
+  #abandonLater(): void {
+    const { options, checkpoints } = this.#parts;
+    const cancel = options.environment.timer(this.#abandon_ms, () => {
+      checkpoints.refuseWrites();
+      this.#execution.abandon();
+    });
+    void this.#state.settled.then(cancel);
+  }
+
+  onCancelled(): void {
+    this.stop("cancelled");
+  }
+
+  onLeaseLost(): void {
+    // The answer to the end that is being stored says whether the lease was lost.
+    if (!this.#state.isEnding) this.stop("lease_lost");
+  }
+
+  onSuspended(): void {
+    this.#abort.abort("suspended");
+  }
+
+  onProgress(): void {
+    this.#parts.progress.scheduleSave();
+  }
+
+  onSaveNeeded(): Promise<void> {
+    return this.#parts.progress.save("all");
+  }
+
+  /** Renews a lease that ends, until it holds or the attempt stops. */
+  async onLeaseNeeded(): Promise<void> {
+    const { options, heartbeat } = this.#parts;
+    while (!this.#state.isStopped && heartbeat.isEnding()) {
+      if (!(await heartbeat.renew()) && !this.#state.isStopped) await pause(options.environment, RETRY_MS);
+    }
+  }
+
+  isOutputEnded(): boolean {
+    return this.#state.isStopped && (!this.#state.mayWrite || this.#barrier.isPassed(this.#stopPosition));
+  }
+
+  get executing(): Promise<void> | null {
+    return this.#state.isAtWork ? this.#state.settled : null;
+  }
+
+  checkCancelled(): void {
+    if (!this.#state.isEnding && this.#state.mayWrite) this.#parts.heartbeat.checkCancelled();
+  }
+
+  isExpired(now: number): boolean {
+    return this.#parts.heartbeat.isExpired(now) && (this.#state.isAtWork || this.#state.mayWrite);
+  }
+
+  async beforeClaim(): Promise<void> {
+    const state = this.#state;
+    if (state.mayWrite && !(await this.#parts.heartbeat.renew()) && state.mayWrite) {
+      if (!state.isEnding) throw new Error("A lease could not be renewed");
+      // The end may be stored already: then the run has no lease that could be renewed.
+      await this.done;
+    }
+    // The renewal may have found the lease lost, while the executor is still at work.
+    if (!state.mayWrite) await state.settled;
+  }
+
+  scheduleSave(): void {
+    this.#parts.progress.scheduleSave();
+  }
+
+  async flushEmitted(): Promise<void> {
+    const flushing = this.#flush().catch(() => {});
+    await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);
+  }
+
+  async #flush(): Promise<void> {
+    const { options, progress } = this.#parts;
+    const state = this.#state;
+    for (let saves = MAX_FLUSH_SAVES; saves > 0 && state.isAtWork && state.mayWrite; saves--) {
+      for (let ticks = FLUSH_TICKS; ticks > 0; ticks--) await loopTick(options.environment);
       if (!progress.isBehind()) break;
       await progress.save("due");
     }
-    if (state.phase !== "executing" && !isLost()) await done;
-  };
-  await withTimeout(
-    environment,
-    LONGEST_FLUSH_MS,
-    store().catch(() => {}),
-    undefined,
-  );
+    if (!state.isAtWork && state.mayWrite) await this.done;
+  }
 }

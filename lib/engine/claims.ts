@@ -1,7 +1,7 @@
 /** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
 import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms } from "../storage/mod.ts";
-import type { Attempt } from "./attempt.ts";
-import type { AttemptOptions, NextClaim, StopReason } from "./attempt-context.ts";
+import type { Attempt, AttemptOptions, NextClaim } from "./attempt-options.ts";
+import type { StopReason } from "./attempt-state.ts";
 import type { ClaimHealth } from "./health.ts";
 import type { LeaseGuard } from "./leases.ts";
 
@@ -64,12 +64,12 @@ export class Slots {
   }
 
   saveSoon(thread_id: string): void {
-    for (const attempt of this.attempts) if (attempt.thread_id === thread_id) attempt.saveSoon();
+    for (const attempt of this.attempts) if (attempt.thread_id === thread_id) attempt.scheduleSave();
   }
 
   /** False if the run does not execute here. Otherwise resolves when everything that was shown to subscribers is stored. */
   async flushShown(run_id: string): Promise<boolean> {
-    return (await Promise.all(this.of(run_id).map((attempt) => attempt.flushShown()))).length > 0;
+    return (await Promise.all(this.of(run_id).map((attempt) => attempt.flushEmitted()))).length > 0;
   }
 
   /** Stop this run if a claim under way brings it. */

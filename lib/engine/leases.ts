@@ -1,6 +1,7 @@
 /** The leases of a process: the heartbeat of each attempt, and the guard that keeps the process from claiming its own runs again. */
-import type { Environment } from "../environment.ts";
+import { type Environment, pause } from "../environment.ts";
 import type { ClaimTerms, Lease, Scope, Storage } from "../storage/mod.ts";
+import type { AttemptState } from "./attempt-state.ts";
 
 interface HeartbeatOptions {
   readonly storage: Storage;
@@ -115,6 +116,35 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     renew,
     checkCancelled,
     stop,
+  };
+}
+
+/** Repeats a failing call of the store for as long as a lease lasts. */
+export type LeaseRetry = <Answer>(call: () => Promise<Answer>) => Promise<Answer>;
+
+/** The pause between two tries of a failing call. */
+export const RETRY_MS = 500;
+/** The time limit of retries while the process shuts down. */
+const SHUTDOWN_RETRY_MS = 1_000;
+
+export function createLeaseRetry(
+  { environment, lease_ms }: Pick<HeartbeatOptions, "environment" | "lease_ms">,
+  state: AttemptState,
+  { run_id, thread_id }: Lease,
+): LeaseRetry {
+  return async (call) => {
+    const { mayWrite } = state;
+    for (let failures = 1; ; failures++) {
+      try {
+        return await call();
+      } catch (error) {
+        environment.log({ level: "error", message: "a storage call of a run failed", run_id, thread_id, error });
+        const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
+        // Tries are counted, because a process that stood still knows nothing about the store.
+        if (state.mayWrite !== mayWrite || (failures - 1) * RETRY_MS >= limit) throw error;
+        await pause(environment, RETRY_MS);
+      }
+    }
   };
 }
 

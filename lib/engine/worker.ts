@@ -7,8 +7,9 @@ import type { GraphInfo } from "../executor/contract.ts";
 import type { Origin } from "../storage/bus.ts";
 import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import { type Attempt, startAttempt } from "./attempt.ts";
-import type { StopReason, WorkerSlot } from "./attempt-context.ts";
+import { startAttempt } from "./attempt.ts";
+import type { Attempt, WorkerSlot } from "./attempt-options.ts";
+import type { StopReason } from "./attempt-state.ts";
 import {
   type ClaimOptions,
   createClaims,

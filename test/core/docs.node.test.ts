@@ -208,7 +208,7 @@ describe("docs/guides", () => {
       [],
       "name them in docs/guides/agents.md",
     );
-    const [, reasons = ""] = /type StopReason = ([^;]*);/.exec(read("lib/engine/attempt-context.ts")) ?? [];
+    const [, reasons = ""] = /type StopReason = ([^;]*);/.exec(read("lib/engine/attempt-state.ts")) ?? [];
     for (const reason of [...matches(reasons, /"(\w+)"/g), "suspended"]) assert.ok(named.has(reason), reason);
   });
 

@@ -135,7 +135,7 @@ const PLANTED: Readonly<Record<keyof typeof GOALS, readonly [files: Readonly<Rec
         "adapters/sql/runs/end.ts": "// Feedback\n",
         "adapters/sql/runs/stop.ts": "export {};\n",
         "adapters/sql/runs/more.ts": "export let usage = 1;\n",
-        "lib/engine/attempt-context.ts": "export let webhook = 1;\n",
+        "lib/engine/attempt-parts.ts": "export let webhook = 1;\n",
       },
       2,
     ],

@@ -43,10 +43,11 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the slot is freed when the executor is told to stop, not when it has settled",
-    file: "lib/engine/attempt-context.ts",
-    find: "    state.abort.abort(why);\n",
-    replace:
-      "    state.abort.abort(why);\n    if (isLoss(why)) void storage.releaseSlot(scope, lease).catch(() => {});\n",
+    file: "lib/engine/attempt.ts",
+    find: "    this.#abort.abort(reason);\n",
+    replace: `    this.#abort.abort(reason);
+    const { options, claimed } = this.#parts;
+    if (!this.#state.mayWrite) void options.storage.releaseSlot(options.scope, claimed.lease).catch(() => {});\n`,
   },
   {
     name: "a worker has one token for all its claims",
@@ -245,14 +246,14 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "an executor that ignores its signal is never given up",
-    file: "lib/engine/attempt-context.ts",
-    find: "    state.abandonWait?.();\n",
+    file: "lib/engine/execution.ts",
+    find: "    this.#abandonWait?.();\n",
     replace: "",
   },
   {
     name: "a run may take for ever",
     file: "lib/engine/attempt.ts",
-    find: '() => context.stop("timed_out"));',
+    find: '() => this.stop("timed_out"));',
     replace: "() => {});",
   },
   {
@@ -263,10 +264,10 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "what an interrupted run has done is not its thread's state",
-    file: "lib/engine/attempt.ts",
-    find: "const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));",
+    file: "lib/engine/run-end.ts",
+    find: "const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await findNewestRunCheckpoint(parts));",
     replace:
-      'const head = status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));',
+      'const head = result.status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await findNewestRunCheckpoint(parts));',
   },
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
@@ -276,9 +277,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a shut-down leaves its runs to their leases",
-    file: "lib/engine/attempt.ts",
-    find: "if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop(",
-    replace: "if (claimed.run.run_id === claimed.run.thread_id) context.stop(",
+    file: "lib/engine/run-end.ts",
+    find: "return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now()));",
+    replace: "return claimed.run.run_id !== claimed.run.thread_id;",
   },
   {
     name: "who waits for a cancelled run is answered at once",
@@ -309,7 +310,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
-    find: "  // The process may have stalled during these ticks.\n  await ensureLease(context);\n",
+    find: "    // The process may have stalled during these ticks.\n    await this.onLeaseNeeded();\n",
     replace: "",
   },
   {

@@ -1,0 +1,81 @@
+/** What the worker and its attempts know of each other. */
+import type { Environment } from "../environment.ts";
+import type { Executor, StoreHandle } from "../executor/contract.ts";
+import type { RunFeatures } from "../features/mod.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { ClaimRequest, FinishOutcome, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
+import type { RunEvents, StreamHub } from "../streams/hub.ts";
+import type { ThreadEventLogs } from "../streams/thread-events.ts";
+import type { StopReason } from "./attempt-state.ts";
+import type { Prices } from "./events.ts";
+import type { OnRunFinished } from "./finished-runs.ts";
+import type { LeasedAttempt } from "./leases.ts";
+import type { ScheduleSave } from "./save-scheduler.ts";
+
+export interface AttemptOptions {
+  readonly storage: Storage;
+  readonly bus: Bus;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly hub: StreamHub;
+  readonly events: ThreadEventLogs;
+  readonly store: StoreHandle;
+  readonly environment: Environment;
+  readonly lease_ms: number;
+  /** The time limit of an attempt, unless its graph sets one. */
+  readonly run_timeout_ms: number;
+  readonly prices: Prices;
+  readonly features: RunFeatures;
+  /** The end of a run is stored. */
+  readonly onFinished?: OnRunFinished;
+}
+
+/** The slot of the worker in which an attempt executes. */
+export interface WorkerSlot {
+  /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
+  readonly earlier: readonly Promise<void>[];
+  readonly counters: AttemptCounters;
+  readonly scheduleSave: ScheduleSave;
+  /** The event loop has not ticked for some time. */
+  isLoopStuck(): boolean;
+  /** The run waits until this time. */
+  wakeAt(time: number): void;
+  /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
+  nextClaim(): NextClaim | null;
+  /** Runs are known to wait, for a slot or for their threads. */
+  hasWaitingRuns(): boolean;
+  /** The attempt has ended. Readers of its result may create the next run at once, which takes this slot. */
+  left(): void;
+}
+
+export interface NextClaim {
+  readonly request: ClaimRequest;
+  /** Takes the answer; undefined if the call failed. */
+  answered(outcome: FinishOutcome | undefined): void;
+}
+
+interface AttemptCounters {
+  frames_shown: number;
+  frames_stored: number;
+  leases_lost: number;
+  readonly ended: Record<TerminalStatus, number>;
+}
+
+/** An attempt, as the worker sees it. */
+export interface Attempt extends LeasedAttempt {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly runEvents: RunEvents;
+  /** Resolves when the executor has settled or was abandoned, and the end of the run is stored. */
+  readonly done: Promise<void>;
+  /** Resolves when the executor has settled or was abandoned; null after that. */
+  readonly executing: Promise<void> | null;
+  /** True if the attempt stops for this reason. */
+  stop(reason: StopReason): boolean;
+  /** Reads the run's cancel flag again: another process may have set it. */
+  checkCancelled(): void;
+  /** Stores the recorded events within milliseconds: a client reads the events of the thread. */
+  scheduleSave(): void;
+  /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
+  flushEmitted(): Promise<void>;
+}

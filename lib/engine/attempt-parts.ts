@@ -1,0 +1,181 @@
+/** The parts of an attempt. Each gets the parts that it needs, and reports to the attempt by its events. */
+import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
+import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.ts";
+import { type JobRequest, jobConfig, mergeContext, readKwargs } from "../executor/kwargs.ts";
+import type { WriteBarrier } from "../executor/write-barrier.ts";
+import type { AttemptJournal } from "../features/mod.ts";
+import type { ClaimedRun } from "../storage/mod.ts";
+import type { RunEvents } from "../streams/hub.ts";
+import type { AttemptOptions, WorkerSlot } from "./attempt-options.ts";
+import type { AttemptState } from "./attempt-state.ts";
+import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder } from "./events.ts";
+import { createLeaseRetry, type Heartbeat, type LeaseRetry, startHeartbeat } from "./leases.ts";
+import { OutputBuffer } from "./output-buffer.ts";
+import { ProgressWriter } from "./progress-writer.ts";
+import { readState } from "./run-states.ts";
+
+/** What the parts tell the attempt, and ask it. */
+export interface AttemptEvents {
+  /** The run's cancel flag is set. */
+  onCancelled(): void;
+  /** The lease is lost, or the store does not recover. */
+  onLeaseLost(): void;
+  /** The executor has suspended the run: it is left alone. */
+  onSuspended(): void;
+  /** There is something to save. */
+  onProgress(): void;
+  /** The executor waits for a commit. Resolves when everything is committed, or when that failed. */
+  onSaveNeeded(): Promise<void>;
+  /** Something is about to happen outside. Resolves when the lease holds, or when the attempt stops. */
+  onLeaseNeeded(): Promise<void>;
+  /** What the executor still yields is not emitted, because the attempt stops. */
+  isOutputEnded(): boolean;
+}
+
+interface AttemptBasis {
+  readonly options: AttemptOptions;
+  readonly slot: WorkerSlot;
+  readonly graph: GraphInfo;
+  readonly claimed: ClaimedRun;
+  readonly runEvents: RunEvents;
+  readonly state: AttemptState;
+}
+
+export interface AttemptParts extends AttemptBasis {
+  readonly retry: LeaseRetry;
+  readonly heartbeat: Heartbeat;
+  readonly checkpoints: JobCheckpoints;
+  readonly journal: AttemptJournal | undefined;
+  readonly output: OutputBuffer;
+  readonly progress: ProgressWriter;
+  readonly job: Job;
+  readonly recorder: EventRecorder | null;
+  readonly mapper: EventMapper;
+}
+
+export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: AttemptEvents): AttemptParts {
+  const { options, graph, claimed, state } = basis;
+  const { lease_ms, prices } = options;
+  const { run, lease, resumed } = claimed;
+  const request = mergeContext(readKwargs(run.kwargs));
+  const recorded = recordedMethods(options, claimed, request);
+  const isOutputEnded = (): boolean => events.isOutputEnded();
+
+  const retry = createLeaseRetry(options, state, lease);
+  const heartbeat = startHeartbeat({
+    ...options,
+    lease,
+    until: run.updated_at + lease_ms,
+    onCancelled: () => events.onCancelled(),
+    onLost: () => events.onLeaseLost(),
+  });
+  const checkpoints = createCheckpoints(basis, { request, barrier, retry, events });
+  const journal = options.features.journal({
+    claimed,
+    retry,
+    save: () => events.onSaveNeeded(),
+    isLost: isOutputEnded,
+    ensureLease: () => events.onLeaseNeeded(),
+    abandon: () => events.onSuspended(),
+  });
+  const output = createOutput(basis, recorded, barrier, events);
+  const progress = new ProgressWriter({
+    ...options,
+    ...{ lease, barrier, checkpoints, output, journal, retry },
+    scheduleSave: basis.slot.scheduleSave,
+    onlyAtEnd: request.durability === "exit",
+    isLost: () => !state.mayWrite,
+    onLost: () => events.onLeaseLost(),
+  });
+  const described = { ...describeJob(basis, request, recorded), checkpoints, store: options.store };
+  const job: Job = journal ? { ...described, journal } : described;
+  const recorder = createEventRecorder({
+    ...{ ...options, graph, claimed, job, retry },
+    record: (event, isEnd) => output.emitEvent(event, isEnd),
+  });
+  const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
+  const showsResumed = run.claims > 1 && resumed && requested.has("values");
+  const mapper = createEventMapper({
+    ...{ requested, output, recorder, prices },
+    resumedValues: showsResumed ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
+    isStopped: isOutputEnded,
+  });
+  return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
+}
+
+/** Which methods of events the attempt records. */
+function recordedMethods(
+  { events }: AttemptOptions,
+  { run, thread }: ClaimedRun,
+  request: JobRequest,
+): NonNullable<Job["events"]> {
+  if (run.stateless || thread.stateless) return "none";
+  // A reader that opened before the thread existed could not set its `records_all`.
+  return thread.records_all || request.records_all || events.isWatched(run.thread_id) ? "all" : "state";
+}
+
+interface CheckpointParts {
+  readonly request: JobRequest;
+  readonly barrier: WriteBarrier;
+  readonly retry: LeaseRetry;
+  readonly events: AttemptEvents;
+}
+
+function createCheckpoints(
+  { options, claimed }: AttemptBasis,
+  { request, barrier, retry, events }: CheckpointParts,
+): JobCheckpoints {
+  const { storage, scope, environment } = options;
+  const { run, thread, resumed } = claimed;
+  return jobCheckpoints({
+    ...{ storage, scope, resumed, barrier, retry },
+    thread_id: run.thread_id,
+    run_id: run.run_id,
+    head: thread.head,
+    sync: request.durability === "sync" && !run.stateless,
+    now: () => environment.now(),
+    onAdded: () => events.onProgress(),
+    save: () => events.onSaveNeeded(),
+  });
+}
+
+/** Readers of other processes are not known here: with several processes all recorded events may have some. */
+function createOutput(
+  { options, slot, claimed, runEvents }: AttemptBasis,
+  recorded: NonNullable<Job["events"]>,
+  barrier: WriteBarrier,
+  events: AttemptEvents,
+): OutputBuffer {
+  const { storage, events: logs } = options;
+  const { run_id, thread_id } = claimed.run;
+  return new OutputBuffer({
+    ...{ claimed, runEvents, barrier, counters: slot.counters },
+    hasEventReaders: () => logs.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
+    publishEvents(before, list) {
+      if (!logs.isWatched(thread_id)) return;
+      const published = list.map((event) => ({ ...event, run_id }));
+      logs.publish(thread_id, before, published);
+    },
+    onAwaitedOutput: () => events.onProgress(),
+  });
+}
+
+/** The stream modes that events are derived from. */
+const DERIVED_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
+
+function describeJob(
+  { graph, claimed }: AttemptBasis,
+  { stream_mode, resumable: _resumable, records_all: _all, ...request }: JobRequest,
+  events: NonNullable<Job["events"]>,
+): Omit<Job, "checkpoints" | "store"> {
+  const { run, resumed } = claimed;
+  const { run_id, thread_id, assistant_id, graph_id, stateless, attempt } = run;
+  const modes = new Set(stream_mode);
+  // The worker derives this mode from the other.
+  if (modes.delete("messages")) modes.add("messages-tuple");
+  // Without events of its own, the executor's frames are turned into events.
+  if (events === "all" && !graph.protocol_events) for (const mode of DERIVED_EVENT_MODES) modes.add(mode);
+  const ids = { run_id, thread_id, assistant_id, graph_id };
+  const user = run.auth_user as AuthUser | null;
+  return { ...request, ...ids, ...jobConfig(run, request.config), stateless, attempt, resumed, modes, events, user };
+}

@@ -1,0 +1,116 @@
+/** The execution of a job: pulls the events of its executor, and passes them on at the pace of the store. */
+import { loopTick, pause, withTimeout } from "../environment.ts";
+import type { ExecutorEvent } from "../executor/contract.ts";
+import { CoroutineEvents } from "../executor/coroutine.ts";
+import type { AttemptParts } from "./attempt-parts.ts";
+
+/** For how many events of an attempt the event loop may go without a tick. */
+const BUSY_EVENTS = 256;
+/** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
+const INTERRUPT_MS = 50;
+const INTERRUPT_WAITS = 20;
+
+type Events = AsyncIterator<ExecutorEvent, void>;
+type Pulled = IteratorResult<ExecutorEvent, void>;
+
+/** An executor that was abandoned yields nothing more. */
+const ABANDONED: Pulled = { done: true, value: undefined };
+
+export class Execution {
+  readonly #parts: AttemptParts;
+  readonly #abort: AbortController;
+  /** How long the executor may ignore its signal. */
+  readonly #abandon_ms: number;
+  #isAbandoned = false;
+  /** Stops waiting for the next event. */
+  #abandonWait: (() => void) | undefined;
+  #releasesHeldOutput = false;
+
+  constructor(parts: AttemptParts, abort: AbortController, abandon_ms: number) {
+    this.#parts = parts;
+    this.#abort = abort;
+    this.#abandon_ms = abandon_ms;
+  }
+
+  /** Throws what the executor throws. Returns early once it was abandoned. */
+  async run(): Promise<void> {
+    const { options, slot, job, checkpoints, journal, output, mapper } = this.#parts;
+    const { executor, environment } = options;
+    const events = executor.execute(job, this.#abort.signal, environment)[Symbol.asyncIterator]();
+    let count = 0;
+    while (true) {
+      const pulled = this.#pull(events);
+      this.#scheduleHeldOutput();
+      const next = pulled instanceof Promise ? await pulled : pulled;
+      if (next.done) return;
+      try {
+        const handling = mapper.take(next.value);
+        if (handling) await handling;
+        journal?.took(next.value);
+      } catch (error) {
+        await this.#stopExecutor(events, error);
+        throw error;
+      }
+      if (checkpoints.isFull() || output.isFull()) await this.#waitForSaves();
+      // Bytes leave only when the event loop ticks.
+      if (++count % BUSY_EVENTS === 0 || slot.isLoopStuck()) await loopTick(environment);
+    }
+  }
+
+  /** The executor has ignored its signal for too long: it is left alone. */
+  abandon(): void {
+    this.#isAbandoned = true;
+    this.#abandonWait?.();
+  }
+
+  #pull(events: Events): Pulled | Promise<Pulled> {
+    const leave = (): void => void (async () => events.return?.())().catch(() => {});
+    if (this.#isAbandoned) {
+      leave();
+      return ABANDONED;
+    }
+    const isCoroutine = events instanceof CoroutineEvents;
+    const pulled = isCoroutine ? events.pull() : events.next();
+    if (isCoroutine && !(pulled instanceof Promise)) return pulled;
+    return new Promise((resolve, reject) => {
+      this.#abandonWait = () => {
+        resolve(ABANDONED);
+        leave();
+      };
+      (pulled as Promise<Pulled>).then(resolve, reject);
+    });
+  }
+
+  /** Back-pressure. */
+  async #waitForSaves(): Promise<void> {
+    const { options, checkpoints, output, progress } = this.#parts;
+    if (checkpoints.isFull()) await progress.save("all");
+    if (!output.isFull()) return;
+    // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
+    await loopTick(options.environment);
+    await progress.save("due");
+  }
+
+  /** Emits the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
+  #scheduleHeldOutput(): void {
+    if (!this.#parts.output.hasHeldOutput() || this.#releasesHeldOutput) return;
+    this.#releasesHeldOutput = true;
+    void this.#releaseHeldOutput();
+  }
+
+  async #releaseHeldOutput(): Promise<void> {
+    const { options, state, output, progress } = this.#parts;
+    let waits = 0;
+    do await pause(options.environment, INTERRUPT_MS);
+    while (state.isAtWork && progress.isBehind() && ++waits < INTERRUPT_WAITS);
+    this.#releasesHeldOutput = false;
+    if (state.isAtWork && !state.isStopped) output.releaseOutput();
+  }
+
+  /** Stops an executor whose event is invalid. The run ends only after it has settled or was abandoned. */
+  async #stopExecutor(events: Events, error: unknown): Promise<void> {
+    this.#abort.abort(error);
+    const returning = (async (): Promise<void> => void (await events.return?.()))().catch(() => {});
+    await withTimeout(this.#parts.options.environment, this.#abandon_ms, returning, undefined);
+  }
+}

@@ -1,0 +1,211 @@
+/** The end of an attempt in the store: its run ends, waits, or goes back to the queue. */
+import { ResumeRefused, type StateEvent, type Task } from "../executor/contract.ts";
+import { type Json, type JsonObject, scalarsOf } from "../json.ts";
+import type { FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
+import { closeRunEvents, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
+import type { AttemptParts } from "./attempt-parts.ts";
+import {
+  findNewestRunCheckpoint,
+  readLastState,
+  readPendingTasks,
+  readStateBefore,
+  reopenInterrupts,
+} from "./run-states.ts";
+
+/** Tells subscribers and the host how the attempt has ended. */
+export type PublishEnd = () => void;
+
+/** Another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. False: the lease is lost. */
+export async function requeueRun({ options, claimed, retry }: AttemptParts): Promise<boolean> {
+  const { storage, scope, environment } = options;
+  return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now()));
+}
+
+/** The run waits for a time or an event, without a slot: its next attempt continues the call. Null: the lease is lost. */
+export async function suspendRun(parts: AttemptParts, suspension: Suspension): Promise<PublishEnd | null> {
+  const { options, slot, claimed, progress, retry } = parts;
+  const { storage, scope, environment } = options;
+  const unsaved = progress.drainUnsaved();
+  const terms = { ...suspension, progress: unsaved.progress };
+  const suspended = await retry(() => storage.suspendRun(scope, claimed.lease, terms, environment.now()));
+  if (!suspended) return null;
+  return () => {
+    unsaved.publish();
+    slot.wakeAt(suspended.due_at);
+  };
+}
+
+/** Ends the run. `failure`: what the executor threw; undefined if it returned. Null: the lease is lost. */
+export async function finishRun(parts: AttemptParts, failure: unknown): Promise<PublishEnd | null> {
+  const { options, claimed, recorder, journal, progress, output, mapper, slot } = parts;
+  const { run } = claimed;
+  const runEnd = await findRunEnd(parts, failure);
+  const { status, error, last, next } = runEnd.result;
+  const discard = run.stateless && (progress.hasSavedState() || claimed.resumed);
+  await recorder?.end({ status, error, waits: next.length > 0, failure });
+  journal?.end();
+  const unsaved = progress.drainUnsaved();
+  const tail: Tail = { frames: options.features.tail(run), error };
+  const result = describeResult(runEnd);
+  const end: FinishRun = {
+    ...{ claims: run.claims, status, error, discard },
+    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MAX_STACK_LENGTH) } : {}),
+    result: run.stateless ? result : null,
+    progress: run.stateless ? { ...unsaved.progress, checkpoints: [], writes: [] } : unsaved.progress,
+    thread: describeThread(runEnd, failure, run.stateless),
+    end_frame: output.nextFrameId + tailLength(tail),
+    ...options.features.finish(run, last?.values, mapper),
+    ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
+    waiting: slot.hasWaitingRuns(),
+    // The same time in every try: it identifies a try that took effect without an answer.
+    now: options.environment.now(),
+  };
+  if (!(await storeEnd(parts, end))) return null;
+  return () => {
+    reportEnd(parts, end, failure);
+    unsaved.publish();
+    closeRunEvents(parts.runEvents, { status, result }, tail, end.end_frame);
+    options.features.finished(run);
+    options.onFinished?.(run, { status, ended_at: end.now, error });
+  };
+}
+
+const MAX_STACK_LENGTH = 16_000;
+
+/** How the run ends. */
+interface AttemptResult {
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  /** The last state; null if the run reached none. */
+  readonly last: StateEvent | null;
+  /** The nodes that the last state leaves to be executed. */
+  readonly next: readonly string[];
+  /** The run was cancelled, and has a state of its own. */
+  readonly stoppedMidway: boolean;
+}
+
+async function createAttemptResult(parts: AttemptParts, failure: unknown): Promise<AttemptResult> {
+  const { state, graph, options, mapper } = parts;
+  const reported = mapper.last();
+  if (state.reason === "cancelled") {
+    const reached = await readLastState(parts, reported);
+    const last = reached ?? (await readStateBefore(parts));
+    return { status: "interrupted", error: null, last, next: last?.next ?? [], stoppedMidway: reached !== null };
+  }
+  const ended = { last: reported, next: reported?.next ?? [], stoppedMidway: false };
+  if (state.reason === "timed_out") {
+    const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
+    return { ...ended, status: "timeout", error: { error: "RunTimeout", message } };
+  }
+  const error = errorBody(failure, reported);
+  return { ...ended, status: error ? "error" : "success", error };
+}
+
+/** The interrupts that the run leaves. */
+interface Interrupts {
+  readonly byTask: readonly (readonly [task_id: string, interrupts: Json])[];
+  readonly list: readonly JsonObject[];
+  /** A task that had an answer has raised an interrupt and failed: it waits for another answer. */
+  readonly isRaisedAgain: boolean;
+}
+
+/** `answers`: the run has answered interrupts. */
+async function findInterrupts(
+  parts: AttemptParts,
+  { error, last }: AttemptResult,
+  answers: boolean,
+): Promise<Interrupts> {
+  const tasks: readonly Task[] = answers && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
+  const interrupted = tasks.filter(({ interrupts }) => interrupts.length > 0);
+  const list = interrupted.flatMap(({ interrupts }): readonly JsonObject[] => interrupts);
+  return {
+    byTask: interrupted.map(({ id, interrupts }) => [id, interrupts as unknown as Json]),
+    list,
+    isRaisedAgain: answers && error !== null && list.length > 0,
+  };
+}
+
+interface RunEnd {
+  readonly result: AttemptResult;
+  readonly interrupts: Interrupts;
+  /** The checkpoint that becomes the head of the thread. */
+  readonly head: string | null;
+}
+
+async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd> {
+  const { job, state, recorder } = parts;
+  const answers = !(failure instanceof ResumeRefused) && (job.resume_targets ?? []).length > 0;
+  if (answers && (state.isStopped || failure !== undefined)) await reopenInterrupts(parts);
+  const result = await createAttemptResult(parts, failure);
+  const interrupts = await findInterrupts(parts, result, answers);
+  if (interrupts.isRaisedAgain) recorder?.request(interrupts.list);
+  const { error, last } = result;
+  const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await findNewestRunCheckpoint(parts));
+  return { result, interrupts, head };
+}
+
+/** The answer of wait and join. */
+function describeResult({ result, interrupts }: RunEnd): Json {
+  const { error, last, next, stoppedMidway } = result;
+  return error ? { __error__: error } : waitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
+}
+
+/** What the run leaves to its thread. */
+function describeThread(
+  { result, interrupts, head }: RunEnd,
+  failure: unknown,
+  stateless: boolean,
+): FinishRun["thread"] {
+  const { error, last } = result;
+  const isHead = last?.checkpoint?.checkpoint_id === head;
+  return {
+    head,
+    status: restingStatus(result, interrupts, failure),
+    interrupts: Object.fromEntries(interrupts.byTask),
+    error: interrupts.isRaisedAgain ? null : error,
+    ...(head === null || stateless ? {} : { scalars: isHead ? scalarsOf(last?.values) : null }),
+  };
+}
+
+/** Null: a refused answer leaves the thread as it was. */
+function restingStatus(
+  { error, next }: AttemptResult,
+  { isRaisedAgain }: Interrupts,
+  failure: unknown,
+): FinishRun["thread"]["status"] {
+  if (error && failure instanceof ResumeRefused) return null;
+  if (error && !isRaisedAgain) return "error";
+  return next.length > 0 || isRaisedAgain ? "interrupted" : "idle";
+}
+
+/** Stores the end, with a claim for the next run in this slot. False: another process has the run. */
+async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: FinishRun): Promise<boolean> {
+  const { storage, scope } = options;
+  let tries = 0;
+  const finished = await retry(async () => {
+    tries++;
+    const claim = slot.nextClaim();
+    let outcome: FinishOutcome | undefined;
+    try {
+      outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
+    } finally {
+      claim?.answered(outcome);
+    }
+    return outcome;
+  });
+  if (finished || tries === 1) return finished !== null;
+  // An earlier try may have taken effect although the store reported a failure.
+  const row = await retry(() => storage.getRun(scope, claimed.run.run_id));
+  const { claims, status, end_frame, now } = end;
+  return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
+}
+
+/** Counts the end, and logs an error. */
+function reportEnd({ options, slot, claimed }: AttemptParts, { status, error }: FinishRun, failure: unknown): void {
+  slot.counters.ended[status]++;
+  if (!error) return;
+  const { run_id, thread_id, graph_id, attempt } = claimed.run;
+  const cause = status === "timeout" ? error["message"] : (failure ?? error["message"]);
+  const about = { run_id, thread_id, graph_id, attempt };
+  options.environment.log({ level: "error", message: "a run failed", ...about, error: cause });
+}

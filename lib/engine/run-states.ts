@@ -1,0 +1,70 @@
+/** The states that an attempt reads at its end: those of its run, and the one before it. */
+import type { Environment } from "../environment.ts";
+import type { JobCheckpoints } from "../executor/checkpoints.ts";
+import type { Executor, StateEvent, Task, ThreadState } from "../executor/contract.ts";
+import { ofRun } from "../executor/kwargs.ts";
+import { recordedState, reopened } from "../executor/recorded-states.ts";
+import type { ClaimedRun } from "../storage/mod.ts";
+
+interface RunContext {
+  readonly options: { readonly executor: Executor; readonly environment: Environment };
+  readonly claimed: ClaimedRun;
+  readonly checkpoints: JobCheckpoints;
+}
+
+/** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */
+export async function readState(
+  { options, claimed, checkpoints }: RunContext,
+  checkpoint_id?: string,
+): Promise<ThreadState | null> {
+  const { run } = claimed;
+  const at = { thread_id: run.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
+  try {
+    const reader = options.executor.state?.(run.graph_id) ?? recordedState;
+    return await reader.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) });
+  } catch {
+    return null;
+  }
+}
+
+/** The newest root checkpoint of the run, from this attempt or an earlier one. */
+export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunContext): Promise<string | null> {
+  const newest = checkpoints.root();
+  if (newest !== null || !claimed.resumed) return newest;
+  return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+}
+
+/** The last state of a stopped run: the one that it reported, unless it has stored a newer one. */
+export async function readLastState(context: RunContext, reported: StateEvent | null): Promise<StateEvent | null> {
+  const checkpoint_id = await findNewestRunCheckpoint(context);
+  // With durability `exit` a cancelled run has put none.
+  if (reported && (reported.checkpoint?.checkpoint_id ?? null) === checkpoint_id) return reported;
+  if (checkpoint_id === null) return null;
+  const state = await readState(context);
+  return state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : reported;
+}
+
+/** The state of the thread before the run: it stays the thread's state if the run reached none. */
+export async function readStateBefore(context: RunContext): Promise<StateEvent | null> {
+  const { run, thread } = context.claimed;
+  if (thread.head === null || run.stateless) return null;
+  const state = await readState(context, thread.head);
+  return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
+}
+
+/** The tasks of the state that the run leaves. */
+export async function readPendingTasks(context: RunContext): Promise<readonly Task[]> {
+  return (await readState(context))?.tasks ?? [];
+}
+
+/**
+ * The run has failed or was stopped, and had answered interrupts: they are pending again. States of graphs say so themselves, because
+ * the tasks that raised them have no result.
+ */
+export async function reopenInterrupts({ options, claimed, checkpoints }: RunContext): Promise<void> {
+  const { run_id, graph_id } = claimed.run;
+  if (options.executor.state?.(graph_id)) return;
+  const newest = await checkpoints.get({ ns: "" });
+  const again = newest?.run_id === run_id ? reopened(newest, options.environment) : null;
+  if (again) checkpoints.append(again);
+}
