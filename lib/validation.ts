@@ -5,9 +5,12 @@ import { isObject } from "./json.ts";
 
 export type Schema = v.GenericSchema<unknown>;
 
+/** A schema with the text of its findings. */
+export type Rule = Schema & { readonly message?: unknown };
+
 /** A schema of named members. */
 export interface Section extends Schema {
-  readonly members: Readonly<Record<string, Schema>>;
+  readonly members: Readonly<Record<string, Rule>>;
 }
 
 /** True for text that every database stores unchanged in a plain column. */
@@ -38,9 +41,8 @@ export function isFiniteJson(value: unknown): boolean {
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
 
-/** A value that `fits`. `type` is the type of its findings. */
-export const rule = (fits: (value: unknown) => boolean, msg: string, type = "custom"): Schema =>
-  ({ ...v.custom(fits, msg), type }) as Schema;
+/** A value that `fits`. */
+export const rule = (fits: (value: unknown) => boolean, msg: string): Rule => v.custom(fits, msg);
 /** A value that other code validates. */
 export const anything: Schema = rule(() => true, "");
 export const flag: v.GenericSchema<boolean> = v.boolean("must be true or false");
@@ -63,52 +65,72 @@ export const texts = (fits: (item: string) => boolean, what: string): Schema =>
 /** The type of findings about unknown members. */
 export const UNKNOWN = "unknown_option";
 
-/**
- * An object that has only these members. Undefined counts as absent, and as wrong for those that are `required`. Valibot's
- * `strictObject` would report only the first unknown member.
- */
+/** An object that has only these members. Undefined counts as absent, and as wrong for those that are `required`. */
 export function section(
   members: Section["members"],
   required: readonly string[] = [],
   unknown = "unknown option",
 ): Section {
   const names = Object.keys(members);
-  const object = v.custom<object>(isObject, "must be an object");
-  return {
-    ...object,
-    members,
-    "~run"(dataset, config) {
-      const result = object["~run"](dataset, config);
-      const given = result.typed ? [...new Set([...required, ...Object.keys(result.value)])] : [];
-      const issues = given.flatMap((key) => {
-        const value = (result.value as Record<string, unknown>)[key];
-        const known = Object.hasOwn(members, key);
-        if (known && value === undefined && !required.includes(key)) return [];
-        const schema = known
-          ? (members[key] as Schema)
-          : rule(
-              () => false,
-              unknown + didYouMean(key, names, names.length > 8 ? "" : `; known: ${names.join(", ")}`),
-              UNKNOWN,
-            );
-        const { issues = [] } = schema["~run"]({ value }, config);
-        return issues.map((issue) => ({ ...issue, path: [{ key }, ...(issue.path ?? [])] }));
-      });
-      return issues.length > 0 ? ({ ...result, typed: false, issues } as unknown as typeof result) : result;
-    },
-  };
+  const known = names.length > 8 ? "" : `; known: ${names.join(", ")}`;
+  const unknownText = (key: string): string => unknown + didYouMean(key, names, known);
+  const entries = Object.entries(members).map(([key, schema]) => [
+    key,
+    required.includes(key) ? schema : v.optional(schema),
+  ]);
+  const strict = v.strictObject(Object.fromEntries(entries) as Section["members"], ({ expected, path }) => {
+    const key = String(path?.[0].key);
+    return expected === NONE ? unknownText(key) : String(members[key]?.message);
+  });
+  const object = v.pipe(
+    v.custom<object>(isObject, "must be an object"),
+    strict,
+    v.rawCheck(({ dataset: { issues }, addIssue }) => {
+      // strictObject reports the first unknown member alone.
+      const first = issues?.find(({ expected, path }) => expected === NONE && path?.length === 1)?.path?.[0];
+      if (!first) return;
+      const input = first.input as Readonly<Record<string, unknown>>;
+      for (const key of Object.keys(input).filter((name) => name !== first.key && !names.includes(name))) {
+        const item = { type: "object", origin: "key", input, key, value: input[key] } as const;
+        addIssue({ message: unknownText(key), expected: NONE, path: [item] });
+      }
+    }),
+  );
+  return Object.assign(object, { members });
 }
 
+/** What Valibot expects in the place of an unknown member. */
+const NONE = "never";
+
 /** An issue of Valibot as a finding, at its place below `loc`. */
-export const findingOf = ({ path, message, type }: v.BaseIssue<unknown>, loc: InputIssue["loc"] = []): InputIssue => ({
+export const findingOf = (
+  { path, message, type, expected }: v.BaseIssue<unknown>,
+  loc: InputIssue["loc"] = [],
+): InputIssue => ({
   loc: [...loc, ...(path ?? []).map(({ key }) => key as string | number)],
   msg: message,
-  type,
+  type: expected === NONE ? UNKNOWN : type,
 });
 
-/** Every finding of a value. */
-export const findings = (schema: Schema, value: unknown, loc?: InputIssue["loc"]): InputIssue[] =>
-  (v.safeParse(schema, value).issues ?? []).map((issue) => findingOf(issue, loc));
+/** Every finding of a value, in the order of the value. */
+export const findings = (schema: Schema, value: unknown, loc: InputIssue["loc"] = []): InputIssue[] =>
+  (v.safeParse(schema, value).issues ?? [])
+    .map((issue) => findingOf(issue))
+    .map((issue) => ({ issue, order: orderOf(value, issue.loc) }))
+    .sort((a, b) => compare(a.order, b.order))
+    .map(({ issue }) => ({ ...issue, loc: [...loc, ...issue.loc] }));
+
+/** The number of each member of a place in the object that has it; −1 for one that is absent. */
+function orderOf(value: unknown, [key, ...inner]: InputIssue["loc"]): number[] {
+  if (key === undefined) return [];
+  const object = Object(value) as Readonly<Record<string, unknown>>;
+  return [Object.keys(object).indexOf(String(key)), ...orderOf(object[key], inner)];
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  const at = a.findIndex((number, i) => number !== b[i]);
+  return (a[at] ?? 0) - (b[at] ?? 0);
+}
 
 /** A finding as a line of a ConfigError. */
 export const lineOf = ({ loc, msg }: InputIssue): string => `${loc.join(".")}: ${msg}`;
