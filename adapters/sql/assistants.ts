@@ -9,10 +9,10 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
+import { type Database, readOne, rowsIn } from "./database.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
-import { type Database, readOne, rowsIn } from "./statement.ts";
 import {
   activateVersion,
   deleteAssistant,

@@ -1,7 +1,7 @@
 /** Reads the values of checkpoints. A list that has grown is stored in parts: the oldest is the whole list, the others are tails. */
 import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
+import type { Database } from "./database.ts";
 import type { PayloadColumns } from "./schema/tables.ts";
-import type { Database } from "./statement.ts";
 import { selectValues, type ValueRow } from "./statements/channel-values.ts";
 
 /** Identifies a thread. */

@@ -10,11 +10,12 @@ import type {
   ThreadSize,
 } from "../../lib/storage/mod.ts";
 import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
+import type { Database } from "./database.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { ArgumentsFor } from "./parameters.ts";
+import type { Statement } from "./query.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
-import type { Database, Statement } from "./statement.ts";
 import {
   type checkpointTypes,
   deleteLeased,

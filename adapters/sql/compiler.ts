@@ -1,6 +1,7 @@
 /** Kysely's compilers, extended by the fragments and argument types of this project. Nothing else of Kysely is overridden. */
 import {
   createQueryId,
+  type OperationNode,
   type OperationNodeSource,
   PostgresQueryCompiler,
   type RawNode,
@@ -9,7 +10,11 @@ import {
 } from "kysely";
 import type { Dialect } from "./driver.ts";
 import { Parameter } from "./parameters.ts";
-import type { DialectNode } from "./template.ts";
+
+/** A raw node with another text for Postgres; see `byDialect`. */
+export interface DialectNode extends RawNode {
+  readonly postgres?: OperationNode;
+}
 
 export interface CompileOptions {
   /** See `QueryOptions.stable`. "rows": also the arguments of a list of rows. */
@@ -41,13 +46,6 @@ class SqliteCompiler extends SqliteQueryCompiler {
 }
 
 class PostgresCompiler extends PostgresQueryCompiler {
-  readonly #typeOf: (argument: unknown) => string;
-
-  constructor(typeOf: (argument: unknown) => string) {
-    super();
-    this.#typeOf = typeOf;
-  }
-
   protected override visitRaw(node: RawNode): void {
     const { postgres } = node as DialectNode;
     if (postgres) this.visitNode(postgres);
@@ -61,7 +59,7 @@ class PostgresCompiler extends PostgresQueryCompiler {
       this.append("null");
     } else {
       super.appendValue(argument);
-      this.append(`::${this.#typeOf(argument)}`);
+      this.append(`::${argumentType(argument)}`);
     }
   }
 }
@@ -77,8 +75,7 @@ export function compileQuery(
   query: OperationNodeSource,
   dialect: Dialect,
   { stable = false }: CompileOptions = {},
-  typeOf: (argument: unknown) => string = argumentType,
 ): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const compiler = dialect === "sqlite" ? new SqliteCompiler(stable) : new PostgresCompiler(typeOf);
+  const compiler = dialect === "sqlite" ? new SqliteCompiler(stable) : new PostgresCompiler();
   return compiler.compileQuery(query.toOperationNode() as RootOperationNode, createQueryId());
 }

@@ -14,13 +14,14 @@ import type {
   SkipReason,
 } from "../../lib/storage/mod.ts";
 import { fromText, toText } from "./columns.ts";
+import { type Database, readAll, readOne, rowsIn } from "./database.ts";
 import { addLabels, dropLabels, replaceLabels } from "./labels.ts";
 import type { ArgumentsFor } from "./parameters.ts";
+import type { Statement } from "./query.ts";
 import { refusal } from "./runs/create.ts";
 import { createStatements } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
 import { findRows, type Sought } from "./search.ts";
-import { type Database, readAll, readOne, rowsIn, type Statement } from "./statement.ts";
 import {
   advanceCron,
   deleteCron,

@@ -14,12 +14,13 @@ import type {
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
 import { fromText } from "./columns.ts";
+import { type Database, readAll, readOne } from "./database.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { pushesOf, pushVerbs } from "./pushes.ts";
+import type { Statement } from "./query.ts";
 import { deliveryTables, pushTables } from "./schema/deliveries.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Database, readAll, readOne, type Statement } from "./statement.ts";
 import {
   claimDeliveries,
   insertAttempt,

@@ -1,7 +1,7 @@
 /** Deployments, and the default organization, workspace and project. */
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
-import type { RowOf } from "./query.ts";
-import { type Database, readAll, readOne, rowsIn, type Statement } from "./statement.ts";
+import { type Database, readAll, readOne, rowsIn } from "./database.ts";
+import type { RowOf, Statement } from "./query.ts";
 import {
   insertMissingOrganization,
   insertMissingProject,

@@ -11,8 +11,8 @@ import type {
   Progress,
 } from "../../lib/storage/mod.ts";
 import type { LeaseFence } from "./checkpoints.ts";
+import type { Database } from "./database.ts";
 import { webhooks } from "./deliveries.ts";
-import { columnTypes } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
 import type {
   Columns,
@@ -25,9 +25,9 @@ import type {
 } from "./feature.ts";
 import { feedback } from "./feedback.ts";
 import { columns, type ParameterType } from "./parameters.ts";
+import type { Statement } from "./query.ts";
 import { agentTables } from "./schema/agents.ts";
-import { addArgumentTypes, type ColumnsOf, type TableDefinition } from "./schema/tables.ts";
-import { type Args, type Database, prepared, type Statement } from "./statement.ts";
+import type { ColumnsOf, TableDefinition } from "./schema/tables.ts";
 import { steps } from "./steps.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage } from "./usage.ts";
@@ -51,7 +51,6 @@ const FEATURES: readonly SqlFeature[] = Object.entries(HALVES).map(([name, half]
 }));
 
 export const featureTables: FeatureTables = Object.assign({}, ...FEATURES.map(({ tables }) => tables));
-addArgumentTypes(columnTypes, featureTables);
 
 /** The columns of a table that belong to features. */
 interface FeatureColumns<Source, Row, Name extends keyof Row & string> {
@@ -116,12 +115,6 @@ export const COPIED: Readonly<Record<string, CopiedStatement>> = Object.assign(
   {},
   ...FEATURES.map(({ copied }) => copied),
 );
-
-/** Returns the statements of `DELETED` for the runs whose ids `which` selects. */
-export function whenDeleted<Of extends Args>(which: (p: Of) => RawBuilder<unknown>): (args: Of) => Statement[] {
-  const statements = Object.values(DELETED).map((build) => prepared<Of>((p) => build(which(p))));
-  return (args) => statements.map((statement) => statement(args));
-}
 
 /** How many frames of features come right before the end of a row of `runs`. */
 export const endFrames: RawBuilder<number> = sql<number>`${sql.join(

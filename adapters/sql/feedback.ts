@@ -11,11 +11,11 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { fromText, toText } from "./columns.ts";
+import { type Database, ofKey, readAll, readOne } from "./database.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Database, ofKey, readAll, readOne } from "./statement.ts";
 import {
   countSubmission,
   deleteRecord,

@@ -1,12 +1,7 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
-import type { Expression } from "kysely";
-import type { ListPosition } from "../../lib/storage/cursor.ts";
-import type { Filter } from "../../lib/storage/visibility.ts";
-import { passes, rowByRow } from "./dialect.ts";
-import { toFilterArgument } from "./filter-argument.ts";
+import { type Expression, type RawBuilder, sql } from "kysely";
+import { passes, rowByRow } from "./functions.ts";
 import type { Operand } from "./parameters.ts";
-import { type Args, prepared, type Statement } from "./statement.ts";
-import { type RawBuilder, sql } from "./template.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = Operand<string> | null;
@@ -36,36 +31,3 @@ export const isRunPermitted = (
     ? sql<boolean>`true`
     : sql<boolean>`exists (select 1 from runs of_run where of_run.run_id = ${run_id}
     and of_run.deployment = ${deployment} and ${isThreadPermitted("of_run", filter)} ${rowByRow})`;
-
-/** Returns a further condition: `isPermitted`, or nothing without a filter. */
-export const andPermitted = (metadata: RawBuilder<unknown>, filter: Bound): RawBuilder<unknown> =>
-  filter === null ? sql`` : sql` and ${isPermitted(metadata, filter)}`;
-
-/** Returns a further condition: `isThreadPermitted`, or nothing without a filter. */
-export const andOfPermitted = (rows: string, filter: Bound): RawBuilder<unknown> =>
-  filter === null ? sql`` : sql` and ${isThreadPermitted(rows, filter)}`;
-
-/** Finds the filter of a statement that is being built. */
-export type BoundIn<Of> = (p: Of) => Bound;
-
-/** Statements for scopes with and without a filter. Calls `make` once for each, so a call without a filter pays for no condition. */
-export function filterable<Of extends Args, Made>(
-  make: (bound: BoundIn<Of>) => (args: Of) => Made,
-): (args: Of, filter: Filter | undefined) => Made {
-  const whole = make(() => null);
-  const part = make((p) => (p as Of & { readonly bound: string }).bound);
-  return (args, filter) => {
-    const bound = toFilterArgument(filter);
-    return bound === null ? whole(args) : part({ ...args, bound });
-  };
-}
-
-/** A statement for scopes with and without a filter; `build` gets null for those without. */
-export const scoped = <Of extends Args>(
-  build: (args: Of, bound: Bound) => RawBuilder<unknown>,
-): ((args: Of, filter: Filter | undefined) => Statement) =>
-  filterable<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));
-
-/** Rows that come after a place in a list with the newest first. */
-export const below = (position: ListPosition | undefined, id: string): readonly RawBuilder<unknown>[] =>
-  position ? [sql`(created_at, ${sql.ref(id)}) < (${position.created_at}, ${position.id})`] : [];

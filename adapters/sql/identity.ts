@@ -9,9 +9,9 @@ import {
   type UnitKind,
   type UnitRows,
 } from "../../lib/storage/identity.ts";
+import { type Database, readAll } from "./database.ts";
 import { deploymentVerbs } from "./deployments.ts";
 import type { Tables } from "./schema/tables.ts";
-import { type Database, readAll } from "./statement.ts";
 import {
   deleteMembership,
   deleteProjectsOfWorkspace,

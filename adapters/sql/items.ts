@@ -15,10 +15,11 @@ import {
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
-import { isFailedAssertion } from "./dialect.ts";
+import { type Database, readAll, readOne } from "./database.ts";
+import { isFailedAssertion } from "./errors.ts";
 import { namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
+import type { Statement } from "./query.ts";
 import type { Tables } from "./schema/tables.ts";
-import { type Database, readAll, readOne, type Statement } from "./statement.ts";
 import {
   assertItem,
   type CandidatesShape,

@@ -6,7 +6,7 @@
  */
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Statement } from "./statement.ts";
+import type { Statement } from "./query.ts";
 import { deleteLabelsOf, deleteOtherLabels, insertLabels, type LabelKind } from "./statements/labels.ts";
 
 export { leftLabels } from "./statements/labels.ts";

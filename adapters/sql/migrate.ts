@@ -1,10 +1,10 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { ConfigError } from "../../lib/errors.ts";
-import { isDamage } from "./dialect.ts";
+import type { Database } from "./database.ts";
+import { isDamage } from "./errors.ts";
 import { plainStatement, type Statement } from "./query.ts";
 import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { createTable } from "./schema/tables.ts";
-import type { Database } from "./statement.ts";
 import { createVersions, insertVersion, selectTableNames, selectVersion, VERSIONS } from "./statements/migrate.ts";
 
 /**

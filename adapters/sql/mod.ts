@@ -7,8 +7,9 @@ import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
-import { isFull, isUnstorable } from "./dialect.ts";
+import type { Database } from "./database.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
+import { isFull, isUnstorable } from "./errors.ts";
 import { featureVerbs } from "./features.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
@@ -16,7 +17,6 @@ import { migrate } from "./migrate.ts";
 import { openingVerbs } from "./openings.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
-import type { Database } from "./statement.ts";
 import { endWorkerClaims } from "./statements/deliveries.ts";
 import {
   deleteRoomProbes,

@@ -1,8 +1,8 @@
 /** How namespaces are stored, and the list of namespaces with items: each once, in order, read in steps. */
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
+import type { Database } from "./database.ts";
 import type { Tables } from "./schema/tables.ts";
-import type { Database } from "./statement.ts";
 import { selectNextCandidates, selectPaths } from "./statements/items.ts";
 
 type Row = Tables["store_items"];

@@ -1,6 +1,6 @@
 /** How the values of a checkpoint begin: what a list shows of a state that may be large. */
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
-import type { Database } from "./statement.ts";
+import type { Database } from "./database.ts";
 import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/openings.ts";
 
 /** The verb that reads how a channel begins. */

@@ -1,8 +1,9 @@
 /** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
 import type { NewPush, PushRow, PushStorage, PushTerms } from "../../lib/storage/mod.ts";
+import { type Database, ofThread, readAll } from "./database.ts";
+import type { Statement } from "./query.ts";
 import type { pushTables } from "./schema/deliveries.ts";
 import type { RowsOf } from "./schema/tables.ts";
-import { type Database, ofThread, readAll, type Statement } from "./statement.ts";
 import { insertCancelNotifications } from "./statements/deliveries.ts";
 import { continueTask, deletePush, selectPushes, upsertPush } from "./statements/pushes.ts";
 

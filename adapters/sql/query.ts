@@ -269,16 +269,6 @@ export function rowsQuery<
   return Object.assign(bind, { types, rowTypes, variants });
 }
 
-/** Returns a statement that is compiled for this one call, with its values inside. For administration and tests: it is slow. */
-export function once<Query extends OperationNodeSource>(built: Query): Statement<RowOfQuery<Query>> {
-  return {
-    for(dialect) {
-      const { sql, parameters } = compileQuery(built, dialect);
-      return { sql, args: parameters as readonly SqlValue[] };
-    },
-  };
-}
-
 /** Returns a statement without arguments, with the same text for every database. */
 export const plainStatement = <Row = never>(sql: string): Statement<Row> => ({ for: () => ({ sql, args: [] }) });
 

@@ -5,8 +5,8 @@
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage/mod.ts";
 import { type Filter, permits } from "../../lib/storage/visibility.ts";
+import type { Database } from "./database.ts";
 import { type Label, labelsOf } from "./labels.ts";
-import type { Database } from "./statement.ts";
 import type { LabelKind } from "./statements/labels.ts";
 import {
   type ConditionName,

@@ -5,7 +5,7 @@
 import type { NewState } from "../../lib/storage/mod.ts";
 import { storeProgress } from "./checkpoints.ts";
 import { valueLabels } from "./labels.ts";
-import type { Statement } from "./statement.ts";
+import type { Statement } from "./query.ts";
 import {
   insertStateCheckpoints,
   insertStateValues,

@@ -2,11 +2,11 @@
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./checkpoints.ts";
+import { type Database, ofThread, readOne } from "./database.ts";
 import { COPIED } from "./features.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
 import { putState } from "./state-updates.ts";
-import { type Database, ofThread, readOne } from "./statement.ts";
 import { unmarkThread } from "./statements/state-updates.ts";
 import {
   COPIED_TABLE_NAMES,

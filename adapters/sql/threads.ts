@@ -10,12 +10,13 @@ import type {
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { fromText } from "./columns.ts";
+import { type Database, ofThread, readOne, rowsIn } from "./database.ts";
 import { DELETED, THREAD_COLUMNS } from "./features.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { addLabels, dropLabels, type Label, labelsOf, narrowingLabels, replaceLabels } from "./labels.ts";
+import type { Statement } from "./query.ts";
 import { findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { type Database, ofThread, readOne, rowsIn, type Statement } from "./statement.ts";
 import { selectThreads } from "./statements/search.ts";
 import {
   deleteEntriesOfAssistant,

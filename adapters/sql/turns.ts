@@ -3,7 +3,7 @@
  * continues the turns of the deleted one. One row keeps the highest turn of all deleted threads with the same last four digits.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { scalar } from "./dialect.ts";
+import { scalar } from "./functions.ts";
 import type { Operand, Operands } from "./parameters.ts";
 
 /** The name of the row in `probes`: ids are UUIDs, so that there are at most 65,536 for a deployment. */

@@ -3,10 +3,10 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import type { TraceRow, TraceUsage, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import { type Database, readOne } from "./database.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { usageTables } from "./schema/usage.ts";
-import { type Database, readOne } from "./statement.ts";
 import {
   addClaimedTrace,
   addCreatedTrace,

@@ -1,6 +1,6 @@
 /** Users, and the names that reports show. */
 import type { IdentityStore } from "../../lib/storage/identity.ts";
-import { type Database, rowsIn } from "./statement.ts";
+import { type Database, rowsIn } from "./database.ts";
 import {
   deleteMembershipsOfUser,
   deleteUser,

@@ -1,6 +1,7 @@
 /** Remembers that calls fail because of the database's files or its disk. */
-import { isBroken, isDamage, isFull } from "./dialect.ts";
+
 import { type SqlStatement, sizeOf } from "./driver.ts";
+import { isBroken, isDamage, isFull } from "./errors.ts";
 
 const SMALLEST = 64 * 1024;
 const LARGEST = 16 * 1024 * 1024;

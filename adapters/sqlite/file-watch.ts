@@ -15,8 +15,8 @@ import {
   statSync,
   writeSync,
 } from "node:fs";
-import { isBroken, isDamage } from "../sql/dialect.ts";
 import { DatabaseUnavailable } from "../sql/driver.ts";
+import { isBroken, isDamage } from "../sql/errors.ts";
 
 /** What the log held after a commit, at the least. Nothing is flushed for it: the log itself was, before. */
 interface Mark {

@@ -1,8 +1,9 @@
 /** Claims of runs. */
 import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
+import { type Database, ofThread, type RowsOf, rowsIn } from "../database.ts";
 import { whenClaimed } from "../features.ts";
 import type { ArgumentsFor } from "../parameters.ts";
-import { type Database, ofThread, type RowsOf, rowsIn, type Statement } from "../statement.ts";
+import type { Statement } from "../query.ts";
 import {
   type hasEnded,
   type LeasedRun,

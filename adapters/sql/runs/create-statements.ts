@@ -1,10 +1,11 @@
 /** The statements that create a run, in the order of their batch. */
 import type { ClaimTerms, CreatedRun, CreateRun } from "../../../lib/storage/mod.ts";
 import { toText } from "../columns.ts";
+import { ofKey, ofThread, type RowsOf } from "../database.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS, whenClaimed, whenCreated } from "../features.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
+import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
-import { ofKey, ofThread, type RowsOf, type Statement } from "../statement.ts";
 import type { FireTime } from "../statements/crons.ts";
 import {
   type DecisionShape,

@@ -7,7 +7,7 @@ import type {
   IdempotencyKey,
   RepeatedRun,
 } from "../../../lib/storage/mod.ts";
-import { type Database, rowsIn } from "../statement.ts";
+import { type Database, rowsIn } from "../database.ts";
 import {
   countPendingRuns,
   evicts,

@@ -1,7 +1,8 @@
 import { pieceEnd } from "../../../lib/json.ts";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import type { LeaseFence } from "../checkpoints.ts";
-import type { Database, Statement } from "../statement.ts";
+import type { Database } from "../database.ts";
+import type { Statement } from "../query.ts";
 import { selectFrames, upsertFrames } from "../statements/runs-frames.ts";
 import { chunksOf } from "./chunks.ts";
 

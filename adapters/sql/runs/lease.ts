@@ -2,9 +2,10 @@
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { discardProgress, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
+import { type Database, ofThread, rowsIn } from "../database.ts";
 import { ENDED, whenFinished, whenSaved } from "../features.ts";
 import { valueLabels } from "../labels.ts";
-import { type Database, ofThread, rowsIn, type Statement } from "../statement.ts";
+import type { Statement } from "../query.ts";
 import { hasEnded } from "../statements/runs-claim.ts";
 import {
   countFailure,

@@ -1,7 +1,7 @@
 /** The verbs on runs, from their creation to their end. */
 import type { RunStorage } from "../../../lib/storage/mod.ts";
+import { type Database, ofThread, readAll, readOne, rowsIn } from "../database.ts";
 import { toFilterArgument } from "../filter-argument.ts";
-import { type Database, ofThread, readAll, readOne, rowsIn } from "../statement.ts";
 import { countActiveRuns, deleteRun, isRunPresent, selectRun, selectRuns } from "../statements/runs.ts";
 import { deleteEventsBeforeEnd, replaceEnd } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, markThreads, type RunSelection } from "../statements/runs-stop.ts";

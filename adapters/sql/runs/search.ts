@@ -2,8 +2,8 @@
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
+import { type Database, readAll } from "../database.ts";
 import { toFilterArgument } from "../filter-argument.ts";
-import { type Database, readAll } from "../statement.ts";
 import {
   countRuns,
   type ListedRow,

@@ -1,9 +1,10 @@
 /** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
+import { type Database, ofThread, type RowsOf, rowsIn } from "../database.ts";
 import { DELETED, ENDED } from "../features.ts";
 import { toFilterArgument } from "../filter-argument.ts";
+import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
-import { type Database, ofThread, type RowsOf, rowsIn, type Statement } from "../statement.ts";
 import {
   deleteEvents,
   deleteOfFeatures,

@@ -1,8 +1,9 @@
 /** Retention of one deployment. */
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { sweepCrons } from "../crons.ts";
+import type { Database } from "../database.ts";
 import { SWEPT } from "../features.ts";
-import type { Database, Statement } from "../statement.ts";
+import type { Statement } from "../query.ts";
 import { deleteExpiredItems } from "../statements/items.ts";
 import { deleteOldEvents, selectOldEvents } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";

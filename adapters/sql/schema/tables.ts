@@ -89,12 +89,3 @@ const ARGUMENT_TYPES = {
 /** Returns the Postgres type of an argument for a column with this definition. */
 export const postgresArgumentType = (definition: string): (typeof ARGUMENT_TYPES)[ColumnType] =>
   ARGUMENT_TYPES[typeOf(definition)];
-
-/** Adds column name → type of the arguments that are compared with the column or stored in it. */
-export function addArgumentTypes(types: Map<string, string>, tables: Definitions): void {
-  for (const [name, definition] of Object.values(tables).flatMap(({ columns }) => Object.entries(columns))) {
-    const type = typeOf(definition);
-    // A name that is a text in one table and a number in another needs arguments of other names.
-    if (types.get(name) !== "text") types.set(name, type === "integer" ? "bigint" : type === "blob" ? "bytea" : type);
-  }
-}

@@ -1,6 +1,6 @@
 /** The statement that reads the values of channels. */
 import { type RawBuilder, sql } from "kysely";
-import { rowsOf } from "../dialect.ts";
+import { rowsOf } from "../functions.ts";
 import { columns, text } from "../parameters.ts";
 import { query } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

@@ -1,7 +1,7 @@
 /** Statements on checkpoints, their writes, and the values of channels that are stored with them. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { rowsOf, scalar } from "../dialect.ts";
 import { type Bound, isThreadPermitted } from "../filter.ts";
+import { rowsOf, scalar } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, rowsQuery, scopedQuery, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

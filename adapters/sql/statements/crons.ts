@@ -1,7 +1,7 @@
 /** Statements on crons and their firings. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { each, rowsOf } from "../dialect.ts";
 import { isPermitted } from "../filter.ts";
+import { each, rowsOf } from "../functions.ts";
 import { bigint, columns, type Operands, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

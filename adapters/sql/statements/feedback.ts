@@ -1,9 +1,9 @@
 /** Statements on feedback and feedback tokens. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { FeedbackBucket } from "../../../lib/storage/mod.ts";
-import { each, rowsOf } from "../dialect.ts";
 import type { DeletedStatement, EndedStatement } from "../feature.ts";
 import { isRunPermitted } from "../filter.ts";
+import { each, rowsOf } from "../functions.ts";
 import { type ArgumentsFor, bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
 import { feedbackTables } from "../schema/feedback.ts";

@@ -1,6 +1,6 @@
 /** Statements on API keys, memberships, workspaces and projects. */
 import { sql } from "kysely";
-import { each } from "../dialect.ts";
+import { each } from "../functions.ts";
 import { bigint, columns, orNull, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, shaped } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";

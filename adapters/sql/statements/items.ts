@@ -1,6 +1,6 @@
 /** Statements on the items of the store. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { holds, mayReach, rowsOf } from "../dialect.ts";
+import { holds, mayReach, rowsOf } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped, shapedRows } from "../query.ts";
 import { cronTables } from "../schema/crons.ts";

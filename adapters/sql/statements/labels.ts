@@ -1,6 +1,6 @@
 /** Statements on labels, which index the metadata of rows and the values of states. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { rowsOf } from "../dialect.ts";
+import { rowsOf } from "../functions.ts";
 import { type Operand, type ParametersFor, text } from "../parameters.ts";
 import { shaped } from "../query.ts";
 

@@ -1,6 +1,6 @@
 /** Statements on the version of the schema. */
 import { sql } from "kysely";
-import { tableNames } from "../dialect.ts";
+import { tableNames } from "../functions.ts";
 import { bigint } from "../parameters.ts";
 import { createBuilder, plainStatement, query } from "../query.ts";
 

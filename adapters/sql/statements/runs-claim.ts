@@ -1,6 +1,6 @@
 /** Statements that claim runs: which run is next, its lease, and the slot of its thread. */
 import { type RawBuilder, sql } from "kysely";
-import { each, isAmong, numberIn, rowByRow } from "../dialect.ts";
+import { each, isAmong, numberIn, rowByRow } from "../functions.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";

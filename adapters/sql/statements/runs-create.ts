@@ -5,8 +5,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { pick } from "../columns.ts";
-import { each } from "../dialect.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS } from "../features.ts";
+import { each } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertFrom, query, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

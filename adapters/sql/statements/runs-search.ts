@@ -2,8 +2,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { RunStatus } from "../../../lib/storage/mod.ts";
 import { namesOf } from "../columns.ts";
-import { each } from "../dialect.ts";
 import { type Bound, isPermitted, isThreadPermitted } from "../filter.ts";
+import { each } from "../functions.ts";
 import { type ArgumentsFor, bigint, type ParametersFor, text } from "../parameters.ts";
 import { scopedQuery, shaped } from "../query.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";

@@ -3,9 +3,9 @@
  * new run of their thread evicts.
  */
 import { type OperationNodeSource, type RawBuilder, sql } from "kysely";
-import { each } from "../dialect.ts";
 import { DELETED, ENDED, endFrames } from "../features.ts";
 import { isThreadPermitted } from "../filter.ts";
+import { each } from "../functions.ts";
 import { type ArgumentsFor, bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";

@@ -1,7 +1,7 @@
 /** Statements of retention: first reads of what is old, then deletions of what was read. Lists of ids are JSON. */
 import { type RawBuilder, sql } from "kysely";
-import { each, holds, rowsOf } from "../dialect.ts";
 import { SWEPT } from "../features.ts";
+import { each, holds, rowsOf } from "../functions.ts";
 import { bigint, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";

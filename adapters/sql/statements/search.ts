@@ -3,7 +3,7 @@
  * looks up the other labels for each row.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { each, includes } from "../dialect.ts";
+import { each, includes } from "../functions.ts";
 import { bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shapedRows } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

@@ -1,7 +1,7 @@
 /** Statements of state updates, which change a thread's state without a run. */
 import { type RawBuilder, sql } from "kysely";
 import type { ThreadKey } from "../channel-values.ts";
-import { scalar } from "../dialect.ts";
+import { scalar } from "../functions.ts";
 import { columns, type Operands, type ParametersFor } from "../parameters.ts";
 import { createBuilder, query, rowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

@@ -1,9 +1,9 @@
 /** Statements on threads. */
 import { type RawBuilder, sql } from "kysely";
 import { pick } from "../columns.ts";
-import { holds } from "../dialect.ts";
 import { DELETED, THREAD_COLUMNS } from "../features.ts";
 import { type Bound, isPermitted, isThreadPermitted } from "../filter.ts";
+import { holds } from "../functions.ts";
 import { bigint, columns, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, scopedQuery, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

@@ -2,7 +2,7 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { UsageGroup } from "../../../lib/storage/mod.ts";
 import { whileLeased } from "../checkpoints.ts";
-import { each } from "../dialect.ts";
+import { each } from "../functions.ts";
 import { bigint, columns, double, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";

@@ -1,6 +1,6 @@
 /** Statements on users, and on the names that reports show. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { each } from "../dialect.ts";
+import { each } from "../functions.ts";
 import { bigint, columns, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";

@@ -1,41 +1,18 @@
-/** Differences between databases, and the compilers of statements. Opens no connection. */
-
-import type { Expression } from "kysely";
-import { compileQuery } from "./compiler.ts";
-import type { Dialect } from "./driver.ts";
+/** Fragments of statements whose text differs between databases. */
+import { type Expression, type RawBuilder, sql } from "kysely";
+import type { DialectNode } from "./compiler.ts";
 import type { Operand } from "./parameters.ts";
-import { addArgumentTypes, coreTables } from "./schema/tables.ts";
-import { byDialect, type RawBuilder, sql } from "./template.ts";
 
-/** A value and the name of its argument. */
-export interface Named {
-  readonly name: string;
+/** Returns a fragment that is `sqlite` in statements for SQLite, and `postgres` in statements for Postgres. */
+function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
+  const node: DialectNode = {
+    kind: "RawNode",
+    sqlFragments: ["", ""],
+    parameters: [sqlite.toOperationNode()],
+    postgres: postgres.toOperationNode(),
+  };
+  return sql<Value>`${{ toOperationNode: () => node }}`;
 }
-
-/** Numeric arguments that no column is named after. */
-const NUMBERS = `after assistant_revision before changes count end ends failed free hours_from hours_to http_status limit now offset origin owned pending
-  pending_per_thread per_host sealed seen_next seen_revision sharing start stride_ms thread_revision until version`;
-
-const numbers = new Set(NUMBERS.split(/\s+/));
-
-/** Argument types by name: the type of the column with this name. Names that are missing here are text. features.ts adds its own. */
-export const columnTypes: Map<string, string> = new Map();
-addArgumentTypes(columnTypes, coreTables);
-
-/** The type of an argument in Postgres, which would otherwise guess it or refuse the statement. */
-function typeOf(value: unknown): string {
-  if (typeof value === "number") return Number.isInteger(value) ? "bigint" : "double precision";
-  if (value instanceof Uint8Array) return "bytea";
-  const name = (value as Partial<Named>).name;
-  if (name === undefined) return "text";
-  return numbers.has(name) ? "bigint" : (columnTypes.get(name) ?? "text");
-}
-
-/** The text of a statement, and the values for its placeholders in order. */
-export const compile = (
-  query: RawBuilder<unknown>,
-  dialect: Dialect,
-): { readonly sql: string; readonly parameters: readonly unknown[] } => compileQuery(query, dialect, {}, typeOf);
 
 /**
  * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a
@@ -198,43 +175,3 @@ export const tableNames: RawBuilder<{ name: string }> = byDialect(
   sql`select name from sqlite_master where type = 'table'`,
   sql`select tablename as name from pg_tables where schemaname = current_schema()`,
 );
-
-/** True for the error of a file that is damaged or no database. */
-export function isDamage(error: unknown): boolean {
-  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
-  return (
-    errcode === 11 ||
-    errcode === 26 ||
-    /^SQLITE_(CORRUPT|NOTADB)/.test(String(code)) ||
-    /not a database|disk image is malformed/.test(String(message))
-  );
-}
-
-/** True for the error of a write to files that are damaged, unreadable or read-only. */
-export function isBroken(error: unknown): boolean {
-  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
-  const primary = typeof errcode === "number" ? errcode & 0xff : 0;
-  return (
-    isDamage(error) ||
-    [8, 10, 14].includes(primary) ||
-    /^SQLITE_(READONLY|IOERR|CANTOPEN)/.test(String(code)) ||
-    /readonly database|disk I\/O error|unable to open database/.test(String(message))
-  );
-}
-
-/** True for the error of a write to a full disk: the batch had no effect. */
-export function isFull(error: unknown): boolean {
-  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
-  return (
-    errcode === 13 || code === "SQLITE_FULL" || code === "53100" || /database or disk is full/.test(String(message))
-  );
-}
-
-/** True for the error of a batch that a failed assertion has rolled back. */
-export const isFailedAssertion = (error: unknown): boolean =>
-  /\bprobes\b/.test(String((error as { message?: unknown }).message));
-
-/** True for the error of a driver that refuses text with U+0000, which its database cannot store: the batch had no effect. */
-export function isUnstorable(error: unknown): boolean {
-  return /\bU\+0000\b/.test(String((error as { message?: unknown }).message));
-}
