@@ -15,14 +15,6 @@ function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknow
 }
 
 /**
- * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a
- * plain parameter, SQLite 3.54 would compile such a statement again at each call, which costs more than running it.
- */
-export function scalar<Value>(value: Operand<Value>): RawBuilder<Value> {
-  return byDialect(sql<Value>`(select ${value})`, sql`${value}`);
-}
-
-/**
  * Ends a subquery of `exists` that must be evaluated row by row. Postgres would turn it into a join, which reads all rows first,
  * and without statistics takes quadratic time.
  */
@@ -66,7 +58,7 @@ export function rowsOf(
   return byDialect(
     sql`(select ${sql.join(
       named.map(({ name, place }) => sql`json_extract(value, ${place.sqlite}) as ${name}`),
-    )} from json_each(${scalar(list)}))`,
+    )} from json_each(${list}))`,
     sql`(select ${sql.join(
       named.map(({ name, type, place }) =>
         type === "bigint"

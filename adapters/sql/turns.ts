@@ -3,7 +3,6 @@
  * continues the turns of the deleted one. One row keeps the highest turn of all deleted threads with the same last four digits.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { scalar } from "./functions.ts";
 import type { Operand, Operands } from "./parameters.ts";
 
 /** The name of the row in `probes`: ids are UUIDs, so that there are at most 65,536 for a deployment. */
@@ -20,4 +19,4 @@ export const keepTurns = (threads: Expression<unknown>): RawBuilder<never> =>
 /** The turn of a thread that is created. */
 export const firstTurn = (p: Operands<{ deployment: string; thread_id: string }>): RawBuilder<number> =>
   sql<number>`coalesce((select d.at from probes d
-    where d.name = ${rowName(scalar(p.deployment), scalar(p.thread_id))}), 0)`;
+    where d.name = ${rowName(p.deployment, p.thread_id)}), 0)`;

@@ -246,7 +246,7 @@ export function problemsOf(path: string, source: string): string[] {
     }
   };
   if (path.startsWith("lib/") && path !== "lib/environment.ts") report(bare, outside);
-  if (/^adapters\/(?:sql\/(?!template\.ts$)|sqlite\/)/.test(path)) report(code, injectable);
+  if (/^adapters\/(?:sql|sqlite)\//.test(path)) report(code, injectable);
   if (bound.test(path)) report(bare, unbound);
   return problems;
 }

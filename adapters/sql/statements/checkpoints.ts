@@ -1,7 +1,7 @@
 /** Statements on checkpoints, their writes, and the values of channels that are stored with them. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { type Bound, isThreadPermitted } from "../filter.ts";
-import { rowsOf, scalar } from "../functions.ts";
+import { rowsOf } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, rowsQuery, scopedQuery, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
@@ -22,8 +22,8 @@ const leaseTypes = { ...threadTypes, run_id: text, token: text };
 
 /** Returns the condition on rows of `runs` that is true for the run while the lease is held. */
 export const holdsLease = (p: Operands<LeaseFence>): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${scalar(p.deployment)} and thread_id = ${scalar(p.thread_id)}
-    and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;
+  sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id}
+    and run_id = ${p.run_id} and lease_token = ${p.token} and status = 'running'`;
 
 /** Returns a fence: without the lease the statement selects no row, so it writes nothing. */
 export const whileLeased = (p: Operands<LeaseFence>): RawBuilder<boolean> =>

@@ -11,6 +11,8 @@ import { leftLabels } from "./labels.ts";
 
 const db = createBuilder<Tables>();
 
+const stable = { stable: true };
+
 const keyTypes = columns(cronTables.crons, ["deployment", "cron_id"]);
 const contentTypes = columns(cronTables.crons, [
   "on_run_completed",
@@ -165,6 +167,7 @@ export const insertSkippedFirings = query(
     select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
     from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isAsRead(p)} and ${hasRun(p)}
     on conflict do nothing`,
+  stable,
 );
 
 /** Sets the next run date of a cron that is as it was read, and returns a row if it was. */

@@ -59,6 +59,7 @@ export const insertTokens = scopedQuery(
       created_at: "bigint",
     })} t
     where ${arePermitted(p.run_ids, p.deployment, filter)} returning token_id`,
+  stable,
 );
 
 /** The filter permits all runs of a JSON list. */

@@ -51,7 +51,7 @@ const shapes: readonly PruningShape[] = [
   { expired: true, filtered: true },
 ];
 
-const options = { ...stable, shapes };
+const options = { ...stable, shapes: shapes.slice(0, 1) };
 
 /** The threads that are pruned, for `from`. They are visible and have no active run. */
 const prunedBy = (strategy: RawBuilder<string>, p: Parameters, { expired, filtered }: PruningShape) =>
@@ -90,7 +90,7 @@ export const deleteThreads = shaped(
   (p, shape) =>
     sql<{ thread_id: string }>`delete from threads where deployment = ${p.deployment}
       and thread_id in ${deletedIds(p, shape)} returning thread_id`,
-  options,
+  { ...stable, shapes },
 );
 
 /** Deletes the labels of those of the threads that are gone. `thread_ids` is a JSON list. */
@@ -203,7 +203,7 @@ export const deleteCheckpoints = shaped(
         from pruned cross join checkpoints c
         where c.deployment = ${p.deployment} and c.thread_id = pruned.thread_id
         except select thread_id, ns, checkpoint_id from stays)`,
-  options,
+  { ...stable, shapes },
 );
 
 /** Deletes the writes whose checkpoint is gone. */

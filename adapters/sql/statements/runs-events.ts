@@ -56,6 +56,7 @@ export const upsertEvents = query(
         }))
         .whereRef("excluded.last_seq", ">", "thread_events.last_seq"),
     ),
+  stable,
 );
 
 // ------------------------------------------- runs that end without an attempt

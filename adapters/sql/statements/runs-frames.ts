@@ -8,6 +8,8 @@ import type { Tables } from "../schema/tables.ts";
 
 const db = createBuilder<Tables>();
 
+const stable = { stable: true };
+
 /**
  * Inserts frames while the lease is held. If a row with the same first frame exists, the longer one stays: a repeated save may have
  * more frames than the one before it, whose outcome was unknown.
@@ -33,6 +35,7 @@ export const upsertFrames = query(
         }))
         .whereRef("excluded.last_id", ">", "run_frames.last_id"),
     ),
+  stable,
 );
 
 /** A page of frames or events has at most this many rows. */

@@ -11,6 +11,8 @@ import { hasNewEvents } from "./steps.ts";
 
 const db = createBuilder<Tables>();
 
+const stable = { stable: true };
+
 const leaseTypes = { deployment: text, thread_id: text, run_id: text, token: text };
 
 type Lease = ParametersFor<typeof leaseTypes>;
@@ -25,58 +27,75 @@ const isSlotOf = (p: Lease): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}`;
 
 /** Extends the slot. It never shortens it, because renewals may arrive out of order. */
-export const extendSlot = query({ ...leaseTypes, lease_until: bigint }, (p) =>
-  db
-    .updateTable("threads")
-    .set({ slot_until: later("slot_until", p.lease_until) })
-    .where(isSlotOf(p))
-    .where(whileLeased(p)),
+export const extendSlot = query(
+  { ...leaseTypes, lease_until: bigint },
+  (p) =>
+    db
+      .updateTable("threads")
+      .set({ slot_until: later("slot_until", p.lease_until) })
+      .where(isSlotOf(p))
+      .where(whileLeased(p)),
+  stable,
 );
 
 /** Extends the lease, and never shortens it. Returns whether a stop was requested. */
-export const extendLease = query({ ...leaseTypes, lease_until: bigint }, (p) =>
-  db
-    .updateTable("runs")
-    .set({ lease_until: later("lease_until", p.lease_until) })
-    .where(holdsLease(p))
-    .returning("cancelled"),
+export const extendLease = query(
+  { ...leaseTypes, lease_until: bigint },
+  (p) =>
+    db
+      .updateTable("runs")
+      .set({ lease_until: later("lease_until", p.lease_until) })
+      .where(holdsLease(p))
+      .returning("cancelled"),
+  stable,
 );
 
 /** Returns a row while the lease is held. */
-export const isLeased = query(leaseTypes, (p) => db.selectFrom("runs").select("run_id").where(holdsLease(p)));
+export const isLeased = query(leaseTypes, (p) => db.selectFrom("runs").select("run_id").where(holdsLease(p)), stable);
 
 /** Records that this attempt has stored a root checkpoint. Returns a row while the lease is held. */
-export const setSaved = query(leaseTypes, (p) =>
-  db
-    .updateTable("runs")
-    .set({ saved: sql.lit(1), progressed: sql<number>`attempt` })
-    .where(holdsLease(p))
-    .returning("run_id"),
+export const setSaved = query(
+  leaseTypes,
+  (p) =>
+    db
+      .updateTable("runs")
+      .set({ saved: sql.lit(1), progressed: sql<number>`attempt` })
+      .where(holdsLease(p))
+      .returning("run_id"),
+  stable,
 );
 
 const noSlot = { slot_token: sql<null>`null`, slot_until: sql<null>`null` };
 
 /** Frees the slot of a run that will be requeued. The executor of a run that is gone may still be working. */
-export const freeLeasedSlot = query(leaseTypes, (p) =>
-  db.updateTable("threads").set(noSlot).where(isSlotOf(p)).where(whileLeased(p)),
+export const freeLeasedSlot = query(
+  leaseTypes,
+  (p) => db.updateTable("threads").set(noSlot).where(isSlotOf(p)).where(whileLeased(p)),
+  stable,
 );
 
 /** Frees the slot of a lease that is not held any more. */
-export const freeLostSlot = query(leaseTypes, (p) =>
-  db
-    .updateTable("threads")
-    .set(noSlot)
-    .where(isSlotOf(p))
-    .where(sql<boolean>`not ${whileLeased(p)}`),
+export const freeLostSlot = query(
+  leaseTypes,
+  (p) =>
+    db
+      .updateTable("threads")
+      .set(noSlot)
+      .where(isSlotOf(p))
+      .where(sql<boolean>`not ${whileLeased(p)}`),
+  stable,
 );
 
 /** Makes the run pending again, and takes back the attempt that this claim has counted. Returns a row while the lease is held. */
-export const requeueRun = query({ ...leaseTypes, now: bigint }, (p) =>
-  db
-    .updateTable("runs")
-    .set({ attempt: sql`attempt - counts_as_attempt`, counts_as_attempt: sql.lit(0), ...putBack(p.now) })
-    .where(holdsLease(p))
-    .returning("run_id"),
+export const requeueRun = query(
+  { ...leaseTypes, now: bigint },
+  (p) =>
+    db
+      .updateTable("runs")
+      .set({ attempt: sql`attempt - counts_as_attempt`, counts_as_attempt: sql.lit(0), ...putBack(p.now) })
+      .where(holdsLease(p))
+      .returning("run_id"),
+  stable,
 );
 
 /** Suspends the run: due at once if an event came after number `after` or a stop was requested. Returns when it is due. */
@@ -98,19 +117,23 @@ export const suspendRun = query(
       })
       .where(holdsLease(p))
       .returning("due_at"),
+  stable,
 );
 
 // ----------------------------------------------------------- the end of a run
 
 /** Counts consecutive failures of the cron of the run. */
-export const countFailure = query({ ...leaseTypes, cron_id: text, failed: bigint }, (p) =>
-  db
-    .updateTable("crons")
-    .set({ failures: sql`case when ${p.failed} = 1 then failures + 1 else 0 end` })
-    .where("deployment", "=", p.deployment)
-    .where("cron_id", "=", p.cron_id)
-    .where(sql<boolean>`(${p.failed} = 1 or failures > 0)`)
-    .where(whileLeased(p)),
+export const countFailure = query(
+  { ...leaseTypes, cron_id: text, failed: bigint },
+  (p) =>
+    db
+      .updateTable("crons")
+      .set({ failures: sql`case when ${p.failed} = 1 then failures + 1 else 0 end` })
+      .where("deployment", "=", p.deployment)
+      .where("cron_id", "=", p.cron_id)
+      .where(sql<boolean>`(${p.failed} = 1 or failures > 0)`)
+      .where(whileLeased(p)),
+  stable,
 );
 
 /** A head of null keeps the head. A resting status of null keeps status, interrupts and error. */
@@ -122,24 +145,28 @@ const restTypes = {
 };
 
 /** Stores what the run leaves on its thread, and frees the slot. */
-export const updateEndedThread = query({ ...leaseTypes, ...restTypes, now: bigint }, (p) => {
-  const has = sql`slot_token = ${p.token}`;
-  return db
-    .updateTable("threads")
-    .set({
-      updated_at: p.now,
-      state_updated_at: sql`case when ${p.resting_status} is null then state_updated_at else ${p.now} end`,
-      head: sql`coalesce(${p.head}, head)`,
-      status: sql`coalesce(${p.resting_status}, status)`,
-      interrupts: sql`coalesce(${p.interrupts}, interrupts)`,
-      error: sql`case when ${p.resting_status} is null then error else ${p.thread_error} end`,
-      slot_token: sql`case when ${has} then null else slot_token end`,
-      slot_until: sql`case when ${has} then null else slot_until end`,
-    })
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .where(whileLeased(p));
-});
+export const updateEndedThread = query(
+  { ...leaseTypes, ...restTypes, now: bigint },
+  (p) => {
+    const has = sql`slot_token = ${p.token}`;
+    return db
+      .updateTable("threads")
+      .set({
+        updated_at: p.now,
+        state_updated_at: sql`case when ${p.resting_status} is null then state_updated_at else ${p.now} end`,
+        head: sql`coalesce(${p.head}, head)`,
+        status: sql`coalesce(${p.resting_status}, status)`,
+        interrupts: sql`coalesce(${p.interrupts}, interrupts)`,
+        error: sql`case when ${p.resting_status} is null then error else ${p.thread_error} end`,
+        slot_token: sql`case when ${has} then null else slot_token end`,
+        slot_until: sql`case when ${has} then null else slot_until end`,
+      })
+      .where("deployment", "=", p.deployment)
+      .where("thread_id", "=", p.thread_id)
+      .where(whileLeased(p));
+  },
+  stable,
+);
 
 const endTypes = {
   ...leaseTypes,
@@ -150,7 +177,7 @@ const endTypes = {
 export const endFeature = shaped(
   (_: { readonly feature: string }) => endTypes,
   (p, { feature }) => findStatement(ENDED, feature)(p, holdsLease(p)),
-  { shapes: Object.keys(ENDED).map((feature) => ({ feature })) },
+  { ...stable, shapes: Object.keys(ENDED).map((feature) => ({ feature })) },
 );
 
 /** Ends the run. Returns a row while the lease is held. It goes last, because the other statements require the lease. */
@@ -174,4 +201,5 @@ export const endRun = query(
       })
       .where(holdsLease(p))
       .returning("run_id"),
+  stable,
 );

@@ -129,6 +129,7 @@ export const deleteKeys = query(
   (p) =>
     sql<{ key: string }>`delete from idempotency_keys where deployment = ${p.deployment}
     and (route, key) in ${rowsOf(p.keys, { route: "text", key: "text" })} returning key`,
+  stable,
 );
 
 /** Records that no idempotency key refers to runs. */

@@ -1,7 +1,6 @@
 /** Statements of state updates, which change a thread's state without a run. */
 import { type RawBuilder, sql } from "kysely";
 import type { ThreadKey } from "../channel-values.ts";
-import { scalar } from "../functions.ts";
 import { columns, type Operands, type ParametersFor } from "../parameters.ts";
 import { createBuilder, query, rowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
@@ -27,8 +26,8 @@ export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<num
 
 /** Returns the condition that the thread is marked. */
 export const isMarked = (p: Operands<ThreadKey>): RawBuilder<boolean> =>
-  sql<boolean>`exists (select 1 from threads where deployment = ${scalar(p.deployment)}
-    and thread_id = ${scalar(p.thread_id)} and run_count < 0)`;
+  sql<boolean>`exists (select 1 from threads where deployment = ${p.deployment}
+    and thread_id = ${p.thread_id} and run_count < 0)`;
 
 const update = (p: ParametersFor<typeof threadTypes>): Author => ({
   deployment: p.deployment,

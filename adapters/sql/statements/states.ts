@@ -102,36 +102,40 @@ export const setMetadata = scopedQuery({ ...checkpointTypes, metadata: text, exp
 const copyTypes = { ...threadTypes, from: text, from_member: text, member: text, now: bigint };
 
 /** Inserts the copy of a visible thread whose revision is as expected, and marks it. Returns it, unless it exists. */
-export const insertCopy = scopedQuery({ ...copyTypes, metadata: text, expected_revision: bigint }, (p, filter) => {
-  const same = Object.fromEntries(THREAD_COLUMNS.names.map((name) => [name, sql<never>`${sql.ref(name)}`]));
-  return insertFrom(
-    db,
-    "threads",
-    {
-      deployment: p.deployment,
-      thread_id: p.thread_id,
-      created_at: p.now,
-      updated_at: p.now,
-      state_updated_at: p.now,
-      metadata: p.metadata,
-      config: sql<string>`config`,
-      graph_id: sql<string | null>`graph_id`,
-      status: sql<string>`case when status = 'interrupted' then status else 'idle' end`,
-      head: sql<string | null>`head`,
-      interrupts: sql<string>`case when status = 'interrupted' then interrupts else '{}' end`,
-      hidden: sql.lit(0),
-      all_events: sql.lit(0),
-      revision: p.now,
-      run_count: marked(sql`run_count`),
-      turn: firstTurn(p),
-      ...same,
-    },
-    sql`from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
+export const insertCopy = scopedQuery(
+  { ...copyTypes, metadata: text, expected_revision: bigint },
+  (p, filter) => {
+    const same = Object.fromEntries(THREAD_COLUMNS.names.map((name) => [name, sql<never>`${sql.ref(name)}`]));
+    return insertFrom(
+      db,
+      "threads",
+      {
+        deployment: p.deployment,
+        thread_id: p.thread_id,
+        created_at: p.now,
+        updated_at: p.now,
+        state_updated_at: p.now,
+        metadata: p.metadata,
+        config: sql<string>`config`,
+        graph_id: sql<string | null>`graph_id`,
+        status: sql<string>`case when status = 'interrupted' then status else 'idle' end`,
+        head: sql<string | null>`head`,
+        interrupts: sql<string>`case when status = 'interrupted' then interrupts else '{}' end`,
+        hidden: sql.lit(0),
+        all_events: sql.lit(0),
+        revision: p.now,
+        run_count: marked(sql`run_count`),
+        turn: firstTurn(p),
+        ...same,
+      },
+      sql`from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
       and revision = ${p.expected_revision} and ${isPermitted(sql`metadata`, filter)}`,
-  )
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll();
-});
+    )
+      .onConflict((conflict) => conflict.doNothing())
+      .returningAll();
+  },
+  stable,
+);
 
 const payload = ["type", "data", "bytes"];
 

@@ -3,7 +3,6 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import { holdsLease, whileLeased } from "../checkpoints.ts";
 import type { CopiedStatement, DeletedStatement } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
-import { scalar } from "../functions.ts";
 import { bigint, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, rowsQuery, scopedQuery } from "../query.ts";
 import type { callTables } from "../schema/steps.ts";
@@ -30,6 +29,7 @@ export const insertCall = query(
     select ${p.deployment}, ${p.thread_id}, ${p.call_id}, ${p.graph_id}, ${p.run_id}, ${p.run_id}, ${p.beginning}, updated_at
     from runs where ${holdsLease(p)}
     on conflict do nothing`,
+  stable,
 );
 
 const updateLeasedCall = (p: ParametersFor<typeof leasedTypes>) =>
@@ -41,13 +41,17 @@ const updateLeasedCall = (p: ParametersFor<typeof leasedTypes>) =>
     .where(whileLeased(p));
 
 /** Makes the run the one that continues the call, while the lease is held. */
-export const continueCall = query(leasedTypes, (p) =>
-  updateLeasedCall(p).set({ run_id: p.run_id, due_at: sql<null>`null` }),
+export const continueCall = query(
+  leasedTypes,
+  (p) => updateLeasedCall(p).set({ run_id: p.run_id, due_at: sql<null>`null` }),
+  stable,
 );
 
 /** Sets the call of a run while its lease is held. An attempt that stores entries makes progress. */
-export const setCallOfRun = query(leasedTypes, (p) =>
-  db.updateTable("runs").set({ call_id: p.call_id, progressed: sql`attempt` }).where(holdsLease(p)),
+export const setCallOfRun = query(
+  leasedTypes,
+  (p) => db.updateTable("runs").set({ call_id: p.call_id, progressed: sql`attempt` }).where(holdsLease(p)),
+  stable,
 );
 
 /** Inserts entries of a journal, or replaces those with their indexes, while the lease is held. */
@@ -59,48 +63,59 @@ export const upsertEntries = rowsQuery(
     select ${p.deployment}, ${p.thread_id}, ${p.call_id}, ${p.run_id}, v.*
     from (values ${sql.join(rows.map((row) => sql`(${row.idx}, ${row.entry})`))}) as v where ${whileLeased(p)}
     on conflict (deployment, thread_id, call_id, idx) do update set entry = excluded.entry`,
+  stable,
 );
 
 /** Inserts the token of a wait while the lease is held. */
-export const insertCallToken = query({ ...leasedTypes, token_hash: text, name: text, occurrence: bigint }, (p) =>
-  insertWhere(
-    db,
-    "call_tokens",
-    {
-      token_hash: p.token_hash,
-      deployment: p.deployment,
-      thread_id: p.thread_id,
-      call_id: p.call_id,
-      name: p.name,
-      occurrence: p.occurrence,
-    },
-    whileLeased(p),
-  ).onConflict((conflict) => conflict.doNothing()),
+export const insertCallToken = query(
+  { ...leasedTypes, token_hash: text, name: text, occurrence: bigint },
+  (p) =>
+    insertWhere(
+      db,
+      "call_tokens",
+      {
+        token_hash: p.token_hash,
+        deployment: p.deployment,
+        thread_id: p.thread_id,
+        call_id: p.call_id,
+        name: p.name,
+        occurrence: p.occurrence,
+      },
+      whileLeased(p),
+    ).onConflict((conflict) => conflict.doNothing()),
+  stable,
 );
 
 /** Sets the position of a call while the lease is held. */
-export const setPosition = query({ ...leasedTypes, position: text }, (p) =>
-  updateLeasedCall(p).set({ position: p.position }),
+export const setPosition = query(
+  { ...leasedTypes, position: text },
+  (p) => updateLeasedCall(p).set({ position: p.position }),
+  stable,
 );
 
 /** The call has an event after number `after`. */
 export const hasNewEvents = (
   p: Operands<{ deployment: string; thread_id: string; call_id: string; after: number }>,
 ): RawBuilder<boolean> =>
-  sql<boolean>`exists (select 1 from call_events e where e.deployment = ${scalar(p.deployment)}
-    and e.thread_id = ${scalar(p.thread_id)} and e.call_id = ${scalar(p.call_id)} and e.seq > ${scalar(p.after)})`;
+  sql<boolean>`exists (select 1 from call_events e where e.deployment = ${p.deployment}
+    and e.thread_id = ${p.thread_id} and e.call_id = ${p.call_id} and e.seq > ${p.after})`;
 
 /** Sets when a call continues, while the lease is held: at once if it has an event after number `after`. */
-export const suspendCall = query({ ...leasedTypes, due_at: orNull(bigint), after: bigint, now: bigint }, (p) =>
-  updateLeasedCall(p).set({
-    due_at: sql<number | null>`case when ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end`,
-    ended_at: sql<null>`null`,
-  }),
+export const suspendCall = query(
+  { ...leasedTypes, due_at: orNull(bigint), after: bigint, now: bigint },
+  (p) =>
+    updateLeasedCall(p).set({
+      due_at: sql<number | null>`case when ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end`,
+      ended_at: sql<null>`null`,
+    }),
+  stable,
 );
 
 /** Ends a call while the lease is held. */
-export const endCall = query({ ...leasedTypes, due_at: orNull(bigint), now: bigint }, (p) =>
-  updateLeasedCall(p).set({ due_at: p.due_at, ended_at: p.now }),
+export const endCall = query(
+  { ...leasedTypes, due_at: orNull(bigint), now: bigint },
+  (p) => updateLeasedCall(p).set({ due_at: p.due_at, ended_at: p.now }),
+  stable,
 );
 
 // ------------------------------------------- when runs are deleted or copied

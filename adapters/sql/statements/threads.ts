@@ -15,6 +15,8 @@ import { findStatement } from "./runs-stop.ts";
 
 const db = createBuilder<Tables>();
 
+const stable = { stable: true };
+
 const keyTypes = { deployment: text, thread_id: text };
 
 const metadata = sql<string>`threads.metadata`;
@@ -56,6 +58,7 @@ export const insertThread = query(
       })
       .onConflict((conflict) => conflict.doNothing())
       .returningAll(),
+  stable,
 );
 
 /** Selects a thread that the filter permits, with what says whether its runs are active. */

@@ -93,6 +93,7 @@ export const addTraceUsage = query(reportTypes, addModelUsage);
 export const addLeasedTraceUsage = query(
   { ...reportTypes, ...columns(agentTables.runs, ["deployment", "thread_id"]), token: text },
   (p) => addModelUsage(p).where(whileLeased(p)),
+  stable,
 );
 
 // ------------------------------------------------------------------- sealing

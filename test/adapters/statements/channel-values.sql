@@ -1,13 +1,13 @@
 -- selectValues
 -- (wanted text, deployment text, thread_id text, known text, known text, known text, deployment text, thread_id text)
 with recursive parts (ns, channel, version) as (
-      select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as named
+      select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select ?))) as named
       union
       select c.ns, c.channel, c.extends_version from parts cross join channel_values c
       where c.deployment = (select ?) and c.thread_id = (select ?)
-      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version and c.extends_version is not null and not (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known))
-    select c.ns, c.channel, c.version, c.run_id, c.type, c.extends_version, case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known) then null else c.data end as data,
-      case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select (select ?)))) as known) then null else c.bytes end as bytes, (select count(*) from runs r where r.run_id = c.run_id
+      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version and c.extends_version is not null and not (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select ?))) as known))
+    select c.ns, c.channel, c.version, c.run_id, c.type, c.extends_version, case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select ?))) as known) then null else c.data end as data,
+      case when (c.ns, c.channel, c.version) in (select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select ?))) as known) then null else c.bytes end as bytes, (select count(*) from runs r where r.run_id = c.run_id
         and r.status in ('pending', 'running')) as open
     from parts cross join channel_values c where c.deployment = (select ?) and c.thread_id = (select ?)
       and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version
@@ -26,43 +26,35 @@ with recursive parts (ns, channel, version) as (
 --   CO-ROUTINE parts
 --     SETUP
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 2
+--       SCALAR SUBQUERY 1
 --         SCAN CONSTANT ROW
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --     RECURSIVE STEP
 --       SCAN parts
 --       SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
+--       SCALAR SUBQUERY 4
+--         SCAN CONSTANT ROW
 --       SCALAR SUBQUERY 5
 --         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       LIST SUBQUERY 10
+--       LIST SUBQUERY 8
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 8
+--         SCALAR SUBQUERY 6
 --           SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --   SCAN parts
 --   SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---   SCALAR SUBQUERY 21
+--   SCALAR SUBQUERY 17
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 22
+--   SCALAR SUBQUERY 18
 --     SCAN CONSTANT ROW
+--   LIST SUBQUERY 12
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 10
+--       SCAN CONSTANT ROW
+--     CREATE BLOOM FILTER
 --   LIST SUBQUERY 15
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     SCALAR SUBQUERY 13
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 12
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   LIST SUBQUERY 19
---     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 17
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 16
---         SCAN CONSTANT ROW
---     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 20
+--   CORRELATED SCALAR SUBQUERY 16
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)

@@ -1,101 +1,65 @@
 -- deleteLeased ({"table":"checkpoints"})
 -- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
 delete from "checkpoints" where deployment = (select ?) and thread_id = (select ?)
-    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
--- Postgres:
-delete from "checkpoints" where deployment = $1::text and thread_id = $2::text
-    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
-    and run_id = $5::text and lease_token = $6::text and status = 'running')
+    and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 7
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
 
 -- deleteLeased ({"table":"checkpoint_writes"})
 -- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
 delete from "checkpoint_writes" where deployment = (select ?) and thread_id = (select ?)
-    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
--- Postgres:
-delete from "checkpoint_writes" where deployment = $1::text and thread_id = $2::text
-    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
-    and run_id = $5::text and lease_token = $6::text and status = 'running')
+    and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 7
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
 
 -- deleteLeased ({"table":"channel_values"})
 -- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
 delete from "channel_values" where deployment = (select ?) and thread_id = (select ?)
-    and exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
--- Postgres:
-delete from "channel_values" where deployment = $1::text and thread_id = $2::text
-    and exists (select 1 from runs where deployment = $3::text and thread_id = $4::text
-    and run_id = $5::text and lease_token = $6::text and status = 'running')
+    and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 7
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
 
 -- selectCheckpoint
 -- (deployment text, thread_id text, ns text, checkpoint_id text)
@@ -360,7 +324,7 @@ select 'checkpoints' as section, '' as channel, count(*) as count,
 
 -- selectWrites
 -- (wanted text, deployment text, thread_id text)
-select w.* from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "checkpoint_id" from json_each((select (select ?)))) j
+select w.* from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "checkpoint_id" from json_each((select ?))) j
     cross join checkpoint_writes w
     where w.deployment = (select ?) and w.thread_id = (select ?) and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id
 -- Postgres:
@@ -368,14 +332,12 @@ select w.* from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate
     cross join checkpoint_writes w
     where w.deployment = $2::text and w.thread_id = $3::text and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --   SEARCH w USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
 
 -- upsertLeasedCheckpoints (1 rows)
@@ -388,23 +350,8 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
       v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
     from (values (?, ?, ?, ?, ?, ?,
           ?, ?, ?, ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
-      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
-      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
-      where checkpoints.run_id = excluded.run_id
--- Postgres:
-insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
-      metadata, versions, created_at)
-    select $1::text, $2::text, $3::text,
-      v.column1 + coalesce((select max(seq) from checkpoints
-        where deployment = $4::text and thread_id = $5::text), 0),
-      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
-    from (values ($6::bigint, $7::text, $8::text, $9::text, $10::text, $11::text,
-          $12::bytea, $13::text, $14::text, $15::bigint)) as v
-    where exists (select 1 from runs where deployment = $16::text and thread_id = $17::text
-    and run_id = $18::text and lease_token = $19::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
@@ -412,22 +359,14 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
 --   CO-ROUTINE v
 --     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
 --   SCAN v
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -453,45 +392,21 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
     from (values (?, ?, ?, ?, ?, ?,
           ?, ?, ?, ?), (?, ?, ?, ?, ?, ?,
           ?, ?, ?, ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
-      parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
-      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
-      where checkpoints.run_id = excluded.run_id
--- Postgres:
-insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
-      metadata, versions, created_at)
-    select $1::text, $2::text, $3::text,
-      v.column1 + coalesce((select max(seq) from checkpoints
-        where deployment = $4::text and thread_id = $5::text), 0),
-      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
-    from (values ($6::bigint, $7::text, $8::text, $9::text, $10::text, $11::text,
-          $12::bytea, $13::text, $14::text, $15::bigint), ($16::bigint, $17::text, $18::text, $19::text, $20::text, $21::text,
-          $22::bytea, $23::text, $24::text, $25::bigint)) as v
-    where exists (select 1 from runs where deployment = $26::text and thread_id = $27::text
-    and run_id = $28::text and lease_token = $29::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 12
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -512,40 +427,22 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
     select (select ?), (select ?), (select ?), v.*
     from (values (?, ?, ?, ?, ?, ?,
           ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
-      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
-      where channel_values.run_id = excluded.run_id
--- Postgres:
-insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
-    select $1::text, $2::text, $3::text, v.*
-    from (values ($4::text, $5::text, $6::text, $7::text, $8::text, $9::bytea,
-          $10::text)) as v
-    where exists (select 1 from runs where deployment = $11::text and thread_id = $12::text
-    and run_id = $13::text and lease_token = $14::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   CO-ROUTINE v
 --     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 8
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
 --   SCAN v
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -561,39 +458,20 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
     from (values (?, ?, ?, ?, ?, ?,
           ?), (?, ?, ?, ?, ?, ?,
           ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
-      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
-      where channel_values.run_id = excluded.run_id
--- Postgres:
-insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
-    select $1::text, $2::text, $3::text, v.*
-    from (values ($4::text, $5::text, $6::text, $7::text, $8::text, $9::bytea,
-          $10::text), ($11::text, $12::text, $13::text, $14::text, $15::text, $16::bytea,
-          $17::text)) as v
-    where exists (select 1 from runs where deployment = $18::text and thread_id = $19::text
-    and run_id = $20::text and lease_token = $21::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -609,41 +487,22 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
     select (select ?), (select ?), (select ?), (select seq from runs where run_id = (select ?)), v.*
     from (values (?, ?, ?, ?, ?, ?,
           ?, ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
-      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
-      bytes = excluded.bytes
--- Postgres:
-insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
-      type, data, bytes)
-    select $1::text, $2::text, $3::text, (select seq from runs where run_id = $4::text), v.*
-    from (values ($5::text, $6::text, $7::text, $8::bigint, $9::text, $10::text,
-          $11::text, $12::bytea)) as v
-    where exists (select 1 from runs where deployment = $13::text and thread_id = $14::text
-    and run_id = $15::text and lease_token = $16::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   CO-ROUTINE v
 --     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 8
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
 --   SCAN v
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -664,40 +523,20 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
     from (values (?, ?, ?, ?, ?, ?,
           ?, ?), (?, ?, ?, ?, ?, ?,
           ?, ?)) as v
-    where exists (select 1 from runs where deployment = (select (select ?)) and thread_id = (select (select ?))
-    and run_id = (select (select ?)) and lease_token = (select (select ?)) and status = 'running')
-    on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
-      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
-      bytes = excluded.bytes
--- Postgres:
-insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
-      type, data, bytes)
-    select $1::text, $2::text, $3::text, (select seq from runs where run_id = $4::text), v.*
-    from (values ($5::text, $6::text, $7::text, $8::bigint, $9::text, $10::text,
-          $11::text, $12::bytea), ($13::text, $14::text, $15::text, $16::bigint, $17::text, $18::text,
-          $19::text, $20::bytea)) as v
-    where exists (select 1 from runs where deployment = $21::text and thread_id = $22::text
-    and run_id = $23::text and lease_token = $24::text and status = 'running')
+    where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW

@@ -93,9 +93,9 @@ insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, s
 -- insertSkippedFirings
 -- (deployment text, cron_id text, now bigint, skipped text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, run_id text, run_id text)
 insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
-    select ?, ?, s.scheduled_at, ?, null, s.reason
-    from (select json_extract(value, '$[0]') as "scheduled_at", json_extract(value, '$[1]') as "reason" from json_each((select ?))) s where exists (select 1 from crons c where c.deployment = ? and c.cron_id = ?
-    and c.enabled = 1 and c.next_run_date = ? and c.revision = ?) and (? is null or exists (select 1 from runs where run_id = ?))
+    select (select ?), (select ?), s.scheduled_at, (select ?), null, s.reason
+    from (select json_extract(value, '$[0]') as "scheduled_at", json_extract(value, '$[1]') as "reason" from json_each((select ?))) s where exists (select 1 from crons c where c.deployment = (select ?) and c.cron_id = (select ?)
+    and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and ((select ?) is null or exists (select 1 from runs where run_id = (select ?)))
     on conflict do nothing
 -- Postgres:
 insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
@@ -104,10 +104,28 @@ insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, s
     and c.enabled = 1 and c.next_run_date = $7::bigint and c.revision = $8::bigint) and ($9::text is null or exists (select 1 from runs where run_id = $10::text))
     on conflict do nothing
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
 --     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 12
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
 
 -- isFiringOpen

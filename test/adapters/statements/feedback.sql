@@ -207,7 +207,7 @@ insert into "idempotency_keys" ("deployment", "route", "key", "body_hash", "run_
 -- (deployment text, tokens text)
 insert into feedback_tokens (deployment, submissions, token_id, run_id, workspace_id, project_id,
       feedback_key, config, expires_at, created_at)
-    select ?, 0, t.* from (select json_extract(value, '$[0]') as "token_id", json_extract(value, '$[1]') as "run_id", json_extract(value, '$[2]') as "workspace_id", json_extract(value, '$[3]') as "project_id", json_extract(value, '$[4]') as "feedback_key", json_extract(value, '$[5]') as "config", json_extract(value, '$[6]') as "expires_at", json_extract(value, '$[7]') as "created_at" from json_each((select ?))) t
+    select (select ?), 0, t.* from (select json_extract(value, '$[0]') as "token_id", json_extract(value, '$[1]') as "run_id", json_extract(value, '$[2]') as "workspace_id", json_extract(value, '$[3]') as "project_id", json_extract(value, '$[4]') as "feedback_key", json_extract(value, '$[5]') as "config", json_extract(value, '$[6]') as "expires_at", json_extract(value, '$[7]') as "created_at" from json_each((select ?))) t
     where true returning token_id
 -- Postgres:
 insert into feedback_tokens (deployment, submissions, token_id, run_id, workspace_id, project_id,
@@ -215,6 +215,8 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
     select $1::text, 0, t.* from (select (value ->> 0) collate "C" as "token_id", (value ->> 1) collate "C" as "run_id", (value ->> 2) collate "C" as "workspace_id", (value ->> 3) collate "C" as "project_id", (value ->> 4) collate "C" as "feedback_key", (value ->> 5) collate "C" as "config", (value ->> 6)::bigint as "expires_at", (value ->> 7)::bigint as "created_at" from json_array_elements($2::text::json)) t
     where true returning token_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 
@@ -222,11 +224,11 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
 -- (deployment text, tokens text, run_ids text, deployment text, filter text)
 insert into feedback_tokens (deployment, submissions, token_id, run_id, workspace_id, project_id,
       feedback_key, config, expires_at, created_at)
-    select ?, 0, t.* from (select json_extract(value, '$[0]') as "token_id", json_extract(value, '$[1]') as "run_id", json_extract(value, '$[2]') as "workspace_id", json_extract(value, '$[3]') as "project_id", json_extract(value, '$[4]') as "feedback_key", json_extract(value, '$[5]') as "config", json_extract(value, '$[6]') as "expires_at", json_extract(value, '$[7]') as "created_at" from json_each((select ?))) t
-    where not exists (select 1 from (select value from json_each(?)) asked
+    select (select ?), 0, t.* from (select json_extract(value, '$[0]') as "token_id", json_extract(value, '$[1]') as "run_id", json_extract(value, '$[2]') as "workspace_id", json_extract(value, '$[3]') as "project_id", json_extract(value, '$[4]') as "feedback_key", json_extract(value, '$[5]') as "config", json_extract(value, '$[6]') as "expires_at", json_extract(value, '$[7]') as "created_at" from json_each((select ?))) t
+    where not exists (select 1 from (select value from json_each((select ?))) asked
         where not (exists (select 1 from runs of_run where of_run.run_id = asked.value
-    and of_run.deployment = ? and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
-    and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(permitting.metadata) m
+    and of_run.deployment = (select ?) and exists (select 1 from threads permitting where permitting.deployment = "of_run"."deployment"
+    and permitting.thread_id = "of_run"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
@@ -247,37 +249,43 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0))) returning token_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN json_each VIRTUAL TABLE INDEX 1:
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     CORRELATED SCALAR SUBQUERY 12
+--       SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--       SCALAR SUBQUERY 6
+--         SCAN CONSTANT ROW
+--       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--       CORRELATED SCALAR SUBQUERY 10
+--         SCAN c VIRTUAL TABLE INDEX 1:
+--         SCALAR SUBQUERY 7
+--           SCAN CONSTANT ROW
+--         CORRELATED SCALAR SUBQUERY 9
+--           SCAN m VIRTUAL TABLE INDEX 1:
+--           CORRELATED SCALAR SUBQUERY 8
+--             SCAN e VIRTUAL TABLE INDEX 1:
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN json_each VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 8
---       SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 6
---         SCAN c VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 5
---           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 4
---             SCAN e VIRTUAL TABLE INDEX 1:
 
 -- insertTokensOfRun
 -- (deployment text, workspace_id text, project_id text, life_ms bigint, now bigint, tokens text, run_id text)
 insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms, created_at)
     select t.token_id, (select ?), r.run_id, (select ?), (select ?), t.feedback_key, (select ?), (select ?)
-    from runs r cross join (select json_extract(value, '$[0]') as "feedback_key", json_extract(value, '$[1]') as "token_id" from json_each((select (select ?)))) t where r.run_id = (select ?)
+    from runs r cross join (select json_extract(value, '$[0]') as "feedback_key", json_extract(value, '$[1]') as "token_id" from json_each((select ?))) t where r.run_id = (select ?)
 -- Postgres:
 insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms, created_at)
     select t.token_id, $1::text, r.run_id, $2::text, $3::text, t.feedback_key, $4::bigint, $5::bigint
     from runs r cross join (select (value ->> 0) collate "C" as "feedback_key", (value ->> 1) collate "C" as "token_id" from json_array_elements($6::text::json)) t where r.run_id = $7::text
 --   SEARCH r USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY 8
 --     SCAN CONSTANT ROW
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2

@@ -36,7 +36,7 @@ delete from "store_items" where "deployment" = ? and "path" = ? and "key" = ?
 -- refreshItems
 -- (now bigint, deployment text, places text, now bigint, now bigint)
 update store_items set expires_at = (select ?) + ttl_ms where deployment = (select ?)
-      and (path, key) in (select path, key from (select json_extract(value, '$[0]') as "path", json_extract(value, '$[1]') as "key" from json_each((select (select ?)))) as listed)
+      and (path, key) in (select path, key from (select json_extract(value, '$[0]') as "path", json_extract(value, '$[1]') as "key" from json_each((select ?))) as listed)
       and expires_at > (select ?) and expires_at < (select ?) + ttl_ms
 -- Postgres:
 update store_items set expires_at = $1::bigint + ttl_ms where deployment = $2::text
@@ -45,16 +45,14 @@ update store_items set expires_at = $1::bigint + ttl_ms where deployment = $2::t
 --   SEARCH store_items USING INDEX store_items_expiry (deployment=? AND expires_at>?)
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   LIST SUBQUERY 6
+--   LIST SUBQUERY 5
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 3
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -66,20 +64,18 @@ select * from "store_items" where "deployment" = ? and "path" = ? and "key" = ? 
 
 -- selectItems
 -- (places text, deployment text, now bigint)
-select i.* from (select json_extract(value, '$[0]') as "path", json_extract(value, '$[1]') as "key" from json_each((select (select ?)))) as listed cross join store_items i
+select i.* from (select json_extract(value, '$[0]') as "path", json_extract(value, '$[1]') as "key" from json_each((select ?))) as listed cross join store_items i
     where i.deployment = (select ?) and i.path = listed.path and i.key = listed.key and (expires_at is null or expires_at > (select ?))
 -- Postgres:
 select i.* from (select (value ->> 0) collate "C" as "path", (value ->> 1) collate "C" as "key" from json_array_elements($1::text::json)) as listed cross join store_items i
     where i.deployment = $2::text and i.path = listed.path and i.key = listed.key and (expires_at is null or expires_at > $3::bigint)
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --   SEARCH i USING INDEX sqlite_autoindex_store_items_1 (deployment=? AND path=? AND key=?)
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
 
 -- selectNewestCandidates ({"prefix":false,"vectors":false,"conditions":[]})

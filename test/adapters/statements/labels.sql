@@ -28,7 +28,7 @@ delete from labels where deployment = (select ?) and kind = 'assistant'
       and row_id = (select ?) and (select "metadata" from "assistants" where deployment = (select ?)
     and "assistant_id" = (select ?)) = (select ?)
       and (path_hash, value_hash) not in
-        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select (select ?)))) as listed)
+        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select ?))) as listed)
 -- Postgres:
 delete from labels where deployment = $1::text and kind = 'assistant'
       and row_id = $2::text and (select "metadata" from "assistants" where deployment = $3::text
@@ -48,12 +48,10 @@ delete from labels where deployment = $1::text and kind = 'assistant'
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   LIST SUBQUERY 10
+--   LIST SUBQUERY 9
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"thread"})
@@ -62,7 +60,7 @@ delete from labels where deployment = (select ?) and kind = 'thread'
       and row_id = (select ?) and (select "metadata" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?)
       and (path_hash, value_hash) not in
-        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select (select ?)))) as listed)
+        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select ?))) as listed)
 -- Postgres:
 delete from labels where deployment = $1::text and kind = 'thread'
       and row_id = $2::text and (select "metadata" from "threads" where deployment = $3::text
@@ -82,12 +80,10 @@ delete from labels where deployment = $1::text and kind = 'thread'
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   LIST SUBQUERY 10
+--   LIST SUBQUERY 9
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"cron"})
@@ -96,7 +92,7 @@ delete from labels where deployment = (select ?) and kind = 'cron'
       and row_id = (select ?) and (select "metadata" from "crons" where deployment = (select ?)
     and "cron_id" = (select ?)) = (select ?)
       and (path_hash, value_hash) not in
-        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select (select ?)))) as listed)
+        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select ?))) as listed)
 -- Postgres:
 delete from labels where deployment = $1::text and kind = 'cron'
       and row_id = $2::text and (select "metadata" from "crons" where deployment = $3::text
@@ -116,12 +112,10 @@ delete from labels where deployment = $1::text and kind = 'cron'
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   LIST SUBQUERY 10
+--   LIST SUBQUERY 9
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"values"})
@@ -130,7 +124,7 @@ delete from labels where deployment = (select ?) and kind = 'values'
       and row_id = (select ?) and (select "head" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?)
       and (path_hash, value_hash) not in
-        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select (select ?)))) as listed)
+        (select path_hash, value_hash from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash" from json_each((select ?))) as listed)
 -- Postgres:
 delete from labels where deployment = $1::text and kind = 'values'
       and row_id = $2::text and (select "head" from "threads" where deployment = $3::text
@@ -150,12 +144,10 @@ delete from labels where deployment = $1::text and kind = 'values'
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   LIST SUBQUERY 10
+--   LIST SUBQUERY 9
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- insertLabels ({"source":"assistant"})
@@ -163,7 +155,7 @@ delete from labels where deployment = $1::text and kind = 'values'
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'assistant', (select ?), (select "created_at" from "assistants" where deployment = (select ?)
     and "assistant_id" = (select ?)), v.*
-      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select (select ?)))) as v
+      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select ?))) as v
       where (select "metadata" from "assistants" where deployment = (select ?)
     and "assistant_id" = (select ?)) = (select ?) on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
@@ -176,17 +168,15 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "assistant_id" = $7::text) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 10
 --     SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -204,7 +194,7 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'thread', (select ?), (select "created_at" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?)), v.*
-      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select (select ?)))) as v
+      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select ?))) as v
       where (select "metadata" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?) on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
@@ -217,17 +207,15 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "thread_id" = $7::text and hidden = 0) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 10
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -245,7 +233,7 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'cron', (select ?), (select "created_at" from "crons" where deployment = (select ?)
     and "cron_id" = (select ?)), v.*
-      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select (select ?)))) as v
+      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select ?))) as v
       where (select "metadata" from "crons" where deployment = (select ?)
     and "cron_id" = (select ?)) = (select ?) on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
@@ -258,17 +246,15 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "cron_id" = $7::text) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 10
 --     SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -286,7 +272,7 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'values', (select ?), (select "created_at" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?)), v.*
-      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select (select ?)))) as v
+      from (select json_extract(value, '$[0]') as "path_hash", json_extract(value, '$[1]') as "value_hash", json_extract(value, '$[2]') as "exact" from json_each((select ?))) as v
       where (select "head" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?) on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
@@ -299,17 +285,15 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "thread_id" = $7::text and hidden = 0) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
+--   SCALAR SUBQUERY 10
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW

@@ -28,46 +28,37 @@ insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", 
 -- insertThreadOfRun ({"origin":"request","limited":true})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending bigint)
 insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select (select ?)) || ' ' || substr((select (select ?)), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
       and k.key = (select ?))
     and true
         and ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
     - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) < (select ?) on conflict do nothing returning *
--- Postgres:
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, $7::text, $8::text, 'idle', '{}', $9::bigint, 0, $10::bigint, $11::text, $12::bigint, $13::text, 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || $14::text || ' ' || substr($15::text, 33)), 0) + case when $16::text is null then 0 else 1 end, $17::text, $18::bigint where exists (select 1 from assistants a where a.deployment = $19::text and a.assistant_id = $20::text
-      and a.revision = $21::bigint)
-    and not exists (select 1 from idempotency_keys k where k.deployment = $22::text and k.route = $23::text
-      and k.key = $24::text)
-    and true
-        and ((select count(*) from runs r where r.deployment = $25::text and r.status = 'pending')
-    - (select count(*) from runs s where s.deployment = $26::text and s.status = 'pending' and s.waiting_for is not null)) < $27::bigint on conflict do nothing returning *
 --   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 22
+--   SCALAR SUBQUERY 20
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 23
+--   SCALAR SUBQUERY 21
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 29
+--   SCALAR SUBQUERY 27
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 25
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 26
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 27
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 29
+--     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
 --     SCALAR SUBQUERY 28
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 31
---     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
+--     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
 --     SCALAR SUBQUERY 30
 --       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 33
---     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 32
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 34
+--   SCALAR SUBQUERY 32
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 24
+--   SCALAR SUBQUERY 22
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -95,21 +86,17 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 13
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
+--   SCALAR SUBQUERY 16
 --     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SCALAR SUBQUERY 14
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 15
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 14
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 17
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 16
---         SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 18
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
 --     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -122,7 +109,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 -- insertThreadOfRun ({"origin":"cron","limited":false})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
 insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select (select ?)) || ' ' || substr((select (select ?)), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
       and k.key = (select ?))
@@ -130,47 +117,37 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
     and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
     and f.cron_id = (select ?) and f.scheduled_at = (select ?))
         and true on conflict do nothing returning *
--- Postgres:
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, $7::text, $8::text, 'idle', '{}', $9::bigint, 0, $10::bigint, $11::text, $12::bigint, $13::text, 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || $14::text || ' ' || substr($15::text, 33)), 0) + case when $16::text is null then 0 else 1 end, $17::text, $18::bigint where exists (select 1 from assistants a where a.deployment = $19::text and a.assistant_id = $20::text
-      and a.revision = $21::bigint)
-    and not exists (select 1 from idempotency_keys k where k.deployment = $22::text and k.route = $23::text
-      and k.key = $24::text)
-    and exists (select 1 from crons c where c.deployment = $25::text and c.cron_id = $26::text
-    and c.enabled = 1 and c.next_run_date = $27::bigint and c.revision = $28::bigint) and not exists (select 1 from cron_firings f where f.deployment = $29::text
-    and f.cron_id = $30::text and f.scheduled_at = $31::bigint)
-        and true on conflict do nothing returning *
 --   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 22
+--   SCALAR SUBQUERY 20
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 23
+--   SCALAR SUBQUERY 21
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 29
+--   SCALAR SUBQUERY 27
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
+--     SCALAR SUBQUERY 24
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 25
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 26
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 27
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 28
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 38
+--   SCALAR SUBQUERY 36
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
+--     SCALAR SUBQUERY 33
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 34
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 35
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 36
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 37
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 24
+--   SCALAR SUBQUERY 22
 --     SCAN CONSTANT ROW
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
+--   SCALAR SUBQUERY 28
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 29
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 30
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 31
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 32
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 33
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -198,21 +175,17 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 13
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
+--   SCALAR SUBQUERY 16
 --     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SCALAR SUBQUERY 14
+--       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 15
 --       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 14
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 17
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 16
---         SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 18
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
 --     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)

@@ -298,14 +298,32 @@ select "first_seq" from "thread_events" where "deployment" = (select ?) and "cre
 
 -- upsertEvents
 -- (deployment text, thread_id text, first_seq bigint, last_seq bigint, run_id text, methods bigint, size bigint, now bigint, events text, deployment text, thread_id text, run_id text, token text)
-insert into "thread_events" ("deployment", "thread_id", "first_seq", "last_seq", "run_id", "methods", "size", "created_at", "events") select ?, ?, ?, ?, ?, ?, ?, ?, ? where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+insert into "thread_events" ("deployment", "thread_id", "first_seq", "last_seq", "run_id", "methods", "size", "created_at", "events") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict ("deployment", "thread_id", "first_seq") do update set "last_seq" = "excluded"."last_seq", "methods" = "excluded"."methods", "size" = "excluded"."size", "events" = "excluded"."events" where "excluded"."last_seq" > "thread_events"."last_seq"
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW

@@ -128,14 +128,24 @@ select first_id, frames from run_frames
 
 -- upsertFrames
 -- (run_id text, first_id bigint, last_id bigint, size bigint, frames text, deployment text, thread_id text, run_id text, token text)
-insert into "run_frames" ("run_id", "first_id", "last_id", "size", "frames") select ?, ?, ?, ?, ? where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+insert into "run_frames" ("run_id", "first_id", "last_id", "size", "frames") select (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict ("run_id", "first_id") do update set "last_id" = "excluded"."last_id", "size" = "excluded"."size", "frames" = "excluded"."frames" where "excluded"."last_id" > "run_frames"."last_id"
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
 --     SCAN CONSTANT ROW

@@ -1,148 +1,224 @@
 -- countFailure
 -- (failed bigint, deployment text, cron_id text, failed bigint, deployment text, thread_id text, run_id text, token text)
-update "crons" set "failures" = case when ? = 1 then failures + 1 else 0 end where "deployment" = ? and "cron_id" = ? and (? = 1 or failures > 0) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "crons" set "failures" = case when (select ?) = 1 then failures + 1 else 0 end where "deployment" = (select ?) and "cron_id" = (select ?) and ((select ?) = 1 or failures > 0) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
 
 -- endFeature ({"feature":"feedback"})
 -- (now bigint, deployment text, thread_id text, run_id text, token text)
-update feedback_tokens set expires_at = ? + life_ms where expires_at is null and life_ms is not null
+update feedback_tokens set expires_at = (select ?) + life_ms where expires_at is null and life_ms is not null
     and run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' and feedback is not null)
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 5
+--   LIST SUBQUERY 6
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 2
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 3
 --       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
 
 -- endFeature ({"feature":"webhooks"})
 -- (now bigint, now bigint, status text, now bigint, error text, values text, values_omitted bigint, status text, deployment text, thread_id text, run_id text, token text, now bigint, now bigint, status text, now bigint, error text, status text, deployment text, thread_id text, run_id text, token text)
 insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
-    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, ?, ?, r.thread_id, r.assistant_id, ?, r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, ?, ?, case when r.temporary = 1 then null else ? end, case when r.temporary = 1 then 0 else ? end, case when ? = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and deployment = (select ?) and thread_id = (select ?)
+    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), (select ?), case when r.temporary = 1 then null else (select ?) end, case when r.temporary = 1 then 0 else (select ?) end, case when (select ?) = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') r
     union all
-    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, ?, ?, r.thread_id, r.assistant_id, ?, '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, ?, ?, null, 0, null, r.run_id, c.config, case when ? = 'success' then (select t.interrupts from threads t
+    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), (select ?), null, 0, null, r.run_id, c.config, case when (select ?) = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select * from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') r join push_configs c on c.last_run = r.run_id
     where true on conflict do nothing
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---     UNION ALL
---       SEARCH runs USING INDEX runs_running (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 8
+--       SCALAR SUBQUERY 11
 --         SCAN CONSTANT ROW
 --       SCALAR SUBQUERY 9
 --         SCAN CONSTANT ROW
 --       SCALAR SUBQUERY 10
 --         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 11
+--       SCALAR SUBQUERY 12
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 1
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 2
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 3
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 4
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 5
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 6
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 7
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 8
+--         SCAN CONSTANT ROW
+--     UNION ALL
+--       SEARCH runs USING INDEX runs_running (deployment=? AND thread_id=?)
+--       SCALAR SUBQUERY 22
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 23
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 24
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 25
 --         SCAN CONSTANT ROW
 --       SEARCH c USING INDEX push_configs_last (last_run=?)
---       REUSE SUBQUERY 10
---       CORRELATED SCALAR SUBQUERY 7
+--       REUSE SUBQUERY 24
+--       SCALAR SUBQUERY 15
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 16
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 17
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 18
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 19
+--         SCAN CONSTANT ROW
+--       SCALAR SUBQUERY 20
+--         SCAN CONSTANT ROW
+--       CORRELATED SCALAR SUBQUERY 21
 --         SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
 -- endRun
 -- (status text, run_error text, result text, now bigint, end_frame bigint, now bigint, deployment text, thread_id text, run_id text, token text)
-update "runs" set "status" = ?, "error" = ?, "result" = ?, "ended_at" = ?, "end_frame" = ?, "updated_at" = ?, "lease_token" = null, "lease_until" = null where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "status" = (select ?), "error" = (select ?), "result" = (select ?), "ended_at" = (select ?), "end_frame" = (select ?), "updated_at" = (select ?), "lease_token" = null, "lease_until" = null where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
 --     SCAN CONSTANT ROW
 
 -- extendLease
 -- (lease_until bigint, lease_until bigint, deployment text, thread_id text, run_id text, token text)
-update "runs" set "lease_until" = case when "lease_until" < ? then ? else "lease_until" end where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "lease_until" = case when "lease_until" < (select ?) then (select ?) else "lease_until" end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "cancelled"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- extendSlot
 -- (lease_until bigint, lease_until bigint, deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "slot_until" = case when "slot_until" < ? then ? else "slot_until" end where deployment = ? and thread_id = ? and slot_token = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "threads" set "slot_until" = case when "slot_until" < (select ?) then (select ?) else "slot_until" end where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 
 -- freeLeasedSlot
 -- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "slot_token" = null, "slot_until" = null where deployment = ? and thread_id = ? and slot_token = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 
 -- freeLostSlot
 -- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "slot_token" = null, "slot_until" = null where deployment = ? and thread_id = ? and slot_token = ? and not exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and not exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 7
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 
 -- isLeased
 -- (deployment text, thread_id text, run_id text, token text)
@@ -160,16 +236,22 @@ select "run_id" from "runs" where deployment = (select ?) and thread_id = (selec
 
 -- requeueRun
 -- (now bigint, now bigint, now bigint, deployment text, thread_id text, run_id text, token text)
-update "runs" set "attempt" = attempt - counts_as_attempt, "counts_as_attempt" = 0, "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "due_at" = case when due_at > ? then ? else due_at end where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "attempt" = attempt - counts_as_attempt, "counts_as_attempt" = 0, "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "due_at" = case when due_at > (select ?) then (select ?) else due_at end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 
 -- setSaved
@@ -188,41 +270,73 @@ update "runs" set "saved" = 1, "progressed" = attempt where deployment = (select
 
 -- suspendRun
 -- (now bigint, waiting_for text, deployment text, thread_id text, call_id text, after bigint, now bigint, due_at bigint, deployment text, thread_id text, run_id text, token text)
-update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = ?, "attempt" = runs.attempt - counts_as_attempt, "counts_as_attempt" = 0, "saved" = 1, "waiting_for" = ?, "due_at" = case when cancelled = 1 or exists (select 1 from call_events e where e.deployment = (select ?)
-    and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then ? else ? end where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "attempt" = runs.attempt - counts_as_attempt, "counts_as_attempt" = 0, "saved" = 1, "waiting_for" = (select ?), "due_at" = case when cancelled = 1 or exists (select 1 from call_events e where e.deployment = (select ?)
+    and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then (select ?) else (select ?) end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "due_at"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
+--     SCALAR SUBQUERY 3
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 4
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 5
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 6
+--       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+
+-- updateEndedThread
+-- (now bigint, resting_status text, now bigint, head text, resting_status text, interrupts text, resting_status text, thread_error text, token text, token text, deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
+update "threads" set "updated_at" = (select ?), "state_updated_at" = case when (select ?) is null then state_updated_at else (select ?) end, "head" = coalesce((select ?), head), "status" = coalesce((select ?), status), "interrupts" = coalesce((select ?), interrupts), "error" = case when (select ?) is null then error else (select ?) end, "slot_token" = case when slot_token = (select ?) then null else slot_token end, "slot_until" = case when slot_token = (select ?) then null else slot_until end where "deployment" = (select ?) and "thread_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+--     SCALAR SUBQUERY 15
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 13
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 14
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 16
+--       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 9
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
-
--- updateEndedThread
--- (now bigint, resting_status text, now bigint, head text, resting_status text, interrupts text, resting_status text, thread_error text, token text, token text, deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "updated_at" = ?, "state_updated_at" = case when ? is null then state_updated_at else ? end, "head" = coalesce(?, head), "status" = coalesce(?, status), "interrupts" = coalesce(?, interrupts), "error" = case when ? is null then error else ? end, "slot_token" = case when slot_token = ? then null else slot_token end, "slot_until" = case when slot_token = ? then null else slot_until end where "deployment" = ? and "thread_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
-    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
---   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW

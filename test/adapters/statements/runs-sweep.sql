@@ -61,15 +61,17 @@ delete from threads where deployment = $1::text and thread_id in (select value c
 
 -- deleteKeys
 -- (deployment text, keys text)
-delete from idempotency_keys where deployment = ?
+delete from idempotency_keys where deployment = (select ?)
     and (route, key) in (select json_extract(value, '$[0]') as "route", json_extract(value, '$[1]') as "key" from json_each((select ?))) returning key
 -- Postgres:
 delete from idempotency_keys where deployment = $1::text
     and (route, key) in (select (value ->> 0) collate "C" as "route", (value ->> 1) collate "C" as "key" from json_array_elements($2::text::json)) returning key
 --   SEARCH idempotency_keys USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---   LIST SUBQUERY 3
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   LIST SUBQUERY 4
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 2
 --       SCAN CONSTANT ROW
 
 -- deleteOldOfFeature ({"feature":"feedback"})

@@ -3,23 +3,13 @@
 insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at)
     select deployment, (select ?), call_id, graph_id, '', run_id, beginning, created_at, ended_at from calls
     where deployment = (select ?) and thread_id = (select ?)
-      and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null) and exists (select 1 from threads where deployment = (select (select ?))
-    and thread_id = (select (select ?)) and run_count < 0)
--- Postgres:
-insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at, ended_at)
-    select deployment, $1::text, call_id, graph_id, '', run_id, beginning, created_at, ended_at from calls
-    where deployment = $2::text and thread_id = $3::text
-      and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null) and exists (select 1 from threads where deployment = $4::text
-    and thread_id = $5::text and run_count < 0)
+      and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null) and exists (select 1 from threads where deployment = (select ?)
+    and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
@@ -61,25 +51,13 @@ insert into "checkpoints" (deployment, thread_id, "ns", "checkpoint_id", "seq", 
       from "checkpoints" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
           and r.thread_id = (select ?) and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = (select (select ?))
-    and thread_id = (select (select ?)) and run_count < 0)
--- Postgres:
-insert into "checkpoints" (deployment, thread_id, "ns", "checkpoint_id", "seq", "run_id", "parent_id", "type", "data", "bytes", "versions", "created_at", metadata)
-      select deployment, $1::text, "ns", "checkpoint_id", "seq", "run_id", "parent_id", "type", "data", "bytes", "versions", "created_at", replace(metadata, $2::text, $3::text)
-      from "checkpoints" where deployment = $4::text and thread_id = $5::text
-        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = $6::text
-          and r.thread_id = $7::text and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = $8::text
-    and thread_id = $9::text and run_count < 0)
+        and exists (select 1 from threads where deployment = (select ?)
+    and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
@@ -106,25 +84,13 @@ insert into "checkpoint_writes" (deployment, thread_id, "ns", "checkpoint_id", "
       from "checkpoint_writes" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
           and r.thread_id = (select ?) and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = (select (select ?))
-    and thread_id = (select (select ?)) and run_count < 0)
--- Postgres:
-insert into "checkpoint_writes" (deployment, thread_id, "ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", "type", "data", "bytes")
-      select deployment, $1::text, "ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", "type", "data", "bytes"
-      from "checkpoint_writes" where deployment = $2::text and thread_id = $3::text
-        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = $4::text
-          and r.thread_id = $5::text and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = $6::text
-    and thread_id = $7::text and run_count < 0)
+        and exists (select 1 from threads where deployment = (select ?)
+    and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 8
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 --   SEARCH checkpoint_writes USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
@@ -147,25 +113,13 @@ insert into "channel_values" (deployment, thread_id, "ns", "channel", "version",
       from "channel_values" where deployment = (select ?) and thread_id = (select ?)
         and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = (select ?)
           and r.thread_id = (select ?) and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = (select (select ?))
-    and thread_id = (select (select ?)) and run_count < 0)
--- Postgres:
-insert into "channel_values" (deployment, thread_id, "ns", "channel", "version", "run_id", "type", "data", "bytes", "extends_version")
-      select deployment, $1::text, "ns", "channel", "version", "run_id", "type", "data", "bytes", "extends_version"
-      from "channel_values" where deployment = $2::text and thread_id = $3::text
-        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = $4::text
-          and r.thread_id = $5::text and r.status in ('pending', 'running')))
-        and exists (select 1 from threads where deployment = $6::text
-    and thread_id = $7::text and run_count < 0)
+        and exists (select 1 from threads where deployment = (select ?)
+    and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 8
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 --   SEARCH channel_values USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
@@ -185,24 +139,14 @@ insert into "channel_values" (deployment, thread_id, "ns", "channel", "version",
 -- (thread_id text, now bigint, deployment text, from text, deployment text, thread_id text)
 insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
     select deployment, kind, (select ?), path_hash, value_hash, exact, (select ?) from labels
-    where deployment = (select ?) and kind = 'values' and row_id = (select ?) and exists (select 1 from threads where deployment = (select (select ?))
-    and thread_id = (select (select ?)) and run_count < 0)
-    on conflict do nothing
--- Postgres:
-insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
-    select deployment, kind, $1::text, path_hash, value_hash, exact, $2::bigint from labels
-    where deployment = $3::text and kind = 'values' and row_id = $4::text and exists (select 1 from threads where deployment = $5::text
-    and thread_id = $6::text and run_count < 0)
+    where deployment = (select ?) and kind = 'values' and row_id = (select ?) and exists (select 1 from threads where deployment = (select ?)
+    and thread_id = (select ?) and run_count < 0)
     on conflict do nothing
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
@@ -215,15 +159,35 @@ insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, crea
 
 -- insertCopy
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, now bigint, deployment text, thread_id text, deployment text, from text, expected_revision bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select ?, ?, ?, ?, ?, ?, config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, ?, -1 - run_count, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = ? and thread_id = ? and hidden = 0
-      and revision = ? and true on conflict do nothing returning *
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.at from probes d
+    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
+      and revision = (select ?) and true on conflict do nothing returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
 --     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -235,9 +199,9 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- insertCopy (filtered)
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, now bigint, deployment text, thread_id text, deployment text, from text, expected_revision bigint, filter text)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select ?, ?, ?, ?, ?, ?, config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, ?, -1 - run_count, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = ? and thread_id = ? and hidden = 0
-      and revision = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(metadata) m
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.at from probes d
+    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
+      and revision = (select ?) and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
@@ -254,17 +218,39 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) on conflict do nothing returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 13
+--     SCAN CONSTANT ROW
+--   CORRELATED SCALAR SUBQUERY 17
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 5
---       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 4
---         SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 3
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 14
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY 16
+--       SCAN m VIRTUAL TABLE INDEX 1:
+--       CORRELATED SCALAR SUBQUERY 15
+--         SCAN e VIRTUAL TABLE INDEX 1:
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SCALAR SUBQUERY 8
+--       SCAN CONSTANT ROW
+--     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)

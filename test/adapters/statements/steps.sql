@@ -1,18 +1,26 @@
 -- continueCall
 -- (run_id text, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
-update "calls" set "run_id" = ?, "due_at" = null where "deployment" = ? and "thread_id" = ? and "call_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "calls" set "run_id" = (select ?), "due_at" = null where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
 
 -- countSuspendedRuns
 -- (deployment text)
@@ -23,35 +31,59 @@ select count(*) as "count" from "runs" where "deployment" = (select ?) and "stat
 
 -- endCall
 -- (due_at bigint, now bigint, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
-update "calls" set "due_at" = ?, "ended_at" = ? where "deployment" = ? and "thread_id" = ? and "call_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "calls" set "due_at" = (select ?), "ended_at" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 9
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 
 -- insertCall
 -- (deployment text, thread_id text, call_id text, graph_id text, run_id text, run_id text, beginning text, deployment text, thread_id text, run_id text, token text)
 insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, beginning, created_at)
-    select ?, ?, ?, ?, ?, ?, ?, updated_at
+    select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), updated_at
     from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
     on conflict do nothing
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
@@ -59,16 +91,28 @@ insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, 
 
 -- insertCallToken
 -- (token_hash text, deployment text, thread_id text, call_id text, name text, occurrence bigint, deployment text, thread_id text, run_id text, token text)
-insert into "call_tokens" ("token_hash", "deployment", "thread_id", "call_id", "name", "occurrence") select ?, ?, ?, ?, ?, ? where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+insert into "call_tokens" ("token_hash", "deployment", "thread_id", "call_id", "name", "occurrence") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict do nothing
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
 --     SCAN CONSTANT ROW
 
 -- insertEvent
@@ -351,49 +395,65 @@ update "calls" set "due_at" = (select ?), "ended_at" = (select ?) where "deploym
 
 -- setCallOfRun
 -- (call_id text, deployment text, thread_id text, run_id text, token text)
-update "runs" set "call_id" = ?, "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "call_id" = (select ?), "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 
 -- setPosition
 -- (position text, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
-update "calls" set "position" = ? where "deployment" = ? and "thread_id" = ? and "call_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "calls" set "position" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
 
 -- suspendCall
 -- (deployment text, thread_id text, call_id text, after bigint, now bigint, due_at bigint, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
 update "calls" set "due_at" = case when exists (select 1 from call_events e where e.deployment = (select ?)
-    and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then ? else ? end, "ended_at" = null where "deployment" = ? and "thread_id" = ? and "call_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then (select ?) else (select ?) end, "ended_at" = null where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 15
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY 13
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
+--     SCALAR SUBQUERY 11
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
+--     SCALAR SUBQUERY 12
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
+--     SCALAR SUBQUERY 14
 --       SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 5
 --     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
@@ -405,44 +465,64 @@ update "calls" set "due_at" = case when exists (select 1 from call_events e wher
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 4
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
 
 -- upsertEntries (1 rows)
 -- (deployment text, thread_id text, call_id text, run_id text, idx bigint, entry text, deployment text, thread_id text, run_id text, token text)
 insert into call_entries (deployment, thread_id, call_id, run_id, idx, entry)
-    select ?, ?, ?, ?, v.*
+    select (select ?), (select ?), (select ?), (select ?), v.*
     from (values (?, ?)) as v where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, call_id, idx) do update set entry = excluded.entry
 --   CO-ROUTINE v
 --     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCAN v
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCAN v
 
 -- upsertEntries (2 rows)
 -- (deployment text, thread_id text, call_id text, run_id text, idx bigint, entry text, idx bigint, entry text, deployment text, thread_id text, run_id text, token text)
 insert into call_entries (deployment, thread_id, call_id, run_id, idx, entry)
-    select ?, ?, ?, ?, v.*
+    select (select ?), (select ?), (select ?), (select ?), v.*
     from (values (?, ?), (?, ?)) as v where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, call_id, idx) do update set entry = excluded.entry
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCAN 2-ROW VALUES CLAUSE
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 4
 --     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCAN 2-ROW VALUES CLAUSE
 
 -- wakeCall
 -- (now bigint, deployment text, thread_id text, call_id text)

@@ -372,14 +372,42 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 
 -- insertThread
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, head text, hidden bigint, now bigint, run_count bigint, deployment text, thread_id text, ttl_strategy text, ttl_ms bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") values (?, ?, ?, ?, ?, ?, ?, ?, 'idle', ?, '{}', ?, 0, ?, ?, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), ?, ?) on conflict do nothing returning *
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.at from probes d
+    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), (select ?), (select ?)) on conflict do nothing returning *
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 5
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 6
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 7
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 8
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 10
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 11
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 12
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 15
 --     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 13
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 14
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 16
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 17
+--     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)

@@ -52,19 +52,27 @@ insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, trac
 
 -- addLeasedTraceUsage
 -- (tokens_in bigint, tokens_out bigint, cost_usd double precision, run_id text, deployment text, thread_id text, run_id text, token text)
-update "traces" set "tokens_in" = tokens_in + ?, "tokens_out" = tokens_out + ?, "cost_usd" = cost_usd + ? where "trace_id" = ? and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+update "traces" set "tokens_in" = tokens_in + (select ?), "tokens_out" = tokens_out + (select ?), "cost_usd" = cost_usd + (select ?) where "trace_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 4
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 9
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY 7
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY 5
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY 6
 --       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 2
+--     SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 3
+--     SCAN CONSTANT ROW
 
 -- addTraceUsage
 -- (tokens_in bigint, tokens_out bigint, cost_usd double precision, run_id text)
