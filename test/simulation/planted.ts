@@ -32,8 +32,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "saving asks for no token",
     file: "adapters/sql/statements/checkpoints.ts",
-    find: "and run_id = ${scalar(p.run_id)} and lease_token = ${scalar(p.token)} and status = 'running'`;",
-    replace: "and run_id = ${scalar(p.run_id)} and ${scalar(p.token)} is not null and status = 'running'`;",
+    find: "and run_id = ${p.run_id} and lease_token = ${p.token} and status = 'running'`;",
+    replace: "and run_id = ${p.run_id} and ${p.token} is not null and status = 'running'`;",
   },
   {
     name: "a shut-down charges the attempt",
