@@ -74,7 +74,7 @@ export async function startTurn(nouns: ChatNouns, chat: ChatRequest, origin: Cha
   const thread_id = await nouns.threads.idOf(chat.id);
   const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
   const head: Head = { state, messages: state ? stateMessages(state) : [], open: state?.interrupts ?? [] };
-  const turn = new TurnStart(nouns, chat, origin, thread_id, head);
+  const turn = new TurnStart(nouns, chat, origin, { thread_id, head });
   const { ask } = chat;
   if (ask.type === "regenerate") return await turn.regenerate(ask.user_id);
   if (ask.type === "answer") return await turn.answer(ask.resume, ask.approvals);
@@ -88,12 +88,12 @@ class TurnStart {
   private readonly thread_id: string;
   private readonly head: Head;
 
-  constructor(nouns: ChatNouns, chat: ChatRequest, origin: ChatOrigin, thread_id: string, head: Head) {
+  constructor(nouns: ChatNouns, chat: ChatRequest, origin: ChatOrigin, thread: { thread_id: string; head: Head }) {
     this.nouns = nouns;
     this.chat = chat;
     this.origin = origin;
-    this.thread_id = thread_id;
-    this.head = head;
+    this.thread_id = thread.thread_id;
+    this.head = thread.head;
   }
 
   async submit(user: UserMessage): Promise<ChatStream> {

@@ -5,6 +5,7 @@ import { RunEventMapper } from "../run-events.ts";
 import { contentText } from "../states.ts";
 import { type AiVersion, fileChunk, type OpenInterrupt, type UIMessageChunk } from "./chunk-parts.ts";
 import { type Answered, ChunkMapper } from "./chunks.ts";
+import { partsOf } from "./message-parts.ts";
 
 /** A message as the AI SDK keeps it. */
 export interface UIMessage {
@@ -50,62 +51,78 @@ export const replyId = (user_id: string): string => `reply-${user_id}`;
 
 const isHuman = (message: JsonObject): boolean => message.type === "human";
 
-/** The turns of a list of messages; `interrupts` are open after it. */
+/** Returns the turns of a list of messages; `interrupts` are open after it. */
 export function turnsOf(
   messages: readonly Json[],
   interrupts: readonly OpenInterrupt[],
   { answers = [], active = false, version = 7 }: MessageOptions & { readonly version?: AiVersion },
 ): Turn[] {
-  const turns: Turn[] = [];
-  let events = new RunEventMapper();
-
-  function begin(message_id: string, user: UIMessage | null): Turn {
-    const last = turns.at(-1);
-    last?.chunks.push(...last.mapper.close());
-    events = new RunEventMapper();
-    const turn = { user, message_id, chunks: [], mapper: new ChunkMapper(version) };
-    turns.push(turn);
-    return turn;
-  }
-
-  function ask(turn: Turn, asked: readonly OpenInterrupt[]): void {
-    for (const { id, value } of asked) {
-      turn.chunks.push(...turn.mapper.take({ type: "question", namespace: [], id, value }));
-    }
-    if (asked.length > 0) turn.chunks.push(...turn.mapper.close());
-  }
-
-  function answered(after: string | null): void {
-    for (const point of answers) {
-      if (point.after !== after) continue;
-      let turn = turns.at(-1) ?? begin(point.message_id, null);
-      ask(turn, point.questions);
-      if (point.user) {
-        turn.chunks.push(...turn.mapper.answer(point.questions));
-        turn = begin(point.message_id, point.user);
-      }
-      turn.chunks.push(...turn.mapper.answer(point.questions));
-    }
-  }
-
-  answered(null);
+  const builder = new TurnBuilder(answers, version);
+  builder.addAnswers(null);
   for (const message of messages) {
     if (!isObject(message) || typeof message.id !== "string") continue;
-    if (isHuman(message)) begin(replyId(message.id), userMessage(message));
-    else if (message.type === "ai" || message.type === "tool") {
-      const turn = turns.at(-1) ?? begin(replyId(message.id), null);
-      const calls = answers.findLast(({ after }) => after === message.id)?.calls;
-      for (const event of events.whole(calls === undefined ? message : { ...message, tool_calls: calls }))
-        turn.chunks.push(...turn.mapper.take(event));
+    builder.addMessage(message, message.id);
+    builder.addAnswers(message.id);
+  }
+  builder.end(interrupts, active);
+  return builder.turns;
+}
+
+class TurnBuilder {
+  readonly turns: Turn[] = [];
+  readonly #answers: readonly AnswerPoint[];
+  readonly #version: AiVersion;
+  #events = new RunEventMapper();
+
+  constructor(answers: readonly AnswerPoint[], version: AiVersion) {
+    this.#answers = answers;
+    this.#version = version;
+  }
+
+  addMessage(message: JsonObject, id: string): void {
+    if (isHuman(message)) this.#begin(replyId(id), userMessage(message));
+    if (message.type !== "ai" && message.type !== "tool") return;
+    const turn = this.turns.at(-1) ?? this.#begin(replyId(id), null);
+    const calls = this.#answers.findLast(({ after }) => after === id)?.calls;
+    const asShown = calls === undefined ? message : { ...message, tool_calls: calls };
+    for (const event of this.#events.whole(asShown)) turn.chunks.push(...turn.mapper.take(event));
+  }
+
+  /** Adds the answers that runs have taken after this message; null: before the first one. */
+  addAnswers(after: string | null): void {
+    for (const point of this.#answers.filter((answer) => answer.after === after)) {
+      const turn = this.turns.at(-1) ?? this.#begin(point.message_id, null);
+      addQuestions(turn, point.questions);
+      turn.chunks.push(...turn.mapper.answer(point.questions));
+      if (!point.user) continue;
+      const next = this.#begin(point.message_id, point.user);
+      next.chunks.push(...next.mapper.answer(point.questions));
     }
-    answered(message.id);
   }
-  const last = turns.at(-1) ?? (interrupts.length > 0 ? begin(replyId("start"), null) : undefined);
-  if (last) {
-    ask(last, interrupts);
-    if (!active) last.chunks.push(...last.mapper.close());
+
+  /** Adds the interrupts that are open. Ends the last message, unless a run is active. */
+  end(interrupts: readonly OpenInterrupt[], isActive: boolean): void {
+    const last = this.turns.at(-1) ?? (interrupts.length > 0 ? this.#begin(replyId("start"), null) : undefined);
+    if (!last) return;
+    addQuestions(last, interrupts);
+    if (!isActive) last.chunks.push(...last.mapper.close());
   }
-  return turns;
+
+  #begin(message_id: string, user: UIMessage | null): Turn {
+    const last = this.turns.at(-1);
+    last?.chunks.push(...last.mapper.close());
+    this.#events = new RunEventMapper();
+    const turn = { user, message_id, chunks: [], mapper: new ChunkMapper(this.#version) };
+    this.turns.push(turn);
+    return turn;
+  }
+}
+
+function addQuestions(turn: Turn, questions: readonly OpenInterrupt[]): void {
+  for (const { id, value } of questions) {
+    turn.chunks.push(...turn.mapper.take({ type: "question", namespace: [], id, value }));
+  }
+  if (questions.length > 0) turn.chunks.push(...turn.mapper.close());
 }
 
 /**
@@ -157,67 +174,4 @@ export function userMessage({ id, content = "", additional_kwargs }: JsonObject)
   });
   const metadata = isObject(additional_kwargs) ? additional_kwargs.metadata : undefined;
   return { id: String(id), role: "user", ...(metadata === undefined ? {} : { metadata }), parts };
-}
-
-/** The parts that the AI SDK makes of the chunks of whole messages. */
-export function partsOf(chunks: readonly UIMessageChunk[]): JsonObject[] {
-  const parts: JsonObject[] = [];
-  const open = new Map<Json, JsonObject>();
-  const calls = new Map<Json, JsonObject>();
-  const approvals = new Map<Json, JsonObject>();
-
-  function call(chunk: UIMessageChunk, more: JsonObject): void {
-    const { toolCallId = null, toolName = null, dynamic } = chunk;
-    const known = calls.get(toolCallId);
-    if (known) Object.assign(known, more);
-    else if (toolName !== null) {
-      const type: JsonObject = dynamic === true ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
-      const part = { ...type, toolCallId, providerExecuted: true, ...more };
-      calls.set(toolCallId, part);
-      parts.push(part);
-    }
-  }
-
-  for (const { type, ...chunk } of chunks) {
-    const { id = null, delta = "", input = null, output = null, errorText = "" } = chunk;
-    const named = { type, ...chunk };
-    const text = /^(text|reasoning)-(start|delta|end)$/.exec(type);
-    if (text?.[2] === "start") {
-      const part: JsonObject = { type: text[1] as string, text: "", ...(text[1] === "reasoning" ? { id } : {}) };
-      parts.push(part);
-      open.set(id, part);
-    } else if (text) {
-      const part = open.get(id);
-      if (part && text[2] === "delta") part.text = `${part.text}${delta}`;
-      else if (part) part.state = "done";
-    } else if (type === "start-step") parts.push({ type: "step-start" });
-    else if (type === "tool-input-start") call(named, { state: "input-streaming" });
-    else if (type === "tool-input-available") call(named, { state: "input-available", input });
-    else if (type === "tool-input-error") call(named, { state: "output-error", input, errorText });
-    else if (type === "tool-output-available") call(named, { state: "output-available", output });
-    else if (type === "tool-output-error") call(named, { state: "output-error", errorText });
-    else if (type === "tool-output-denied") call(named, { state: "output-denied" });
-    else if (type === "tool-approval-request") {
-      const { approvalId = null, reason, approvalDescriptor, isAutomatic } = chunk;
-      const approval: JsonObject = {
-        id: approvalId,
-        ...(approvalDescriptor === undefined ? {} : { descriptor: approvalDescriptor }),
-        ...(reason === undefined ? {} : { requestReason: reason }),
-        ...(isAutomatic === true ? { isAutomatic } : {}),
-      };
-      approvals.set(approvalId, { approval, toolCallId: chunk.toolCallId ?? null });
-      call(named, { state: "approval-requested", approval });
-    } else if (type === "tool-approval-response") {
-      const { approved = false, reason, approvalId = null } = chunk;
-      const known = approvals.get(approvalId);
-      if (!known) continue;
-      const approval = { ...(known.approval as JsonObject), approved, ...(reason === undefined ? {} : { reason }) };
-      call({ type, toolCallId: known.toolCallId ?? null }, { state: "approval-responded", approval });
-    } else if (type.startsWith("data-") && chunk.transient !== true) {
-      const known = parts.find((part) => id !== null && part.type === type && part.id === id);
-      if (known) known.data = chunk.data ?? null;
-      else parts.push(named);
-    } else if (type === "file" || type === "source-url") parts.push(named);
-  }
-  return parts;
 }

@@ -49,34 +49,48 @@ export type ModelMessage =
 export function toModelMessages(messages: readonly JsonObject[]): ModelMessage[] {
   const names = new Map<Json, string>();
   const answered = new Set(messages.map(({ tool_call_id = null }) => tool_call_id));
-  return messages.flatMap(({ type, content = "", tool_calls, tool_call_id, status }): ModelMessage[] => {
+  return messages.flatMap((message): ModelMessage[] => {
+    const { type, content = "", tool_calls, tool_call_id = null } = message;
     switch (type) {
       case "system":
         return [{ role: "system", content: contentText(content) }];
       case "human":
         return [{ role: "user", content: userContent(content) }];
       case "ai": {
-        const calls = (Array.isArray(tool_calls) ? tool_calls : []).filter(isObject);
-        const parts = calls.flatMap(({ id = null, name, args = {} }): ToolCallPart[] => {
-          if (typeof id !== "string" || !answered.has(id)) return [];
-          names.set(id, String(name));
-          return [{ type: "tool-call", toolCallId: id, toolName: String(name), input: args }];
-        });
-        const text = contentText(content);
-        if (parts.length === 0) return text === "" ? [] : [{ role: "assistant", content: text }];
-        return [{ role: "assistant", content: text === "" ? parts : [{ type: "text", text }, ...parts] }];
+        const calls = toolCallParts(tool_calls).filter(({ toolCallId }) => answered.has(toolCallId));
+        for (const { toolCallId, toolName } of calls) names.set(toolCallId, toolName);
+        return assistantMessages(contentText(content), calls);
       }
-      case "tool": {
-        const toolName = names.get(tool_call_id ?? null);
-        if (typeof tool_call_id !== "string" || toolName === undefined) return [];
-        const kind = status === "error" ? "error-text" : "text";
-        const output = { type: kind, value: contentText(content) } as ToolResultPart["output"];
-        return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
-      }
+      case "tool":
+        return toolMessages(message, names.get(tool_call_id));
       default:
         return [];
     }
   });
+}
+
+function toolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
+  const calls = (Array.isArray(tool_calls) ? tool_calls : []).filter(isObject);
+  return calls.flatMap(({ id, name, args = {} }): ToolCallPart[] =>
+    typeof id === "string" ? [{ type: "tool-call", toolCallId: id, toolName: String(name), input: args }] : [],
+  );
+}
+
+function assistantMessages(text: string, calls: ToolCallPart[]): ModelMessage[] {
+  if (calls.length > 0)
+    return [{ role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] }];
+  return text === "" ? [] : [{ role: "assistant", content: text }];
+}
+
+/** None for the result of a call that no message has. */
+function toolMessages(
+  { content = "", tool_call_id, status }: JsonObject,
+  toolName: string | undefined,
+): ModelMessage[] {
+  if (typeof tool_call_id !== "string" || toolName === undefined) return [];
+  const kind = status === "error" ? "error-text" : "text";
+  const output = { type: kind, value: contentText(content) } as ToolResultPart["output"];
+  return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
 }
 
 function userContent(content: Json): string | (TextPart | FilePart)[] {

@@ -3,7 +3,7 @@ import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { closeQuestions } from "../calls.ts";
-import { RunEventMapper } from "../run-events.ts";
+import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { isSubagent } from "./chunks.ts";
 import { type ChatNouns, messageIdOf } from "./turn.ts";
 
@@ -86,28 +86,33 @@ async function addAsNode(
 async function readStreamed({ runs }: ChatNouns, { thread_id, run_id }: Run): Promise<readonly Streamed[]> {
   const joined = await runs.joinStream(thread_id, run_id).catch(nullIfNotFound);
   if (!joined) return [];
-  const messages = new Map<string, Streamed>();
+  const messages = new StreamedMessages();
   const events = new RunEventMapper();
-  let last: string | null = null;
-  let lost: string | null = null;
   try {
-    for await (const frame of joined.frames) {
-      for (const event of events.take(frame)) {
-        if (event.type === "start") lost = last;
-        if (!("message_id" in event) || isSubagent(event.namespace)) continue;
-        const { message_id: id } = event;
-        if (event.type === "message-open" && event.role === "ai") {
-          if (lost !== null && lost !== id) messages.delete(lost);
-          [last, lost] = [id, null];
-          const node = event.namespace[0]?.split(":")[0] ?? event.node ?? null;
-          if (!messages.has(id)) messages.set(id, { id, node, text: "" });
-        }
-        const message = messages.get(id);
-        if (message && event.type === "text-delta") message.text += event.delta;
-      }
-    }
+    for await (const frame of joined.frames) for (const event of events.take(frame)) messages.add(event);
   } finally {
     joined.frames.leave();
   }
-  return [...messages.values()];
+  return [...messages.byId.values()];
+}
+
+class StreamedMessages {
+  readonly byId = new Map<string, Streamed>();
+  #last: string | null = null;
+  /** The last message of an attempt, once the next attempt has started: it is lost unless that attempt continues it. */
+  #lost: string | null = null;
+
+  add(event: RunEvent): void {
+    if (event.type === "start") this.#lost = this.#last;
+    if (!("message_id" in event) || isSubagent(event.namespace)) return;
+    if (event.type === "message-open" && event.role === "ai") this.#open(event);
+    const message = this.byId.get(event.message_id);
+    if (message && event.type === "text-delta") message.text += event.delta;
+  }
+
+  #open({ message_id: id, namespace, node }: Extract<RunEvent, { type: "message-open" }>): void {
+    if (this.#lost !== null && this.#lost !== id) this.byId.delete(this.#lost);
+    [this.#last, this.#lost] = [id, null];
+    if (!this.byId.has(id)) this.byId.set(id, { id, node: namespace[0]?.split(":")[0] ?? node ?? null, text: "" });
+  }
 }

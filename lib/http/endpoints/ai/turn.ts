@@ -195,27 +195,22 @@ export function chunkFrames(
     });
   }
 
+  function framesOf(frame: Frame): Frame[] {
+    if (frame.id === null) return [];
+    place = Number(frame.id);
+    const mapped = events.take(frame).flatMap((event) => mapper.take(event));
+    const ready = mapped.flatMap((chunk, index) => frameOf(chunk, index + 1, index + 1 === mapped.length) ?? []);
+    return frame.event === "end" ? [...ready, { id: null, event: "", data: DONE, last: true }] : ready;
+  }
+
   return createReader(async () => {
+    const first = begun ? [] : opening();
+    begun = true;
+    if (first.length > 0) return first;
     for (;;) {
-      if (!begun) {
-        begun = true;
-        const first = opening();
-        if (first.length > 0) return first;
-      }
       const next = await frames.next();
       if (next.length === 0) return [];
-      const ready: Frame[] = [];
-      for (const frame of next) {
-        if (frame.id === null) continue;
-        place = Number(frame.id);
-        const mapped: UIMessageChunk[] = [];
-        for (const event of events.take(frame)) mapped.push(...mapper.take(event));
-        for (const [index, chunk] of mapped.entries()) {
-          const one = frameOf(chunk, index + 1, index + 1 === mapped.length);
-          if (one) ready.push(one);
-        }
-        if (frame.event === "end") ready.push({ id: null, event: "", data: DONE, last: true });
-      }
+      const ready = next.flatMap(framesOf);
       if (ready.length > 0) return ready;
     }
   }, frames.leave);
