@@ -9,7 +9,7 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import ts from "typescript-5";
-import { type Source, sourcesOf, verbsOf, walk } from "./house.ts";
+import { readSources, type Source, walk } from "./sources.ts";
 
 export interface VerbNote {
   readonly verb: string;
@@ -53,9 +53,26 @@ function notesIn({ path, text, tree }: Source): { readonly notes: VerbNote[]; re
   return { notes, names };
 }
 
+/** The operations of `Storage`, and those that nothing outside the adapters of SQL calls. */
+export function verbsOf(sources: readonly Source[]): {
+  readonly verbs: readonly string[];
+  readonly dead: readonly string[];
+} {
+  const names = sources
+    .filter(({ path }) => path.startsWith("lib/storage/"))
+    .flatMap(({ tree }) => [...tree.statements])
+    .filter(ts.isInterfaceDeclaration)
+    .filter(({ name }) => /(?:Storage|IdentityStore)$/.test(name.text))
+    .flatMap(({ members }) => members.filter(ts.isMethodSignature).map(({ name }) => (name as ts.Identifier).text));
+  const verbs = [...new Set(names)].sort();
+  const callers = sources.filter(({ path }) => !/^(?:adapters\/sql\/|lib\/storage\/bus\.ts$)/.test(path));
+  const dead = verbs.filter((name) => !callers.some(({ text }) => new RegExp(`\\.${name}\\b`).test(text)));
+  return { verbs, dead };
+}
+
 /** The notes of all verbs, and what is wrong with them. */
 export function verbNotes(sources: readonly Source[]): { readonly notes: VerbNote[]; readonly problems: string[] } {
-  const verbs = verbsOf(sources).verbs.found.filter((verb) => !WITHOUT.has(verb));
+  const verbs = verbsOf(sources).verbs.filter((verb) => !WITHOUT.has(verb));
   const files = sources.filter(({ path }) => path.startsWith("adapters/sql/")).map(notesIn);
   const notes = files.flatMap((file) => file.notes);
   const problems = files.flatMap((file) =>
@@ -76,7 +93,7 @@ export function verbNotes(sources: readonly Source[]): { readonly notes: VerbNot
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { print: { type: "boolean" } } });
-  const { notes, problems } = verbNotes(sourcesOf(resolve(".")));
+  const { notes, problems } = verbNotes(readSources(resolve(".")));
   for (const { verb, path, statements, guards } of values.print ? notes : [])
     console.log(`${verb} (${path}): ${statements.join(" · ")}${guards && `\n    ${guards}`}`);
   for (const problem of problems) console.error(problem);

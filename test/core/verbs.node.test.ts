@@ -2,22 +2,15 @@
 import assert from "node:assert/strict";
 import { resolve } from "node:path";
 import { describe, it } from "node:test";
-import ts from "typescript-5";
-import { type Source, sourcesOf } from "../../scripts/house.ts";
+import { parseSource, readSources } from "../../scripts/sources.ts";
 import { verbNotes } from "../../scripts/verbs.ts";
 
-const source = (path: string, text: string): Source => ({
-  path,
-  text,
-  tree: ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true),
-});
-
-const verbs = source(
+const verbs = parseSource(
   "lib/storage/runs.ts",
   "export interface RunStorage { getRun(): void; stopRun(): void; check(): void }",
 );
 const problemsOf = (...texts: string[]): readonly string[] =>
-  verbNotes([verbs, ...texts.map((text, i) => source(`adapters/sql/${i}.ts`, text))]).problems;
+  verbNotes([verbs, ...texts.map((text, i) => parseSource(`adapters/sql/${i}.ts`, text))]).problems;
 
 const GET = "const read = 1;\nexport const verbs = {\n  /** @statements read */\n  getRun: () => read,\n";
 const STOP =
@@ -25,13 +18,13 @@ const STOP =
 
 describe("the notes beside storage verbs", () => {
   it("fit the code", () => {
-    const { notes, problems } = verbNotes(sourcesOf(resolve(".")));
+    const { notes, problems } = verbNotes(readSources(resolve(".")));
     assert.deepEqual(problems, []);
     assert.ok(notes.length > 90);
   });
 
   it("are read with their statements and guards", () => {
-    const { notes, problems } = verbNotes([verbs, source("adapters/sql/runs.ts", `${GET}${STOP}};`)]);
+    const { notes, problems } = verbNotes([verbs, parseSource("adapters/sql/runs.ts", `${GET}${STOP}};`)]);
     assert.deepEqual(problems, []);
     assert.deepEqual(
       notes.map(({ verb, statements, guards }) => [verb, statements, guards]),
