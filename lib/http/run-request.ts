@@ -2,6 +2,7 @@
 import * as v from "valibot";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
+import { MAX_URL_LENGTH } from "../webhooks/policy.ts";
 import * as parse from "./parse.ts";
 import { readIdempotency, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
@@ -32,11 +33,22 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
       "must be an object or a list of [channel, value] pairs",
     ),
   ),
-  expected_answers: v.optional(
-    v.record(parse.name, parse.integer(0, Number.MAX_SAFE_INTEGER), "must be an object of interrupt ids and numbers"),
+  expected_answers: parse.described(
+    v.optional(
+      v.record(parse.name, parse.integer(0, Number.MAX_SAFE_INTEGER), "must be an object of interrupt ids and numbers"),
+    ),
+    "By interrupt id: how many answers its task had taken when it was shown. Any other number is refused",
   ),
   goto: v.optional(v.union([parse.name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
+
+/** The service decides which keys and URLs are valid; these bounds are for the OpenAPI document. */
+const feedbackKey = v.pipe(v.string(), v.metadata({ minLength: 1, maxLength: 255 }));
+const feedbackKeys = v.union(
+  [feedbackKey, v.pipe(v.array(feedbackKey), v.metadata({ maxItems: 50 }))],
+  "must be a list of strings",
+);
+const webhook = v.pipe(v.string("must be a string"), v.metadata({ minLength: 1, maxLength: MAX_URL_LENGTH }));
 
 /** The body of every route that creates a run */
 export const runCreate: parse.Fields<RunCreate> = v.object({
@@ -55,23 +67,38 @@ export const runCreate: parse.Fields<RunCreate> = v.object({
     ) as v.GenericSchema<StreamMode | StreamMode[]>,
   ),
   stream_subgraphs: v.optional(parse.flag),
-  stream_resumable: v.optional(parse.flag),
-  multitask_strategy: v.optional(parse.oneOf(CHOICES.multitask_strategy)),
+  stream_resumable: parse.described(
+    v.optional(parse.flag),
+    "Stores the frames, so that clients can resume the stream after a restart and after the end",
+  ),
+  multitask_strategy: parse.described(
+    v.optional(parse.oneOf(CHOICES.multitask_strategy)),
+    "What to do with active runs of the thread. Default `enqueue`: wait for them",
+  ),
   if_not_exists: v.optional(parse.oneOf(CHOICES.if_not_exists)),
   on_disconnect: v.optional(parse.oneOf(CHOICES.on_disconnect)),
   // Some SDK types have values that no server knows. They are ignored.
   on_completion: v.fallback(v.optional(parse.oneOf(["delete", "keep"])), undefined),
-  after_seconds: v.optional(
-    v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
+  after_seconds: parse.described(
+    v.optional(v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0"))),
+    "Delays the start by so many seconds. `created_at` is the time of the start",
   ),
   interrupt_before: breakpoints,
   interrupt_after: breakpoints,
-  strict_resume: v.optional(parse.flag),
+  strict_resume: parse.described(
+    v.optional(parse.flag),
+    "Refuses answers to interrupts that are not open; by default they are ignored",
+  ),
   durability: v.optional(parse.oneOf(CHOICES.durability)),
   checkpoint_during: v.optional(parse.flag),
-  // The webhook policy of the service decides which URLs are valid.
-  webhook: v.optional(v.string("must be a string")),
-  feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
+  webhook: parse.described(
+    v.optional(webhook),
+    "Receives a POST when the run ends: an absolute URL, or a path of the host application",
+  ),
+  feedback_keys: parse.described(
+    v.optional(feedbackKeys),
+    "Creates a feedback link for each key; the `feedback` event contains the links",
+  ),
 });
 
 /** Validates a run that an authorization handler has changed. */

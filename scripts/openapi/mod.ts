@@ -36,7 +36,7 @@ import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts"
 import { operationSchemas } from "./operations.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
 import { routesPage } from "./routes-page.ts";
-import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
+import { contentOf, ERRORS, HEADERS, list, ref, schemas, string, uuid } from "./schemas.ts";
 
 const ROUTES = await allRoutes();
 
@@ -167,19 +167,6 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
   return { requestBody: { required, content: { "application/json": { schema } } } };
 }
 
-const feedbackKey: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
-/** Fields of a run that the service checks, not the schema. */
-const RUN_NOTIFICATIONS: JsonObject = {
-  webhook: {
-    ...nullable({ type: "string", minLength: 1, maxLength: 65_536 }),
-    description: "Receives a POST when the run ends: an absolute URL, or a path of the host application",
-  },
-  feedback_keys: {
-    anyOf: [feedbackKey, { ...list(feedbackKey), maxItems: 50 }, { type: "null" }],
-    description: "Creates a feedback link for each key; the `feedback` event contains the links",
-  },
-};
-
 /** The OpenAPI description of every built route. */
 export function openapi(version: string): JsonObject {
   const names = new Map<Schema, string>([
@@ -219,11 +206,7 @@ export function openapi(version: string): JsonObject {
     };
     paths[path] = { ...paths[path], [route.method]: described };
   }
-  const requests = [...names].map(([schema, name]) => {
-    const request = requestSchema(schema, "body");
-    const added = schema === (runCreate as Schema) ? RUN_NOTIFICATIONS : {};
-    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...added } }];
-  });
+  const requests = [...names].map(([schema, name]) => [name, requestSchema(schema, "body")]);
   const components: JsonObject = {
     ...schemas,
     ...cronAndStoreSchemas,

@@ -28,9 +28,12 @@ export const assistantCreate: parse.Fields<AssistantCreate> = v.object({
   config: v.optional(parse.config),
   context: v.optional(parse.anyObject),
   metadata: v.optional(parse.anyObject),
-  name: v.optional(parse.text),
+  name: parse.described(v.optional(parse.text), "Default `Untitled`"),
   description: v.optional(parse.text),
-  if_exists: parse.ifExists,
+  if_exists: parse.described(
+    parse.ifExists,
+    "`raise` (default): conflict when the id exists; `do_nothing`: the existing assistant, unchanged",
+  ),
 });
 
 /** PATCH /assistants/{assistant_id} */
@@ -38,7 +41,7 @@ export const assistantPatch: parse.Fields<AssistantPatch> = v.object({
   graph_id: v.optional(parse.name),
   config: v.optional(parse.config),
   context: v.optional(parse.anyObject),
-  metadata: v.optional(parse.anyObject),
+  metadata: parse.described(v.optional(parse.anyObject), "Merged shallowly"),
   name: v.optional(parse.text),
   description: v.optional(parse.text),
 });

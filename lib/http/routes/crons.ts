@@ -31,10 +31,13 @@ const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCrea
   v.GenericSchema
 >;
 
+const schedule = parse.described(parse.name, "A cron expression of five fields, or a nickname such as `@daily`");
+const ISO = "ISO 8601";
+
 // The service validates schedules, time zones and times.
 const timing = {
   timezone: v.optional(parse.name),
-  end_time: v.optional(parse.text),
+  end_time: parse.described(v.optional(parse.text), ISO),
   enabled: v.optional(parse.flag),
   on_run_completed: v.optional(parse.oneOf(["delete", "keep"])),
   metadata: v.optional(parse.anyObject),
@@ -43,7 +46,7 @@ const timing = {
 /** POST /runs/crons and /threads/{thread_id}/runs/crons */
 export const cronCreate: parse.Fields<CronCreate> = v.object({
   assistant_id: parse.assistantId,
-  schedule: parse.name,
+  schedule,
   ...timing,
   ...run,
   if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
@@ -51,10 +54,10 @@ export const cronCreate: parse.Fields<CronCreate> = v.object({
 
 /** PATCH /runs/crons/{cron_id}: null clears the fields that are `nullish`. */
 export const cronPatch: parse.Fields<CronPatch> = v.object({
-  schedule: v.optional(parse.name),
+  schedule: v.optional(schedule),
   ...timing,
   timezone: v.nullish(parse.name),
-  end_time: v.nullish(parse.text),
+  end_time: parse.described(v.nullish(parse.text), ISO),
   ...Object.fromEntries(Object.entries(run).map(([option, schema]) => [option, v.nullish(schema)])),
 }) as unknown as parse.Fields<CronPatch>;
 

@@ -61,8 +61,14 @@ export const itemPut: parse.Fields<Sent> = v.object({
   namespace: v.optional(labels),
   key,
   value: parse.anyObject,
-  index: v.optional(parse.anyJson),
-  ttl: v.optional(v.number("must be a number")),
+  index: parse.described(
+    v.optional(parse.anyJson),
+    "Which fields searches compare: a list of paths, or false for none. Default: that of the store",
+  ),
+  ttl: parse.described(
+    v.optional(v.number("must be a number")),
+    "In minutes; null: never expires. Absent: the default of the store",
+  ),
 });
 
 /** DELETE /store/items */

@@ -50,12 +50,15 @@ const stateSelect = v.optional(
 const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
 const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
 const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
-const timeToLive = v.optional(
-  v.union([minutes, parse.owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
-    typeof input === "object"
-      ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
-      : MINUTES,
-  ) as v.GenericSchema<number | TimeToLive>,
+const timeToLive = parse.described(
+  v.optional(
+    v.union([minutes, parse.owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
+      typeof input === "object"
+        ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
+        : MINUTES,
+    ) as v.GenericSchema<number | TimeToLive>,
+  ),
+  "Time to live. A number is minutes until deletion. Default: `checkpointer.ttl`",
 );
 
 const stateUpdate = parse.owned({
@@ -76,8 +79,14 @@ const supersteps = v.optional(
 export const threadCreate: parse.Fields<ThreadCreate> = v.object({
   thread_id: v.optional(parse.uuid),
   metadata: v.optional(parse.anyObject),
-  if_exists: parse.ifExists,
-  supersteps,
+  if_exists: parse.described(
+    parse.ifExists,
+    "`raise` (default): conflict when the id exists; `do_nothing`: the existing thread, unchanged",
+  ),
+  supersteps: parse.described(
+    supersteps,
+    "Initial state: updates, applied by the graph that `metadata.graph_id` names",
+  ),
   ttl: timeToLive,
 });
 
@@ -94,7 +103,7 @@ const threadQuery = v.object({ include });
 
 const threadFilter = {
   metadata: v.optional(parse.containment),
-  values: v.optional(parse.containment),
+  values: parse.described(v.optional(parse.containment), "Containment on the state's values"),
   status: v.optional(parse.threadStatus),
 };
 
@@ -107,13 +116,19 @@ export const threadSearch: parse.Fields<ThreadSearch> = v.object({
   ids: v.optional(parse.listOf(parse.uuid)),
   ...parse.page,
   ...parse.sorting<ThreadSort>(["thread_id", "status", "created_at", "updated_at", "state_updated_at"]),
-  select: v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
-  extract: v.optional(
-    v.pipe(
-      parse.anyObject,
-      v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
-      v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
-    ) as unknown as v.GenericSchema<Record<string, string>>,
+  select: parse.described(
+    v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
+    "Only these fields of each thread; without `values` and `interrupts` no state is read",
+  ),
+  extract: parse.described(
+    v.optional(
+      v.pipe(
+        parse.anyObject,
+        v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
+        v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
+      ) as unknown as v.GenericSchema<Record<string, string>>,
+    ),
+    'Paths by alias, such as `{"last": "values.messages[-1].content"}`. The values are in `extracted`',
   ),
   include,
 });
@@ -127,11 +142,15 @@ export const threadPrune: parse.Fields<{ readonly thread_ids: readonly string[];
 
 /** POST /threads/{thread_id}/state */
 export const stateChange: parse.Fields<StateChange> = v.object({
-  values: v.optional(
-    v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null"),
+  values: parse.described(
+    v.optional(v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null")),
+    "A list is applied in order. Without values only the edges of `as_node` apply",
   ),
   as_node: v.optional(parse.name),
-  checkpoint: v.optional(parse.checkpoint),
+  checkpoint: parse.described(
+    v.optional(parse.checkpoint),
+    "The checkpoint that the update is based on; a new branch starts there. Default: the head",
+  ),
   checkpoint_id: v.optional(parse.name),
 });
 
@@ -192,7 +211,10 @@ export const historySearch: parse.Fields<HistoryQuery & Pick<StateOptions, "sele
   limit: parse.page.limit,
   before: v.optional(before),
   metadata: v.optional(parse.containment),
-  checkpoint: v.optional(joined),
+  checkpoint: parse.described(
+    v.optional(joined),
+    "With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state",
+  ),
   select: stateSelect,
 });
 
