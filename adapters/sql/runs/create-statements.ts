@@ -49,13 +49,19 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   created_at: run.created_at,
 });
 
-/** What the first statement compares. Its type is that of the arguments of `takeThread` without those of an existing thread. */
+/** What the creation of a run depends on beside its request. */
+interface Terms {
+  /** Absent for a run that is not due yet. */
+  readonly claim: ClaimTerms | undefined;
+  readonly pending: number | null;
+  readonly fire_time: FireTime | undefined;
+}
+
+/** Returns what the first statement compares and stores. */
 function toDecision(
   deployment: string,
   { run, seen, idempotency, limits, now }: CreateRun,
-  claim: ClaimTerms | undefined,
-  pending: number | null,
-  fire_time: FireTime | undefined,
+  { claim, pending, fire_time }: Terms,
 ) {
   const { thread_id, run_id, assistant_id, graph_id } = run;
   return {
@@ -149,7 +155,7 @@ export function createStatements(
   const { run, seen, now, idempotency } = request;
   const { thread_id, run_id, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
-  const decision = toDecision(deployment, request, claim, pending, fire_time);
+  const decision = toDecision(deployment, request, { claim, pending, fire_time });
   const shape = { origin: toOrigin(request, fire_time), limited: pending !== null };
   const { taken, labels, eviction } =
     seen.thread_revision === null

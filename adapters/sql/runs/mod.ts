@@ -34,7 +34,7 @@ export function runVerbs(driver: Database): RunStorage {
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
     ...runSearchVerbs(driver),
-    stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, target, action, now, reason),
+    stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, { target, action, now, reason }),
 
     /** @statements selectRun */
     getRun: ({ deployment, filter }, run_id) => readOne(driver, selectRun({ deployment, run_id }, filter), toRun),

@@ -114,6 +114,14 @@ function rollBackRuns(selection: RunSelection, args: StopArguments): StopStateme
   };
 }
 
+/** What `Storage.stopRuns` gets. */
+interface Stop {
+  readonly target: StopTarget;
+  readonly action: StopAction;
+  readonly now: number;
+  readonly reason?: string | null | undefined;
+}
+
 /**
  * See `Storage.stopRuns`.
  *
@@ -125,10 +133,7 @@ function rollBackRuns(selection: RunSelection, args: StopArguments): StopStateme
 export async function stopRuns(
   driver: Database,
   { deployment, filter }: Scope,
-  { thread_id, run_ids }: StopTarget,
-  action: StopAction,
-  now: number,
-  cancel_reason: string | null = null,
+  { target: { thread_id, run_ids }, action, now, reason = null }: Stop,
 ): Promise<StoppedRun[]> {
   const argument = toFilterArgument(filter);
   const selection: RunSelection = {
@@ -139,7 +144,7 @@ export async function stopRuns(
     ...{ deployment, now, thread_id: thread_id ?? "", run_ids: JSON.stringify(run_ids), filter: argument ?? "" },
   });
   const { statements, stopped } =
-    action === "interrupt" ? interruptRuns(selection, args, cancel_reason) : rollBackRuns(selection, args);
+    action === "interrupt" ? interruptRuns(selection, args, reason) : rollBackRuns(selection, args);
   const lock_keys = thread_id === undefined ? undefined : [ofThread(deployment, thread_id)];
   return stopped(rowsIn(statements, await driver.batch(statements, lock_keys)));
 }

@@ -2,7 +2,7 @@
  * Statements that create a run. The first one decides: `insertThreadOfRun` or `takeThread` has an effect only if everything allows the run.
  * The others require its witness: `last_run` of the thread names the new run, which does not exist yet.
  */
-import { type RawBuilder, sql } from "kysely";
+import { type Expression, type RawBuilder, sql } from "kysely";
 import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { pick } from "../columns.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS } from "../features.ts";
@@ -205,8 +205,7 @@ const insertTypes = {
  * thread decided.
  */
 export const insertRun = query({ ...insertTypes, token: orNull(text), note: text, now: bigint }, (p) => {
-  const ifStarted = (value: RawBuilder<unknown> | Operand<unknown>) =>
-    sql<never>`case started when 1 then ${value} end`;
+  const ifStarted = <Value>(value: Expression<Value>) => sql<Value | null>`case started when 1 then ${value} end`;
   return insertFrom(
     db,
     "runs",
@@ -227,8 +226,8 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
       counts_as_attempt: sql<number>`started`,
       turn: sql<number>`started * turn`,
       due_at: p.created_at,
-      lease_token: ifStarted(sql`slot_token`),
-      lease_until: ifStarted(sql`slot_until`),
+      lease_token: ifStarted(sql<string>`slot_token`),
+      lease_until: ifStarted(sql<number>`slot_until`),
       cancelled: sql.lit(0),
       saved: sql.lit(0),
       progressed: sql.lit(1),
