@@ -26,7 +26,8 @@ import {
   type TraceUsage,
 } from "../storage/mod.ts";
 import { refusedResume } from "../streams/run-subscription.ts";
-import { type NewEvent, OpenEvents } from "./open-events.ts";
+import { decodeStoredEvent, encodeEvent, type NewEvent } from "../streams/thread-event.ts";
+import { OpenEvents } from "./open-events.ts";
 import type { OutputBuffer } from "./output-buffer.ts";
 
 /** The prices of models in US dollars per million tokens. */
@@ -61,7 +62,6 @@ export interface EventMapper {
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
   const { requested, recorder, output, prices, isStopped } = options;
-  const show = (event: string, data: Json): void => output.emitFrame(event, data);
   const messageFrames = new MessageFrames();
   let { resumedValues } = options;
   let last: StateEvent | null = null;
@@ -72,20 +72,20 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   function showStream(event: StreamEvent): void {
     const { mode, namespace = [], data } = event;
     if (mode === "messages-tuple") {
-      if (requested.has("messages-tuple")) show(named("messages", namespace), data);
+      if (requested.has("messages-tuple")) output.emitFrame("messages", data, namespace);
       if (requested.has("messages") && Array.isArray(data)) {
         showMessages(messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject, namespace));
       }
     } else if (mode === "messages") {
       if (requested.has("messages")) showMessages(messageFrames.finish(data));
     } else if (requested.has(mode)) {
-      show(named(mode, namespace), data);
+      output.emitFrame(mode, data, namespace);
     }
     recorder?.take(event);
   }
 
   function showMessages(frames: readonly MessageFrame[]): void {
-    for (const { event, namespace, data } of frames) show(named(event, namespace), data);
+    for (const { event, namespace, data } of frames) output.emitFrame(event, data, namespace);
   }
 
   /** Shows the state that a retry continues from, unless the executor shows it first. */
@@ -96,7 +96,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     const shown = first.type === "state" ? (first.frames ?? []) : [first];
     if (shown.some((one) => one.type === "stream" && one.mode === "values" && !one.namespace?.length)) return;
     const values = await read();
-    if (values !== undefined && !isStopped()) show("values", values);
+    if (values !== undefined && !isStopped()) output.emitFrame("values", values);
   }
 
   function takeStream(event: StreamEvent): void {
@@ -170,11 +170,6 @@ function isInterrupt({ mode, data }: StreamEvent): boolean {
   return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
 }
 
-/** The event name of a frame: its mode and the namespace of its graph. */
-function named(event: string, namespace: readonly string[]): string {
-  return namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
-}
-
 interface EventRecorderOptions {
   readonly storage: Storage;
   readonly scope: Scope;
@@ -225,12 +220,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   let running = false;
   let read = run.claims === 1;
 
-  function record({ method, namespace, data, node, checkpoint_id }: NewEvent, end = false): void {
-    const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
-    const text = data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null");
-    const event = { method, namespace, timestamp: environment.now(), node, data: text, checkpoint_id, name };
-    options.record(event, end);
-  }
+  const record = (event: NewEvent, end = false): void => options.record(encodeEvent(event, environment.now()), end);
 
   const recordRoot = (method: EventMethod, data: Json, end = false): void =>
     record({ method, namespace: [], data }, end);
@@ -253,12 +243,12 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
       const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
-      for (const { run_id, method, namespace, node, data } of page.events) {
-        if (run_id !== run.run_id) continue;
-        const parsed = JSON.parse(data ?? "null") as Json;
-        open.follow({ method, namespace, node, data: parsed });
-        if (method === "input.requested" && isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
-        running ||= namespace.length === 0;
+      for (const stored of page.events) {
+        if (stored.run_id !== run.run_id) continue;
+        const event = decodeStoredEvent(stored);
+        open.follow(event);
+        if (event.method === "input.requested" && isObject(event.data)) requested.add(event.data.interrupt_id ?? null);
+        running ||= event.namespace.length === 0;
       }
       after = page.more ? page.read_to : null;
     }

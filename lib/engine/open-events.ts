@@ -1,10 +1,6 @@
 /** What the events of a run have started and not ended: subgraphs, nodes and messages. Their ends are made when the run stops. */
-import type { ExecutorEvent } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { ThreadEvent } from "../storage/mod.ts";
-
-/** An event of the executor, or one of the engine's own. */
-export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
+import type { NewEvent } from "../streams/thread-event.ts";
 
 export class OpenEvents {
   /** Namespaces of subgraphs and nodes, with the names of their graphs. */

@@ -1,6 +1,6 @@
 /** The frames and events of an attempt: numbered as they are emitted, and buffered until a save has stored them. */
 import { BarrierQueue, type WriteBarrier } from "../executor/write-barrier.ts";
-import { isObject, type Json, textOf } from "../json.ts";
+import type { Json } from "../json.ts";
 import {
   type ClaimedRun,
   END_EVENT,
@@ -10,6 +10,7 @@ import {
   type Progress,
   type ThreadEvent,
 } from "../storage/mod.ts";
+import { encodeFrame } from "../streams/frames.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { firstFrameId } from "../streams/run-subscription.ts";
 
@@ -66,8 +67,9 @@ export class OutputBuffer {
     return this.#nextFrameId;
   }
 
-  emitFrame(event: string, data: Json): void {
-    this.#emit({ event, data: frameText(event, data) });
+  /** Emits a frame. `namespace`: that of its graph. */
+  emitFrame(event: string, data: Json, namespace: readonly string[] = []): void {
+    this.#emit(encodeFrame({ event, namespace, data }));
   }
 
   /** Emits an event of the thread; `isEnd`: the last one of the run. */
@@ -182,18 +184,4 @@ function resumeFrameIds({ run, last_frame }: ClaimedRun, runEvents: RunEvents): 
   if (resumable) runEvents.skipTo(last_frame);
   else runEvents.startAt(nextId);
   return nextId;
-}
-
-/** The texts of the metadata of messages: each of their tokens carries it. */
-const metadataTexts = new WeakMap<object, string>();
-
-function frameText(event: string, data: Json): string {
-  // The last values are often the result too.
-  if (event === "values") return textOf(data).json ?? "null";
-  const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
-  const carries = event === "messages" || event.startsWith("messages|");
-  if (!carries || message === undefined || !isObject(metadata)) return JSON.stringify(data) ?? "null";
-  const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
-  metadataTexts.set(metadata, text);
-  return `[${JSON.stringify(message)},${text}]`;
 }

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
-import type { Json } from "../json.ts";
+import type { Json, JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { FeatureName, MembersFor } from "../storage/features.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
@@ -91,8 +91,8 @@ interface FeatureMembers {
   readonly claim?: Partial<ClaimTerms>;
   /** Whether statements of the feature belong to the end of the run. */
   isUsedBy?(run: RunRow): boolean;
-  /** A frame right before the end of a run, with JSON; null for a run without one. Results of `wait` have it as `__event__`. */
-  readonly tail?: { readonly event: string; data(run: RunRow): string | null };
+  /** A frame right before the end of a run; null for a run without one. Results of `wait` have it as `__event__`. */
+  readonly tail?: { readonly event: string; data(run: RunRow): JsonObject | null };
   /** What is stored with the end of an attempt. `values`: the last state. */
   finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
   /** The end is stored. */
@@ -117,7 +117,7 @@ export interface Feature extends FeatureMembers {
 }
 
 /** The frames that features put right before the end of a run. */
-export type TailFrames = readonly (readonly [event: string, data: string])[];
+export type TailFrames = readonly (readonly [event: string, data: JsonObject])[];
 
 /** The features of a service as one. */
 export interface RunFeatures

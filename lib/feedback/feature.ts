@@ -30,7 +30,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
       data({ feedback }) {
         const base = base_url();
         if (feedback.length === 0 || base === undefined) return null;
-        return JSON.stringify(Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)])));
+        return Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)]));
       },
     },
     keep_ms: settings.retention.tokens_ms,

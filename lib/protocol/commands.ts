@@ -5,7 +5,8 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Run, RunCreate, RunDirectory } from "../runs/mod.ts";
 import type { RunPermit } from "../runs/request.ts";
 import type { Scope, ThreadRow } from "../storage/mod.ts";
-import type { ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
+import type { SentEvent, ThreadEvents } from "../streams/protocol.ts";
+import { decodeSentEvent } from "../streams/thread-event.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 
 /** Why a command failed. */
@@ -382,11 +383,11 @@ const keyOf = (namespace: readonly string[]): string => JSON.stringify(namespace
 export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
   let nodes = new Map<string, Node>();
   let current: string | undefined;
-  for await (const { id, data: text } of events) {
-    const { namespace, data } = (JSON.parse(text) as ProtocolEvent).params;
+  for await (const event of events) {
+    const { namespace, data } = decodeSentEvent(event).params;
     if (!isObject(data) || typeof data.event !== "string") continue;
     if (namespace.length === 0) {
-      const run = runOf(id);
+      const run = runOf(event.id);
       if (run !== current) {
         if (run_id !== undefined && current === run_id) break;
         nodes = new Map();

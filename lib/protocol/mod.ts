@@ -11,6 +11,7 @@ import {
   type SentEvent,
   type ThreadEvents,
 } from "../streams/protocol.ts";
+import { decodeSentEvent } from "../streams/thread-event.ts";
 import {
   type Command,
   type CommandAnswer,
@@ -93,7 +94,7 @@ export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw invalidField("channels", problem);
       const { next, leave } = subscribe(seen, thread_id, filter);
-      return createReader(async () => (await next()).map(({ data }) => JSON.parse(data) as ProtocolEvent), leave);
+      return createReader(async () => (await next()).map(decodeSentEvent), leave);
     },
     async command(seen, given, { id, method, params = {} }, caller = inProcess(seen)) {
       const thread_id = given.toLowerCase();

@@ -3,8 +3,9 @@ import type { Environment } from "../environment.ts";
 import { type EventMethod, eventSeq, type Scope, type StoredThreadEvent } from "../storage/mod.ts";
 import { Cursor, type Page } from "./log.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
-import { type SentEvents, sentOf } from "./sent-events.ts";
+import type { SentEvents } from "./sent-events.ts";
 import type { StreamGuard, StreamGuards } from "./stream-guard.ts";
+import { serializeEvent } from "./thread-event.ts";
 import type { ThreadLog } from "./thread-log.ts";
 
 /** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
@@ -62,7 +63,7 @@ export class EventCursor extends Cursor<SentEvent, StoredThreadEvent> {
     // Its id names no run, because it is the end of all of them, and is no other event's.
     const at = { seq: this.place + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
     const event = { ...at, timestamp: environment.now(), data: null };
-    const end = sentOf(event, '{"event":"interrupted"}', `gone:${environment.uuid()}`);
+    const end = serializeEvent(event, '{"event":"interrupted"}', `gone:${environment.uuid()}`);
     return [{ ...end, last: true }];
   }
 

@@ -1,5 +1,9 @@
-/** The frames of runs: their text, and the value that it contains. */
-import type { Json } from "../json.ts";
+/**
+ * The frames of runs, as values and as text. A frame is encoded once, when it is emitted: the store and all subscribers share its text.
+ * The text is also a copy that its agent cannot change later, so what needs the value again decodes it.
+ */
+import { isObject, type Json, textOf } from "../json.ts";
+import type { NewFrame } from "../storage/mod.ts";
 import { LARGE } from "./shared-texts.ts";
 
 /** One event of a stream. */
@@ -25,8 +29,31 @@ export interface FrameContent {
   readonly data: Json;
 }
 
+/** The texts of the metadata of messages: each token of a message has the same. */
+const metadataTexts = new WeakMap<object, string>();
+
 /** The values of large frames, while a reader has them. */
 const decodedValues = new WeakMap<object, WeakRef<object>>();
+
+/** Returns a frame as text. */
+export function encodeFrame({ event, namespace, data }: FrameContent): NewFrame {
+  const name = namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
+  return { event: name, data: encodeData(event, namespace, data) };
+}
+
+function encodeData(event: string, namespace: readonly string[], data: Json): string {
+  // The last values are often the result too.
+  if (event === "values" && namespace.length === 0) return textOf(data).json ?? "null";
+  const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
+  const isMessage = event === "messages" && message !== undefined && isObject(metadata);
+  return isMessage ? `[${JSON.stringify(message)},${metadataText(metadata)}]` : (JSON.stringify(data) ?? "null");
+}
+
+function metadataText(metadata: object): string {
+  const text = metadataTexts.get(metadata) ?? JSON.stringify(metadata);
+  metadataTexts.set(metadata, text);
+  return text;
+}
 
 /** Returns what a frame contains. The readers of a large frame share its value, so they must not change it. */
 export function decodeFrame(frame: Pick<Frame, "event" | "data">): FrameContent {

@@ -6,7 +6,7 @@ import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
-import type { Frame } from "./frames.ts";
+import { encodeFrame, type Frame } from "./frames.ts";
 import type { Outcome, RunEvents, StreamHub } from "./hub.ts";
 import { createReader, type Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
@@ -44,12 +44,17 @@ export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tai
     if (runEvents.stored) runEvents.skipTo(first - 1);
     else runEvents.startAt(first);
   }
-  // Clients stop reading at an error.
-  for (const [event, data] of frames) runEvents.publish(event, data);
-  if (error) runEvents.publish("error", JSON.stringify(error));
   const status = outcome.status === "gone" ? "rollback" : outcome.status;
-  runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));
+  // The trailer comes before the error, because clients stop reading at an error.
+  for (const [event, data] of frames) publishValue(runEvents, event, data);
+  if (error) publishValue(runEvents, "error", error);
+  publishValue(runEvents, "end", { run_id: runEvents.run_id, status });
   runEvents.end(outcome);
+}
+
+function publishValue(runEvents: RunEvents, event: string, data: JsonObject): void {
+  const frame = encodeFrame({ event, namespace: [], data });
+  runEvents.publish(frame.event, frame.data);
 }
 
 const GONE = { RunDeleted: "The run was deleted", RunRolledBack: "The run was rolled back" };
@@ -71,7 +76,7 @@ export function waitResult(values: Json, next: readonly string[], interrupts: re
 /** The result of wait and join, with the members that callers would otherwise get from events. */
 const withTail = (result: Json, frames: TailFrames): Json =>
   isObject(result) && frames.length > 0
-    ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, JSON.parse(data) as Json])) }
+    ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, data])) }
     : result;
 
 /** The error of an attempt; null if it succeeded, which takes at least one state. */

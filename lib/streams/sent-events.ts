@@ -5,6 +5,7 @@ import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage
 import { type Page, type Pages, READ_COST } from "./log.ts";
 import type { Passes, SentEvent } from "./protocol.ts";
 import { LARGE, SharedTexts } from "./shared-texts.ts";
+import { serializeEvent } from "./thread-event.ts";
 
 type EventQuery = Parameters<EventStorage["readEvents"]>[2];
 
@@ -16,18 +17,6 @@ export interface SentEventOptions {
     thread_id: string,
     checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
   ): Promise<Json | undefined>;
-}
-
-const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
-  method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
-
-/** The event as it is sent. `data`: as JSON. */
-export function sentOf(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
-  const { seq, method, namespace, timestamp, node, name } = event;
-  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, id, event: method, namespace, name, data: envelope };
 }
 
 /** The fixed cost of an event, in characters. */
@@ -84,10 +73,10 @@ export class SentEvents {
   }
 
   #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
-    if (data.length < LARGE) return sentOf(event, data);
+    if (data.length < LARGE) return serializeEvent(event, data);
     // A `seq` is never used twice, but a rollback shortens the end of its run.
     const key = `${thread_id} ${event.seq} ${data.length}`;
-    return this.#sent.get(key) ?? this.#sent.share(key, sentOf(event, data));
+    return this.#sent.get(key) ?? this.#sent.share(key, serializeEvent(event, data));
   }
 
   async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
@@ -95,7 +84,7 @@ export class SentEvents {
     try {
       await this.#limit.room(READ_COST);
       const found = await this.#options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-      const sent = found === undefined ? null : this.#sent.share(key, sentOf(event, JSON.stringify(found)));
+      const sent = found === undefined ? null : this.#sent.share(key, serializeEvent(event, JSON.stringify(found)));
       if (sent) this.#keep(key, EVENT_COST + sent.data.length);
       else this.#drop(key);
       return sent;

@@ -3,8 +3,9 @@ import type { EventMethod, Scope, StoredThreadEvent } from "../storage/mod.ts";
 import { beginningOf, EventCursor } from "./event-cursor.ts";
 import { Pages, readLimit } from "./log.ts";
 import { compileFilter, methodsOf, type ThreadEvents } from "./protocol.ts";
-import { SentEvents, sentOf } from "./sent-events.ts";
+import { SentEvents } from "./sent-events.ts";
 import type { StreamGuards } from "./stream-guard.ts";
+import { serializeEvent } from "./thread-event.ts";
 import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 interface ThreadEventOptions extends ThreadLogOptions {
@@ -114,7 +115,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       else
         log?.publish(
           before,
-          events.map((event) => sentOf(event, event.data as string)),
+          events.map((event) => serializeEvent(event, event.data as string)),
         );
     },
     isWatched: (thread_id) => logs.has(thread_id),

@@ -134,9 +134,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "feedback links are shown after the error",
     file: "lib/streams/run-subscription.ts",
-    find: '  for (const [event, data] of frames) runEvents.publish(event, data);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
+    find: '  for (const [event, data] of frames) publishValue(runEvents, event, data);\n  if (error) publishValue(runEvents, "error", error);\n',
     replace:
-      '  if (error) runEvents.publish("error", JSON.stringify(error));\n  for (const [event, data] of frames) runEvents.publish(event, data);\n',
+      '  if (error) publishValue(runEvents, "error", error);\n  for (const [event, data] of frames) publishValue(runEvents, event, data);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",

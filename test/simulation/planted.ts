@@ -112,8 +112,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "an end is told twice",
     file: "lib/streams/run-subscription.ts",
-    find: 'runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
-    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
+    find: 'publishValue(runEvents, "end", { run_id: runEvents.run_id, status });',
+    replace: 'for (const _ of [1, 2]) publishValue(runEvents, "end", { run_id: runEvents.run_id, status });',
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",

@@ -1,0 +1,36 @@
+/** The events of threads: as values, as they are stored, and as the JSON that all subscribers get. */
+import type { ExecutorEvent } from "../executor/contract.ts";
+import { isObject, type Json } from "../json.ts";
+import type { StoredThreadEvent, ThreadEvent } from "../storage/mod.ts";
+import type { ProtocolEvent, SentEvent } from "./protocol.ts";
+
+/** An event as a value: one of the executor, or of the engine itself. */
+export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
+
+/** Returns what is stored of an event. */
+export function encodeEvent(event: NewEvent, timestamp: number): Omit<ThreadEvent, "seq"> {
+  const { method, namespace, data, node, checkpoint_id } = event;
+  const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
+  const text = data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null");
+  return { method, namespace, timestamp, node, data: text, checkpoint_id, name };
+}
+
+/** Returns a stored event as a value. Its data is null where only its checkpoint has them. */
+export function decodeStoredEvent({ method, namespace, node, data }: ThreadEvent): NewEvent {
+  return { method, namespace, node, data: JSON.parse(data ?? "null") as Json };
+}
+
+const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
+  method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+
+/** Returns the event as it is sent. `data` is its JSON. */
+export function serializeEvent(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
+  const { seq, method, namespace, timestamp, node, name } = event;
+  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
+}
+
+/** Returns an event that was sent as a value. */
+export const decodeSentEvent = ({ data }: SentEvent): ProtocolEvent => JSON.parse(data) as ProtocolEvent;
