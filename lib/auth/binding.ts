@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
-import { withVisibility } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { AccessGrant, StreamGuard, StreamGuards } from "../streams/stream-guard.ts";
 import type { AuthEvent } from "./custom.ts";
 import type { Access, Principal } from "./principal.ts";
@@ -60,6 +60,14 @@ interface BindingOptions {
   readonly guards: StreamGuards;
 }
 
+/** Asks once more what the caller can see. A function of its own: where it waits, nothing else refers to the value. */
+const authorizeAgain =
+  (access: Pick<Access, "authorize">, principal: Principal, event: AuthEvent, value: object) =>
+  async (): Promise<Visibility> => {
+    const now = (await principal.again?.()) ?? principal;
+    return (await access.authorize(now, event, value)).visibility;
+  };
+
 export function createBinding(
   { access, scope, environment, guards }: BindingOptions,
   caller: Binding["caller"],
@@ -70,16 +78,15 @@ export function createBinding(
     async authorize(event, value) {
       if (!access) return { value, scope };
       const principal = await caller();
-      const ask = (now: Principal) => access.authorize(now, event, value);
-      const { value: left, visibility } = await ask(principal);
+      const { value: left, visibility } = await access.authorize(principal, event, value);
       const seen = withVisibility(scope, visibility);
       // The handler of a new run is called once: its caller can see the run.
       const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
-      const authorizeAgain = async () => (await ask((await principal.again?.()) ?? principal)).visibility;
+      // Without a user no handler reads the value, which may be large.
+      const findVisibility = authorizeAgain(access, principal, event, principal.user ? value : {});
       const grant = isFixed
         ? { scope: seen }
-        : { scope: seen, findRevocation: createRevocationCheck(seen, authorizeAgain) };
-      // Without the value, which may be large.
+        : { scope: seen, findRevocation: createRevocationCheck(seen, findVisibility) };
       onAuthorized(grant);
       return { ...grant, value: left };
     },

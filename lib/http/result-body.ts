@@ -28,7 +28,8 @@ type Hold = Pick<ByteHold, "release">;
 class ResultSource implements Source {
   readonly heartbeat = "\n";
   readonly #context: RequestContext;
-  readonly #run: RunWait["run"];
+  /** Not the run, whose input may be large. */
+  readonly #ids: Pick<RunWait["run"], "run_id" | "thread_id">;
   readonly #leave: RunWait["leave"];
   readonly #again: WaitOptions["again"];
   /** Released once it is read: it may be large. */
@@ -40,7 +41,7 @@ class ResultSource implements Source {
 
   constructor(context: RequestContext, { run, result, leave }: RunWait, { again }: WaitOptions) {
     this.#context = context;
-    this.#run = run;
+    this.#ids = { run_id: run.run_id, thread_id: run.thread_id };
     this.#leave = leave;
     this.#again = again;
     this.#result = result;
@@ -104,7 +105,7 @@ class ResultSource implements Source {
       return textOf((await result) ?? {});
     } catch (error) {
       if (isNotFound(error)) throw error;
-      const { run_id, thread_id } = this.#run;
+      const { run_id, thread_id } = this.#ids;
       const ids = { run_id, thread_id, request_id: this.#context.request_id };
       const { environment } = this.#context.handler.bodies;
       environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });

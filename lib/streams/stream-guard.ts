@@ -111,12 +111,15 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       }, leave);
     },
     result(grant, pending, thread) {
+      // What waits must not refer to the run: its input may be large.
+      const { result: unguarded, leave: leaveUnguarded } = pending;
+      const { run_id } = pending.run;
       const lost = Promise.withResolvers<never>();
-      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFound("run", pending.run.run_id)));
+      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFound("run", run_id)));
       if (!guard) return pending;
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
-          const value = await Promise.race([pending.result, lost.promise]);
+          const value = await Promise.race([unguarded, lost.promise]);
           return (await waiting.mayContinue()) ? value : await lost.promise;
         } finally {
           waiting.close();
@@ -127,7 +130,7 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       result.catch(() => {});
       const leave = (): void => {
         guard.close();
-        pending.leave();
+        leaveUnguarded();
       };
       return { ...pending, result, leave };
     },
