@@ -20,14 +20,58 @@ export interface SharedText {
 }
 
 const texts = new WeakMap<object, WeakRef<SharedText>>();
+const knownTexts = new WeakMap<object, string>();
 
 /** The text of a value that several readers get: they share it while one of them has it. The value must not change. */
 export function textOf(value: Json): SharedText {
   if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
   const known = texts.get(value)?.deref();
-  const text = known ?? { json: JSON.stringify(value) };
+  const text = known ?? { json: knownTexts.get(value) ?? JSON.stringify(value) };
   if (!known) texts.set(value, new WeakRef(text));
   return text;
+}
+
+/** Tells `textOf` the text of an object, which is kept as long as that. */
+export function knowText(value: JsonObject, json: string): void {
+  knownTexts.set(value, json);
+}
+
+/** Values below this depth are not copied: one that contains itself would have no end. */
+const COPY_DEPTH = 32;
+
+/** A deep copy of plain JSON, which shares its texts. Undefined for anything else, and for null. */
+export function plainCopy(value: unknown, depth = 0): Json | undefined {
+  if (typeof value === "string" || typeof value === "boolean") return value;
+  // JSON.stringify writes −0 as 0.
+  if (typeof value === "number") return Number.isFinite(value) ? value + 0 : undefined;
+  if (typeof value !== "object" || value === null || depth > COPY_DEPTH) return undefined;
+  return Array.isArray(value) ? listCopy(value, depth) : objectCopy(value, depth);
+}
+
+const memberCopy = (item: unknown, depth: number): Json | undefined =>
+  item === null ? null : plainCopy(item, depth + 1);
+
+function listCopy(list: readonly unknown[], depth: number): Json[] | undefined {
+  const copies: Json[] = [];
+  for (const item of list) {
+    const copy = memberCopy(item, depth);
+    if (copy === undefined) return undefined;
+    copies.push(copy);
+  }
+  return copies;
+}
+
+function objectCopy(value: object, depth: number): JsonObject | undefined {
+  if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return undefined;
+  const copies: JsonObject = {};
+  for (const name of Object.keys(value)) {
+    const item = (value as Record<string, unknown>)[name];
+    if (item === undefined) continue;
+    const copy = memberCopy(item, depth);
+    if (copy === undefined || name === "__proto__") return undefined;
+    copies[name] = copy;
+  }
+  return copies;
 }
 
 /** True for an object that is neither an array nor null. */

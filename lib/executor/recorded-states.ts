@@ -1,6 +1,6 @@
 /** The states of agents that put no checkpoints: how they are stored, read and recorded. */
 import type { Environment } from "../environment.ts";
-import { isObject, type Json, type JsonObject } from "../json.ts";
+import { isObject, type Json, type JsonObject, knowText } from "../json.ts";
 import { checkpointId } from "./checkpoints.ts";
 import {
   type ChannelValue,
@@ -26,12 +26,29 @@ import { changeState, END, START } from "./state-changes.ts";
 /** The error of an agent that finds the state of another runtime. */
 export const FOREIGN_STATE = "The thread's state was written by another kind of graph";
 
+/** The state before the one that is put. */
+interface PreviousState extends Pick<StoredCheckpoint, "checkpoint_id" | "values"> {
+  /** Its long strings by channel. */
+  readonly strings?: ReadonlyMap<string, string>;
+}
+
+/** Shorter strings of states are written again, in characters. */
+const LONG_STRING = 64 * 1024;
+
+/** The long strings among the values of a state. An executor may change the object later, but no string. */
+const longStrings = (values: Json): ReadonlyMap<string, string> =>
+  new Map(
+    Object.entries(isObject(values) ? values : {}).filter(
+      (entry): entry is [string, string] => typeof entry[1] === "string" && entry[1].length > LONG_STRING,
+    ),
+  );
+
 /** The checkpoint of a state that follows another. An unchanged value keeps its version. */
 function checkpointOf(
   state: Pick<StateEvent, "values" | "next" | "tasks" | "call" | "asked">,
   checkpoint_id: string,
   metadata: JsonObject,
-  previous: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null,
+  previous: PreviousState | null,
 ): NewCheckpoint {
   const members = isObject(state.values) ? Object.entries(state.values) : [];
   const whole = !isObject(state.values) || members.length > MOST_CHANNELS;
@@ -39,11 +56,14 @@ function checkpointOf(
   const known = new Map(previous?.values.map((value) => [value.channel, value]));
   const versions: [string, string][] = [];
   const values: ChannelValue[] = [];
+  let text = "";
   for (const [channel, value] of channels) {
     // The store would refuse it in every retry.
     if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
-    const data = JSON.stringify(value);
     const before = known.get(channel);
+    const isSame = before !== undefined && previous?.strings?.get(channel) === value;
+    const data = isSame ? (before.data as string) : JSON.stringify(value);
+    text += `${text === "" ? "" : ","}${JSON.stringify(channel)}:${data}`;
     if (before && before.data === data) {
       versions.push([channel, before.version]);
     } else {
@@ -51,6 +71,8 @@ function checkpointOf(
       values.push({ channel, version: checkpoint_id, type: "json", data });
     }
   }
+  // Frames and the result of the run show the same text. Put together in this way it shares the parts.
+  if (!whole && text.length > LONG_STRING) knowText(state.values as JsonObject, `{${text}}`);
   const { next, tasks, call, asked = [] } = state;
   const isAsked = asked.length > 0 && next.length > 0 && tasks.every(({ interrupts }) => interrupts.length === 0);
   const about = {
@@ -250,7 +272,7 @@ class Recorder implements EventStage {
   /** The newest state; undefined until the first one. */
   private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
   /** The newest state that is put: the next one that is put follows it. */
-  private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
+  private stored: PreviousState | null = null;
   /** The interrupts that this run answers are marked with the first state that it puts. */
   private answered: StoredCheckpoint | null = null;
   /** Put at the end. */
@@ -320,7 +342,7 @@ class Recorder implements EventStage {
       { ...event, frames: frames ?? [], checkpoint: { ns: "", ...place, step, source } },
       ...this.checkpointFrames(event, place, { source, step, parents: {} }),
     ];
-    if (!this.onlyLast || job.journal?.isOpen) return this.put(made).then(shown);
+    if (!this.onlyLast || job.journal?.isOpen) return this.put(made, longStrings(event.values)).then(shown);
     this.last = made;
     return shown();
   }
@@ -330,7 +352,7 @@ class Recorder implements EventStage {
     return { ...this.about, ...own };
   }
 
-  private async put(made: () => NewCheckpoint): Promise<void> {
+  private async put(made: () => NewCheckpoint, strings: ReadonlyMap<string, string>): Promise<void> {
     await this.putLast();
     const { answered } = this;
     this.answered = null;
@@ -338,7 +360,7 @@ class Recorder implements EventStage {
     const checkpoint = made();
     const { checkpoint_id, versions, values } = checkpoint;
     const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
-    this.stored = { checkpoint_id, values: [...kept, ...values] };
+    this.stored = { checkpoint_id, values: [...kept, ...values], strings };
     await this.job.checkpoints.put(checkpoint);
   }
 

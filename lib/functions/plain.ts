@@ -1,41 +1,12 @@
 /** Values of functions: copies of JSON, and what they are called in errors. */
-import type { Json, JsonObject } from "../json.ts";
+import { type Json, plainCopy } from "../json.ts";
 
 /**
  * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
  * Any other value throws an error that names its path.
  */
 export function copyJson(value: unknown, path: string): Json {
-  return plainCopy(value, 0) ?? copied(value, { name: path, above: null, holds: undefined });
-}
-
-/** Values below this depth are copied by the other way, which notices that a value contains itself. */
-const SHALLOW = 32;
-
-/** The copy of plain JSON; undefined for anything else, null included, which the other way copies or refuses. */
-function plainCopy(value: unknown, depth: number): Json | undefined {
-  if (typeof value === "string" || typeof value === "boolean") return value;
-  if (typeof value === "number") return Number.isFinite(value) ? value : undefined;
-  if (typeof value !== "object" || value === null || depth > SHALLOW) return undefined;
-  if (Array.isArray(value)) {
-    const list: Json[] = [];
-    for (const item of value as readonly unknown[]) {
-      const copy = item === null ? null : plainCopy(item, depth + 1);
-      if (copy === undefined) return undefined;
-      list.push(copy);
-    }
-    return list;
-  }
-  if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return undefined;
-  const copies: JsonObject = {};
-  for (const name of Object.keys(value)) {
-    const item = (value as Record<string, unknown>)[name];
-    if (item === undefined) continue;
-    const copy = item === null ? null : plainCopy(item, depth + 1);
-    if (copy === undefined || name === "__proto__") return undefined;
-    copies[name] = copy;
-  }
-  return copies;
+  return plainCopy(value) ?? copied(value, { name: path, above: null, holds: undefined });
 }
 
 /** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */

@@ -88,7 +88,7 @@ async function readBytes(
       if (bytes.length > limit) throw tooLarge(limit);
       return bytes;
     }
-    const chunks: Uint8Array[] = [];
+    const body = new GrowingBytes(isAdmitted ? Number(declared) : 0);
     const reader = (request.body as ReadableStream<Uint8Array>).getReader();
     try {
       for (;;) {
@@ -96,7 +96,7 @@ async function readBytes(
         if (done) break;
         length += value.length;
         if (length > limit) throw tooLarge(limit);
-        chunks.push(value);
+        body.add(value);
         // How long it becomes is not known.
         if (!isAdmitted && length > LARGE_BYTES) {
           isAdmitted = true;
@@ -108,7 +108,7 @@ async function readBytes(
       reader.cancel().catch(() => {});
       throw error;
     }
-    return joined(chunks, length);
+    return body.all();
   } finally {
     deadline.cancel();
   }
@@ -173,15 +173,29 @@ function startDeadline(
   return { passed, cancel: () => cancel() };
 }
 
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  if (chunks.length === 1) return chunks[0] as Uint8Array;
-  const bytes = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.length;
+/** Bytes that arrive in chunks. A body of the expected size is never in memory twice. */
+class GrowingBytes {
+  #bytes: Uint8Array;
+  #length = 0;
+
+  constructor(expected: number) {
+    this.#bytes = new Uint8Array(expected);
   }
-  return bytes;
+
+  add(chunk: Uint8Array): void {
+    const length = this.#length + chunk.length;
+    if (length > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(length, 2 * this.#bytes.length));
+      larger.set(this.#bytes);
+      this.#bytes = larger;
+    }
+    this.#bytes.set(chunk, this.#length);
+    this.#length = length;
+  }
+
+  all(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
 }
 
 export const tooLarge = (limit: number): ServiceError =>

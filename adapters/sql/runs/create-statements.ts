@@ -1,4 +1,5 @@
 /** The statements that create a run, in the order of their batch. */
+import { type JsonObject, plainCopy } from "../../../lib/json.ts";
 import type { ClaimTerms, CreatedRun, CreateRun } from "../../../lib/storage/mod.ts";
 import { toText } from "../columns.ts";
 import { ofKey, ofThread, type RowsOf } from "../database.ts";
@@ -134,6 +135,9 @@ function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
   return isUnique(run) ? "resume" : "request";
 }
 
+/** Of a longer request, in characters, the run that is created shares the texts. */
+const LARGE_KWARGS = 64 * 1024;
+
 /** Statements that create a run or have no effect at all. */
 export interface CreateStatements {
   readonly statements: readonly Statement<unknown>[];
@@ -162,6 +166,8 @@ export function createStatements(
       ? newThread(request, decision, shape)
       : existingThread(request, seen.thread_revision, decision, shape);
   const columns = toColumns(deployment, request);
+  // Made now, because the caller may change its objects. To parse the text again would copy a large input.
+  const copy = columns.kwargs.length > LARGE_KWARGS ? (plainCopy(run.kwargs) as JsonObject | undefined) : undefined;
   const insert = insertRun({ ...columns, token: decision.token, note: claimNote(claim?.worker, now), now });
   return {
     statements: [
@@ -186,7 +192,7 @@ export function createStatements(
         ...{ updated_at: now, ended_at: null, end_frame: null, error: null, result: null },
         ...{ cancel_reason: null, waiting_for: null, cancelled: 0, counts_as_attempt: 1, saved: 0, last_frame: 0 },
       };
-      const row = { ...columns, ...unset, ...inserted };
+      const row = { ...columns, ...unset, ...inserted, kwargs: copy ?? columns.kwargs };
       const claimed = toClaim(row, thread);
       return { run: claimed?.run ?? toRun(row), claimed, stopped: eviction?.stopped(rowsOf) ?? [] };
     },

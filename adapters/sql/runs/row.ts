@@ -37,7 +37,11 @@ export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
     .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
 type StoredHead = Pick<Tables["runs"], (typeof HEAD_COLUMNS)[number]>;
-type StoredRun = StoredHead & Pick<Tables["runs"], "kwargs" | "result" | "feedback" | "auth_user">;
+type StoredRun = StoredHead &
+  Pick<Tables["runs"], "result" | "feedback" | "auth_user"> & {
+    /** No text where the run was made just now. */
+    readonly kwargs: string | JsonObject;
+  };
 
 /** The columns of a run that a claim reads. */
 export type StoredClaim = StoredRun &
@@ -45,7 +49,7 @@ export type StoredClaim = StoredRun &
 
 /** `kwargs` is read when it is first needed, because the input of a run may be large. */
 export function toRun(stored: StoredRun): RunRow {
-  let kwargs: string | JsonObject = stored.kwargs;
+  let { kwargs } = stored;
   return {
     ...toRunHead(stored),
     get kwargs() {
