@@ -1,7 +1,8 @@
 /**
- * What this adapter uses of LangGraph and LangGraph does not document: names and members that LangGraph 1.4.17 to 1.7.3 have. Nothing
- * of this kind is used in another file. Each function first checks that the member is there, in the shape that these versions give
- * it. In any other version the function falls back to what LangGraph does by itself, as its comment says.
+ * The members of LangGraph's and LangChain's objects that this adapter uses and that are not documented. LangGraph 1.4.17 to 1.7.3 have
+ * them. No other file uses such a member (the names in checkpoints are in saver.ts, the form of commands in command.ts). Each
+ * function first checks that the member is there, in the shape that these versions give it. In any other version it falls back to
+ * what LangGraph does by itself, as its comment says.
  */
 import { copyWith, type Graph, type Node, type Runnable } from "./graph.ts";
 import { JobStore } from "./store.ts";
@@ -237,4 +238,58 @@ export function isStreamChannel(value: unknown): value is StreamChannel {
   if (typeof value !== "object" || value === null || !(Symbol.for("langgraph.stream_channel") in value)) return false;
   const { _wire, _close, _fail } = value as Partial<StreamChannel>;
   return [_wire, _close, _fail].every((member) => typeof member === "function");
+}
+
+/** Channels by name, from an Annotation or a plain state. */
+export type Channels = Readonly<Record<string, unknown>>;
+
+/** A schema of zod or of LangGraph, and its channels. */
+export interface Definition {
+  readonly schema?: unknown;
+  readonly channels?: Channels;
+}
+
+/** LangGraph's annotations of schema members. In a description, `lg:` and JSON are members to add to the JSON Schema. */
+export interface Registry {
+  getExtendedChannelSchemas(schema: unknown, effects: Effects): unknown;
+}
+
+export interface Effects {
+  readonly withJsonSchemaExtrasAsDescription: true;
+  readonly withReducerSchema?: true;
+  readonly asPartial?: true;
+}
+
+interface Builder {
+  readonly _schemaDefinition?: Channels;
+  readonly _inputDefinition?: Channels;
+  readonly _outputDefinition?: Channels;
+  readonly _schemaRuntimeDefinition?: unknown;
+  readonly _inputRuntimeDefinition?: unknown;
+  readonly _outputRuntimeDefinition?: unknown;
+  readonly _configRuntimeSchema?: unknown;
+  readonly _metaRegistry?: Registry;
+}
+
+/** What the author of a graph has told its builder. */
+export interface Definitions {
+  readonly state: Definition;
+  readonly input: Definition;
+  readonly output: Definition;
+  /** The schema of the context. */
+  readonly context: unknown;
+  readonly registry: Registry | undefined;
+}
+
+/** Returns the definitions of a graph. Fallback: none, and then the schemas of the graph are unknown. */
+export function readDefinitions(graph: Graph): Definitions {
+  const builder = (graph.builder ?? {}) as Builder;
+  const { _schemaDefinition: channels, _metaRegistry: registry } = builder;
+  return {
+    state: { schema: builder._schemaRuntimeDefinition, channels },
+    input: { schema: builder._inputRuntimeDefinition, channels: builder._inputDefinition ?? channels },
+    output: { schema: builder._outputRuntimeDefinition, channels: builder._outputDefinition ?? channels },
+    context: builder._configRuntimeSchema,
+    registry: typeof registry?.getExtendedChannelSchemas === "function" ? registry : undefined,
+  };
 }

@@ -2,34 +2,9 @@
 import type { GraphSchemas } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
+import { type Channels, type Definition, type Effects, type Registry, readDefinitions } from "./langgraph-internals.ts";
 import type { Load } from "./version.ts";
 import { aboutWire, toWire } from "./wire.ts";
-
-/** Channels by name, from an Annotation or a plain state. */
-type Channels = Readonly<Record<string, unknown>>;
-
-/** Where StateGraph stores its schemas: zod schemas or its own, and the channels of each. */
-interface Builder {
-  readonly _schemaDefinition?: Channels;
-  readonly _inputDefinition?: Channels;
-  readonly _outputDefinition?: Channels;
-  readonly _schemaRuntimeDefinition?: unknown;
-  readonly _inputRuntimeDefinition?: unknown;
-  readonly _outputRuntimeDefinition?: unknown;
-  readonly _configRuntimeSchema?: unknown;
-  readonly _metaRegistry?: Registry;
-}
-
-/** LangGraph's annotations of schema members. In a description, `lg:` and JSON are members to add to the JSON Schema. */
-interface Registry {
-  getExtendedChannelSchemas(schema: unknown, effects: Effects): unknown;
-}
-
-interface Effects {
-  readonly withJsonSchemaExtrasAsDescription: true;
-  readonly withReducerSchema?: true;
-  readonly asPartial?: true;
-}
 
 /** A schema class of LangGraph. */
 interface StateSchema {
@@ -60,28 +35,25 @@ const EXTRAS = "lg:";
 const LENIENT = { unrepresentable: "any" };
 
 export async function schemasOf(graph_id: string, graph: Graph, load: Load): Promise<GraphSchemas> {
-  const builder = (graph.builder ?? {}) as Builder;
-  const tools = await toolsOf(builder, load);
-  const { _schemaDefinition: channels, _schemaRuntimeDefinition: state } = builder;
-  const { _inputDefinition: taken = channels, _inputRuntimeDefinition: input } = builder;
-  const { _outputDefinition: given = channels, _outputRuntimeDefinition: output } = builder;
+  const { state, input, output, context: contextSchema, registry } = readDefinitions(graph);
+  const tools = await toolsOf(registry, load);
   // LangGraph also puts the state's own schema, or a mark for it, where channels without a schema were given.
-  const own = (runtime: unknown, of: Channels | undefined): unknown => {
-    if (typeof runtime === "object" && runtime !== state) return runtime;
-    return sameNames(of, channels) ? state : undefined;
+  const schemaIn = ({ schema, channels }: Definition): unknown => {
+    if (typeof schema === "object" && schema !== state.schema) return schema;
+    return sameNames(channels, state.channels) ? state.schema : undefined;
   };
-  const context = schemaOf(builder._configRuntimeSchema, undefined, "state", tools);
+  const context = schemaOf(contextSchema, undefined, "state", tools);
   return {
     graph_id,
-    input_schema: schemaOf(own(input, taken), taken, "input", tools),
-    output_schema: schemaOf(own(output, given), given, "state", tools),
-    state_schema: schemaOf(state, channels, "state", tools),
+    input_schema: schemaOf(schemaIn(input), input.channels, "input", tools),
+    output_schema: schemaOf(schemaIn(output), output.channels, "state", tools),
+    state_schema: schemaOf(state.schema, state.channels, "state", tools),
     config_schema: context,
     context_schema: context,
   };
 }
 
-async function toolsOf({ _metaRegistry: registry }: Builder, load: Load): Promise<Tools> {
+async function toolsOf(registry: Registry | undefined, load: Load): Promise<Tools> {
   const [core, langgraph] = await Promise.all(
     ["@langchain/core/utils/json_schema", "@langchain/langgraph"].map((name) => load(name).catch(() => ({}))),
   );

@@ -10,6 +10,7 @@ import {
   inheritedConfig,
   isMessagesHandler,
   isStreamChannel,
+  readDefinitions,
   withCommandsOnly,
   withDirectCalls,
   withEdgeConfig,
@@ -100,6 +101,9 @@ describe("the installed LangGraph", () => {
       _validateInput(input: object): Promise<unknown>;
     };
     assert.deepEqual(valid, [], "_validateInput");
+    const { state, registry } = readDefinitions(graph);
+    assert.deepEqual(Object.keys(state.channels ?? {}), ["messages"], "_schemaDefinition of a builder");
+    assert.notEqual(registry, undefined, "_metaRegistry of a builder");
     await validating._validateInput(input);
     assert.deepEqual(valid, ["valid"]);
     assert.ok(isStreamChannel(StreamChannel.local()), "_wire, _close and _fail of a stream channel");
@@ -211,6 +215,13 @@ describe("a LangGraph without its undocumented members", () => {
     assert.equal(inheritedConfig(), undefined);
     assert.equal(isMessagesHandler({}), false);
     assert.equal(isStreamChannel({ [Symbol.for("langgraph.stream_channel")]: true }), false);
+  });
+
+  it("has no schemas that are known", async () => {
+    const states = langgraph({ agent: otherVersion({}) }).state?.("agent") ?? assert.fail();
+    const { input_schema, output_schema, state_schema, context_schema } =
+      (await states.schemas?.("agent")) ?? assert.fail();
+    assert.deepEqual([input_schema, output_schema, state_schema, context_schema], [null, null, null, null]);
   });
 
   it("gets the packets of a command with its input", () => {
