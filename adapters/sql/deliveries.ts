@@ -34,7 +34,11 @@ import {
 
 type Rows = RowsOf<typeof deliveryTables>;
 
-export const webhooks: SqlFeatureOf<"webhooks", typeof deliveryTables & typeof pushTables> = {
+export const webhooks: SqlFeatureOf<
+  "webhooks",
+  typeof deliveryTables & typeof pushTables,
+  { runs: "webhook" | "webhook_host" | "webhook_depth" }
+> = {
   tables: { ...deliveryTables, ...pushTables },
   runColumns: {
     webhook: ({ webhook }) => webhook?.url ?? null,

@@ -79,11 +79,25 @@ interface SqlFeatureMembers<Tables extends object> {
   verbs?(driver: Database, executes: () => boolean): object;
 }
 
-/** The half in SQL of one feature, with the members that its line in `Features` asks for. */
-export type SqlFeatureOf<Name extends FeatureName, Tables extends object = Record<never, never>> = Omit<
-  SqlFeatureMembers<Tables>,
-  "verbs" | "end_frame" | "swept"
-> &
+/** The columns of a feature in `runs` and `threads`, by name. */
+interface ColumnNames {
+  readonly runs?: string;
+  readonly threads?: string;
+}
+
+/** A member that maps column names to values, where there are names. */
+type ColumnsMember<Member extends string, Source, Name> = [Name] extends [string]
+  ? { readonly [Key in Member]: { readonly [Column in Name]: (source: Source) => SqlValue } }
+  : { readonly [Key in Member]?: undefined };
+
+/** The half in SQL of one feature, with its columns, and with the members that its line in `Features` asks for. */
+export type SqlFeatureOf<
+  Name extends FeatureName,
+  Tables extends object = Record<never, never>,
+  Names extends ColumnNames = Record<never, never>,
+> = Omit<SqlFeatureMembers<Tables>, "verbs" | "end_frame" | "swept" | "runColumns" | "threadColumns"> &
+  ColumnsMember<"runColumns", NewRun, Names["runs"]> &
+  ColumnsMember<"threadColumns", NewThread, Names["threads"]> &
   MembersFor<Name, "verbs", { verbs?(driver: Database, executes: () => boolean): VerbsOf<Name> & object }> &
   MembersFor<Name, "end_frame", Pick<SqlFeatureMembers<Tables>, "end_frame">> &
   MembersFor<Name, "swept", Pick<SqlFeatureMembers<Tables>, "swept">>;

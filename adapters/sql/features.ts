@@ -34,7 +34,9 @@ import { usage } from "./usage.ts";
 
 const HALVES = {
   ...{ feedback, webhooks, usage, thread_ttl: threadTtl, steps },
-} satisfies { readonly [Name in FeatureName]: Omit<SqlFeatureOf<Name>, "tables" | "swept"> };
+} satisfies {
+  readonly [Name in FeatureName]: Omit<SqlFeatureOf<Name>, "tables" | "swept" | "runColumns" | "threadColumns">;
+};
 
 /** The tables of all features. */
 export type FeatureTables = {
@@ -73,16 +75,19 @@ function featureColumns<Source, Table extends TableDefinition, Name extends keyo
   };
 }
 
-export const RUN_COLUMNS = featureColumns<
-  NewRun,
-  typeof agentTables.runs,
-  "feedback" | "webhook" | "webhook_host" | "webhook_depth" | "call_id"
->(
+/** The names of all columns that a member of the halves has. */
+type ColumnOf<Member extends "runColumns" | "threadColumns"> = {
+  readonly [Name in FeatureName]: (typeof HALVES)[Name] extends { readonly [Key in Member]: infer Values }
+    ? keyof Values
+    : never;
+}[FeatureName];
+
+export const RUN_COLUMNS = featureColumns<NewRun, typeof agentTables.runs, ColumnOf<"runColumns">>(
   agentTables.runs,
   FEATURES.map(({ runColumns }) => runColumns),
 );
 
-export const THREAD_COLUMNS = featureColumns<NewThread, typeof agentTables.threads, "ttl_strategy" | "ttl_ms">(
+export const THREAD_COLUMNS = featureColumns<NewThread, typeof agentTables.threads, ColumnOf<"threadColumns">>(
   agentTables.threads,
   FEATURES.map(({ threadColumns }) => threadColumns),
 );

@@ -43,7 +43,7 @@ import {
 
 type Rows = RowsOf<typeof feedbackTables>;
 
-export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables> = {
+export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables, { runs: "feedback" }> = {
   tables: feedbackTables,
   runColumns: { feedback: (run) => toText(run.feedback?.tokens) },
   created(deployment, { run: { run_id, feedback: ofRun }, now }) {

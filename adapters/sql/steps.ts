@@ -57,7 +57,7 @@ function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, no
   ];
 }
 
-export const steps: SqlFeatureOf<"steps", typeof callTables> = {
+export const steps: SqlFeatureOf<"steps", typeof callTables, { runs: "call_id" }> = {
   tables: callTables,
   runColumns: { call_id: ({ call_id }) => call_id ?? null },
   saved,
