@@ -33,7 +33,7 @@ export function isFull(error: unknown): boolean {
 
 /** True for the error of a batch that a failed assertion has rolled back. */
 export const isFailedAssertion = (error: unknown): boolean =>
-  /\bprobes\b/.test(String((error as { message?: unknown }).message));
+  /\bassertion_holds\b/.test(String((error as { message?: unknown }).message));
 
 /** True for the error of a driver that refuses text with U+0000, which its database cannot store: the batch had no effect. */
 export function isUnstorable(error: unknown): boolean {

@@ -61,11 +61,11 @@ export function sqlStorage(driver: SqlDriver): Storage {
     failure: () => health.failure,
     /**
      * @statements upsertProbe · insertRoomProbes · deleteRoomProbes
-     * @guards writes one row of `probes`. After a failed write it also inserts and deletes as many bytes as that write
+     * @guards writes one row of `write_probes`. After a failed write it also inserts and deletes as many bytes as that write
      *   had.
      */
     async probe(now) {
-      await pipe.batch([upsertProbe({ now, name: "write" })], []);
+      await pipe.batch([upsertProbe({ now })], []);
       if (health.isDamaged) throw new Error(health.failure as string);
       if (health.failure === null) return;
       // A separate batch: rows that one batch inserts and deletes never reach the disk.
@@ -89,7 +89,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   };
 }
 
-/** Short enough for an index of Postgres. */
+/** The padding of a row that tests whether there is room. */
 const ROOM_ROW = "x".repeat(1024);
 
 /** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */

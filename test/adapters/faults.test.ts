@@ -163,7 +163,7 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         await add(made);
         await storage.probe(1);
         assert.equal(storage.failure?.(), null);
-        assert.deepEqual(await driver.read(statement("select name from probes")), [{ name: "write" }]);
+        assert.deepEqual(await driver.read(statement("select id from write_probes")), [{ id: 0 }]);
         await storage.close();
       }));
   });

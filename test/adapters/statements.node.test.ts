@@ -26,7 +26,6 @@ const FEW_ORGANIZATIONS = "A server has few organizations; their oldest is read 
 
 /** Statements that may read a whole stored table, with the reason. */
 const ALLOWED_SCANS: Readonly<Record<string, string>> = {
-  deleteRoomProbes: "Runs after a failed write alone: the table has the rows of the probe and few others",
   'freeSlots ({"of":"pending"})': "Reads an index that has only runs that are due, once at a start",
   'freeSlots ({"of":"deleted"})': "Reads an index that has only threads of deleted runs, once at a start",
   requeueRunning: "Reads an index that has only running runs, once at a start",

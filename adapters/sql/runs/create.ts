@@ -8,6 +8,7 @@ import type {
   RepeatedRun,
 } from "../../../lib/storage/mod.ts";
 import { type Database, rowsIn } from "../database.ts";
+import { isFailedAssertion } from "../errors.ts";
 import {
   countPendingRuns,
   evicts,
@@ -68,15 +69,11 @@ export async function createRun(
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
-/** The error of `requireRuns`. */
-const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));
-
 /**
  * See `Storage.createRuns`; `pending` as for createRun.
  *
  * @statements createStatements · requireRuns · refusal
- * @guards the statements of each run · insert an impossible row into `probes` if any run is missing, which rolls the
- *   batch back.
+ * @guards the statements of each run · fail the batch if any run is missing.
  */
 export async function createRuns(
   driver: Database,
@@ -95,7 +92,7 @@ export async function createRuns(
     const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
     return { kind: "created", created: creates.map(({ created }) => created(rowsOf) as CreatedRun) };
   } catch (error) {
-    if (!isRefused(error)) throw error;
+    if (!isFailedAssertion(error)) throw error;
   }
   const outcomes: Refusal[] = [];
   const waiting: CreateRun[] = [];

@@ -252,9 +252,21 @@ export const agentTables = {
     indexes: ["index keys_created on idempotency_keys (deployment, created_at)"],
   },
 
-  /** Rows of `Storage.probe`, which tests whether writing works, and the highest turns of deleted threads. */
-  probes: {
-    columns: { name: "text not null primary key", at: "bigint not null" },
+  /** Rows of `Storage.probe`, which tests whether writing works: row 0, and after a failed write rows with a padding. */
+  write_probes: {
+    columns: { id: "bigint not null primary key", at: "bigint not null", padding: "text not null" },
+  },
+
+  /** The highest turn of the deleted threads whose ids end alike: ids are UUIDs, so there are at most 65,536 for a deployment. */
+  deleted_thread_claims: {
+    columns: { deployment: "text not null", id_suffix: "text not null", claim_count: "bigint not null" },
+    constraints: ["primary key (deployment, id_suffix)"],
+    clustered: true,
+  },
+
+  /** Has no rows: an assertion that fails inserts a 0, and the constraint fails its batch. */
+  assertions: {
+    columns: { holds: "integer not null constraint assertion_holds check (holds = 1)" },
   },
 
   /** A payload is text or bytes: either `data` or `bytes` is null, here and in the next two tables. */

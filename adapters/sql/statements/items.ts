@@ -1,5 +1,6 @@
 /** Statements on the items of the store. */
 import { type Expression, type RawBuilder, sql } from "kysely";
+import { assertThat } from "../assertions.ts";
 import { holds, mayReach, rowsOf } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped, shapedRows } from "../query.ts";
@@ -29,12 +30,10 @@ export const selectItem = query({ ...placeTypes, now: bigint }, (p) =>
 );
 
 /** Fails the batch unless the item has the value `expected`; null: unless it does not exist. */
-export const assertItem = query(
-  { ...placeTypes, expected: orNull(text), now: bigint },
-  (p) =>
-    sql<never>`insert into probes (name, at) select 'item', null where (select value from store_items
+export const assertItem = query({ ...placeTypes, expected: orNull(text), now: bigint }, (p) =>
+  assertThat(sql`(select value from store_items
       where deployment = ${p.deployment} and path = ${p.path} and key = ${p.key} and ${isAlive(p.now)})
-      is distinct from ${p.expected}`,
+      is not distinct from ${p.expected}`),
 );
 
 /** Inserts an item or replaces it. One that has expired counts as new. */

@@ -4,6 +4,7 @@
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
+import { assertThat } from "../assertions.ts";
 import { pick } from "../columns.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS } from "../features.ts";
 import { each } from "../functions.ts";
@@ -306,10 +307,7 @@ export const selectAnsweringRun = query(
   stable,
 );
 
-/** Fails the batch by a constraint unless all of these runs exist. `run_ids` is a JSON list. */
-export const requireRuns = query(
-  { run_ids: text, count: bigint },
-  (p) =>
-    sql<never>`insert into probes (name, at) select 'runs', null
-    where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`,
+/** Fails the batch unless all of these runs exist. `run_ids` is a JSON list. */
+export const requireRuns = query({ run_ids: text, count: bigint }, (p) =>
+  assertThat(sql`(select count(*) from runs where run_id in ${each(p.run_ids)}) >= ${p.count}`),
 );

@@ -10,23 +10,23 @@ const db = createBuilder<Tables>();
 // --------------------------------------------------------------------- probes
 
 /** Inserts the row of the probe, or replaces it. */
-export const upsertProbe = query({ name: text, now: bigint }, (p) =>
+export const upsertProbe = query({ now: bigint }, (p) =>
   db
-    .insertInto("probes")
-    .values({ name: p.name, at: p.now })
-    .onConflict((conflict) => conflict.column("name").doUpdateSet((row) => ({ at: row.ref("excluded.at") }))),
+    .insertInto("write_probes")
+    .values({ id: sql.lit(0), at: p.now, padding: sql.lit("") })
+    .onConflict((conflict) => conflict.column("id").doUpdateSet((row) => ({ at: row.ref("excluded.at") }))),
 );
 
 /** Inserts `count` rows with a padding, to find out whether so many bytes can be written. */
 export const insertRoomProbes = query(
   { now: bigint, count: bigint, padding: text },
   (p) =>
-    sql<never>`with recursive room (i) as (select 1 union all select i + 1 from room where i < ${p.count})
-    insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
+    sql<never>`with recursive room (id) as (select 1 union all select id + 1 from room where id < ${p.count})
+    insert into write_probes (id, at, padding) select id, ${p.now}, ${p.padding} from room`,
 );
 
 /** Deletes the rows of `insertRoomProbes`. */
-export const deleteRoomProbes = query({}, () => db.deleteFrom("probes").where("name", "like", sql.lit("room %")));
+export const deleteRoomProbes = query({}, () => db.deleteFrom("write_probes").where("id", ">", sql.lit(0)));
 
 // --------------------------------------------------------------- a new worker
 

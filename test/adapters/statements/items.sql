@@ -1,8 +1,8 @@
 -- assertItem
 -- (deployment text, path text, key text, now bigint, expected text)
-insert into probes (name, at) select 'item', null where (select value from store_items
+insert into assertions (holds) select 0 where not ((select value from store_items
       where deployment = ? and path = ? and key = ? and (expires_at is null or expires_at > ?))
-      is distinct from ?
+      is not distinct from ?)
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --     SEARCH store_items USING INDEX sqlite_autoindex_store_items_1 (deployment=? AND path=? AND key=?)

@@ -27,8 +27,8 @@ insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", 
 
 -- insertThreadOfRun ({"origin":"request","limited":true})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
       and k.key = (select ?))
@@ -87,7 +87,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SCALAR SUBQUERY 13
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 16
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
 --     SCALAR SUBQUERY 14
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 15
@@ -108,8 +108,8 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- insertThreadOfRun ({"origin":"cron","limited":false})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
       and k.key = (select ?))
@@ -176,7 +176,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SCALAR SUBQUERY 13
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 16
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
 --     SCALAR SUBQUERY 14
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 15
@@ -197,11 +197,9 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- requireRuns
 -- (run_ids text, count bigint)
-insert into probes (name, at) select 'runs', null
-    where (select count(*) from runs where run_id in (select value from json_each(?))) < ?
+insert into assertions (holds) select 0 where not ((select count(*) from runs where run_id in (select value from json_each(?))) >= ?)
 -- Postgres:
-insert into probes (name, at) select 'runs', null
-    where (select count(*) from runs where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))) < $2::bigint
+insert into assertions (holds) select 0 where not ((select count(*) from runs where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))) >= $2::bigint)
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
 --     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)

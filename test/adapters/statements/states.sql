@@ -159,8 +159,8 @@ insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, crea
 
 -- insertCopy
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, now bigint, deployment text, thread_id text, deployment text, from text, expected_revision bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
       and revision = (select ?) and true on conflict do nothing returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 11
@@ -184,7 +184,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
 --     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9
@@ -199,8 +199,8 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- insertCopy (filtered)
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, now bigint, deployment text, thread_id text, deployment text, from text, expected_revision bigint, filter text)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, (select ?), -1 - run_count, coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
       and revision = (select ?) and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
@@ -208,8 +208,8 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end)) on conflict do nothing returning *
 -- Postgres:
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, $7::bigint, -1 - run_count, coalesce((select d.at from probes d
-    where d.name = 'turns ' || $8::text || ' ' || substr($9::text, 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = $10::text and thread_id = $11::text and hidden = 0
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") select $1::text, $2::text, $3::bigint, $4::bigint, $5::bigint, $6::text, config, graph_id, case when status = 'interrupted' then status else 'idle' end, head, case when status = 'interrupted' then interrupts else '{}' end, 0, 0, $7::bigint, -1 - run_count, coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = $8::text and d.id_suffix = substr($9::text, 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = $10::text and thread_id = $11::text and hidden = 0
       and revision = $12::bigint and not exists (select 1 from json_array_elements(replace(replace(replace($13::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
@@ -247,7 +247,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SCALAR SUBQUERY 7
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 10
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
 --     SCALAR SUBQUERY 8
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 9

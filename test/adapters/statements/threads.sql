@@ -372,8 +372,8 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 
 -- insertThread
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, head text, hidden bigint, now bigint, run_count bigint, deployment text, thread_id text, ttl_strategy text, ttl_ms bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.at from probes d
-    where d.name = 'turns ' || (select ?) || ' ' || substr((select ?), 33)), 0), (select ?), (select ?)) on conflict do nothing returning *
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.claim_count from deleted_thread_claims d
+    where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), (select ?), (select ?)) on conflict do nothing returning *
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
@@ -399,7 +399,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SCALAR SUBQUERY 12
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 15
---     SEARCH d USING INDEX sqlite_autoindex_probes_1 (name=?)
+--     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
 --     SCALAR SUBQUERY 13
 --       SCAN CONSTANT ROW
 --     SCALAR SUBQUERY 14
@@ -418,21 +418,23 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- keepTurnsOfAssistant
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
     and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
     and true
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
     and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
     and true
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY 1
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
@@ -442,8 +444,8 @@ insert into probes (name, at)
 
 -- keepTurnsOfAssistant (filtered)
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, filter text)
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
     and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
     and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
@@ -452,11 +454,12 @@ insert into probes (name, at)
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
     and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
     and not exists (select 1 from json_array_elements(replace(replace(replace($8::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
@@ -466,8 +469,9 @@ insert into probes (name, at)
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   LIST SUBQUERY 1
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
@@ -483,35 +487,38 @@ insert into probes (name, at)
 
 -- keepTurnsOfThread
 -- (deployment text, thread_id text)
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and true
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and true
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- keepTurnsOfThread (filtered)
 -- (deployment text, thread_id text, filter text)
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
-insert into probes (name, at)
-    select 'turns ' || "threads"."deployment" || ' ' || substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id = $2::text and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+insert into deleted_thread_claims (deployment, id_suffix, claim_count)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id = $2::text and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(threads.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
-      and threads.turn > 0 group by 1 order by 1
-    on conflict (name) do update set at = excluded.at where excluded.at > probes.at
+      and threads.turn > 0 group by 1, 2 order by 1, 2
+    on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
+      where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   CORRELATED SCALAR SUBQUERY 3
 --     SCAN c VIRTUAL TABLE INDEX 1:

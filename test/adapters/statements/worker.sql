@@ -1,6 +1,6 @@
 -- deleteRoomProbes
-delete from "probes" where "name" like 'room %'
---   SCAN probes
+delete from "write_probes" where "id" > 0
+--   SEARCH write_probes USING INDEX sqlite_autoindex_write_probes_1 (id>?)
 
 -- freeSlots ({"of":"running"})
 update threads set slot_token = null, slot_until = null where slot_token is not null
@@ -24,9 +24,9 @@ update threads set slot_token = null, slot_until = null where slot_token is not 
 --     SCAN threads USING INDEX threads_left
 
 -- insertRoomProbes
--- (count bigint, padding text, now bigint)
-with recursive room (i) as (select 1 union all select i + 1 from room where i < ?)
-    insert into probes (name, at) select 'room ' || cast(i as text) || ?, ? from room
+-- (count bigint, now bigint, padding text)
+with recursive room (id) as (select 1 union all select id + 1 from room where id < ?)
+    insert into write_probes (id, at, padding) select id, ?, ? from room
 --   CO-ROUTINE room
 --     SETUP
 --       SCAN CONSTANT ROW
@@ -40,5 +40,5 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 --   SCAN runs USING INDEX runs_running
 
 -- upsertProbe
--- (name text, now bigint)
-insert into "probes" ("name", "at") values (?, ?) on conflict ("name") do update set "at" = "excluded"."at"
+-- (now bigint)
+insert into "write_probes" ("id", "at", "padding") values (0, ?, '') on conflict ("id") do update set "at" = "excluded"."at"
