@@ -120,7 +120,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
     /**
      * @statements deleteAssistant · dropLabels · deleteThreadsOf
      * @guards delete (versions, crons by foreign key) · delete its labels if it is gone · with `delete_threads`: tokens,
-     *   turns, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
+     *   claim counts, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
      */
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([

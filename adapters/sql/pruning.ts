@@ -12,7 +12,7 @@ import {
   deleteThreads,
   deleteValues,
   deleteWrites,
-  keepTurnsOfThreads,
+  keepClaimCountsOfThreads,
   type PruningShape,
   selectExpiredThreads,
   setPrunedAt,
@@ -29,7 +29,10 @@ interface Pruning {
 function toDeletion(shape: PruningShape, args: Args): Pruning {
   const pruned = deleteThreads(shape, args);
   const ofFeatures = Object.keys(DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
-  return { statements: [...ofFeatures, keepTurnsOfThreads(shape, args), pruned, deleteLabelsOfThreads(args)], pruned };
+  return {
+    statements: [...ofFeatures, keepClaimCountsOfThreads(shape, args), pruned, deleteLabelsOfThreads(args)],
+    pruned,
+  };
 }
 
 function toReduction(shape: PruningShape, args: Args): Pruning {
@@ -54,7 +57,7 @@ export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads
     /**
      * @statements selectExpiredThreads · toDeletion · toReduction
      * @guards each statement repeats the condition "named, visible, not busy" (and "time to live is over"). `delete`:
-     *   rows of features · turns · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their
+     *   rows of features · claim counts · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their
      *   writes · channel values that no checkpoint needs · clear dangling `parent_id` · set `pruned_at`, which is last
      *   because the others test it.
      */

@@ -25,8 +25,8 @@ import {
   deleteThread,
   deleteThreadsOfAssistant,
   insertThread,
-  keepTurnsOfAssistant,
-  keepTurnsOfThread,
+  keepClaimCountsOfAssistant,
+  keepClaimCountsOfThread,
   selectThread,
   type ThreadWithRuns,
   updateThread,
@@ -49,7 +49,7 @@ export function deleteThreadsOf(
     ...Object.keys(DELETED).map((statement) =>
       deleteOfAssistant({ statement, filtered: argument !== null }, { ...args, filter: argument ?? "" }),
     ),
-    keepTurnsOfAssistant(args, filter),
+    keepClaimCountsOfAssistant(args, filter),
     deleteThreadsOfAssistant(args, filter),
     deleteEntriesOfAssistant(entry),
   ];
@@ -131,8 +131,8 @@ export function threadVerbs(driver: Database): ThreadStorage {
     },
 
     /**
-     * @statements deleteOfThread · keepTurnsOfThread · deleteThread · dropLabels
-     * @guards rows of features of its runs · keep its turn (`turns.ts`) · delete (runs, checkpoints, frames by foreign
+     * @statements deleteOfThread · keepClaimCountsOfThread · deleteThread · dropLabels
+     * @guards rows of features of its runs · keep its claim count (`claim-counts.ts`) · delete (runs, checkpoints, frames by foreign
      *   key) · labels if it is gone. Workers of its runs lose their lease.
      */
     async deleteThread({ deployment, filter }, thread_id) {
@@ -143,7 +143,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
         ...Object.keys(DELETED).map((statement) =>
           deleteOfThread({ statement, filtered: argument !== null }, { ...key, filter: argument ?? "" }),
         ),
-        keepTurnsOfThread(key, filter),
+        keepClaimCountsOfThread(key, filter),
         deleted,
         dropLabels("thread", deployment, thread_id),
       ];

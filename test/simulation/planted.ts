@@ -106,7 +106,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a thread that is made again begins with the first turn",
     file: "adapters/sql/statements/runs-create.ts",
-    find: "${firstTurn(p)} + case when",
+    find: "${firstClaimCount(p)} + case when",
     replace: "case when",
   },
   {

@@ -70,7 +70,7 @@ export function claimAfter(
  * @statements selectCandidates · requeueExpired · takeSlot · whenClaimed · leaseNext
  * @guards read expired leases and the next runs. Expired leases: requeue those runs if still expired, and read again.
  *   Otherwise batch: update the next run of the chosen thread to `running` with the token, if it is still next and the
- *   slot is free, and add time and worker to its `claim_log` · give the thread's slot to the token, and count its turn ·
+ *   slot is free, and add time and worker to its `claim_log` · give the thread's slot to the token, and count its claim ·
  *   trace of a first attempt. Retries up to 10 times with more candidates.
  */
 export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {

@@ -74,8 +74,8 @@ export function eventVerbs(driver: Database): EventStorage {
   return {
     /**
      * @statements selectEvents
-     * @guards At most 64 rows or a million characters, up to the turn of the run that executes now: it may still store
-     *   events before those of later turns.
+     * @guards At most 64 rows or a million characters, up to the claim number of the run that executes now: it may still store
+     *   events before those of later claims.
      */
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
       const bits = bitsOf(methods ?? EVENT_METHODS);

@@ -76,7 +76,7 @@ export function toRunHead(stored: StoredHead): RunHead {
     multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
     attempt: stored.attempt,
     claims: stored.claims,
-    turn: stored.turn,
+    turn: stored.claim_number,
     stateless: stored.temporary === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,

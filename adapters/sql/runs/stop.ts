@@ -21,8 +21,8 @@ import {
   type RunSelection,
   type StopArguments,
   setCancelReason,
-  takeTurns,
-  takeTurnsOfUnclaimed,
+  takeClaimNumbers,
+  takeClaimNumbersOfUnclaimed,
   touchThreads,
   touchThreadsOfUnclaimed,
 } from "../statements/runs-stop.ts";
@@ -58,7 +58,7 @@ export function interruptRuns(
   return {
     statements: [
       ...(cancel_reason === null ? [] : [setCancelReason(selection, { ...args, cancel_reason })]),
-      takeTurnsOfUnclaimed(selection, args),
+      takeClaimNumbersOfUnclaimed(selection, args),
       insertEndsOfUnclaimed(selection, args),
       touchThreadsOfUnclaimed(selection, args),
       ...Object.keys(ENDED).map((feature) => endFeatureOfUnclaimed({ ...selection, feature }, args)),
@@ -79,7 +79,7 @@ export const deleteProgressOf = (selection: RunSelection, args: StopArguments): 
 /** Returns the statements that delete the events of runs, and end their streams. */
 export const deleteEventsOf = (selection: RunSelection, args: StopArguments): Statement<unknown>[] => [
   deleteEvents(selection, args),
-  takeTurns(selection, args),
+  takeClaimNumbers(selection, args),
   insertEnds(selection, args),
 ];
 

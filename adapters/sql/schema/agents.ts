@@ -85,8 +85,8 @@ export const agentTables = {
       last_run: "text",
       /** Runs created plus state updates: gives each its `seq`. Negative only inside the batch of a state update. */
       run_count: "bigint not null",
-      /** Number of claims so far: each claim of a run of this thread takes the next turn. */
-      turn: "bigint not null default 0",
+      /** Number of claims so far: each claim of a run of this thread takes the next number. */
+      claim_count: "bigint not null default 0",
       /** What happens when the thread was inactive for `ttl_ms`. */
       ttl_strategy: "text check (ttl_strategy in ('delete', 'keep_latest'))",
       ttl_ms: "bigint check ((ttl_ms is null) = (ttl_strategy is null))",
@@ -123,8 +123,8 @@ export const agentTables = {
       claims: "integer not null check (claims >= attempt)",
       /** The latest claim counts as an attempt. */
       counts_as_attempt: "integer not null check (counts_as_attempt in (0, 1))",
-      /** The turn of its thread that the latest claim took; 0 before the first claim. */
-      turn: "bigint not null default 0",
+      /** The number that the latest claim took from its thread; 0 before the first claim. */
+      claim_number: "bigint not null default 0",
       due_at: "bigint not null",
       lease_token: "text",
       lease_until: "bigint",
@@ -257,7 +257,7 @@ export const agentTables = {
     columns: { id: "bigint not null primary key", at: "bigint not null", padding: "text not null" },
   },
 
-  /** The highest turn of the deleted threads whose ids end alike: ids are UUIDs, so there are at most 65,536 for a deployment. */
+  /** The highest claim count of the deleted threads whose ids end alike: ids are UUIDs, so there are at most 65,536 for a deployment. */
   deleted_thread_claims: {
     columns: { deployment: "text not null", id_suffix: "text not null", claim_count: "bigint not null" },
     constraints: ["primary key (deployment, id_suffix)"],

@@ -3,6 +3,7 @@
  * checks which threads are pruned, and the last one changes it.
  */
 import { type RawBuilder, sql } from "kysely";
+import { keepClaimCounts } from "../claim-counts.ts";
 import { DELETED } from "../features.ts";
 import { isPermitted } from "../filter.ts";
 import { each, holds, membersOf, parentsIn } from "../functions.ts";
@@ -10,7 +11,6 @@ import { bigint, type Operand, type ParametersFor, text } from "../parameters.ts
 import { query, scopedQuery, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
-import { keepTurns } from "../turns.ts";
 import { leftLabels } from "./labels.ts";
 import { findStatement } from "./runs-stop.ts";
 
@@ -77,10 +77,11 @@ export const deleteOfFeatures = shaped(
   { ...stable, shapes: Object.keys(DELETED).map((statement) => ({ ...(shapes[0] as PruningShape), statement })) },
 );
 
-/** Keeps the turns of threads before they are deleted. */
-export const keepTurnsOfThreads = shaped(
+/** Keeps the claim counts of threads before they are deleted. */
+export const keepClaimCountsOfThreads = shaped(
   (_: PruningShape) => types,
-  (p, shape) => keepTurns(sql`threads where deployment = ${p.deployment} and thread_id in ${deletedIds(p, shape)}`),
+  (p, shape) =>
+    keepClaimCounts(sql`threads where deployment = ${p.deployment} and thread_id in ${deletedIds(p, shape)}`),
   options,
 );
 

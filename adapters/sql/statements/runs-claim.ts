@@ -152,7 +152,7 @@ const leaseRun = (p: Claim, condition: RawBuilder<boolean>, isAllowed: RawBuilde
   sql<LeasedRun>`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
       attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)},
       updated_at = ${p.now}, waiting_for = null, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, 4000),
-      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at,
+      (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > ${p.now} then t.updated_at else ${p.now} end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = (select run_id from (${selectNextRuns(p, condition, sql.lit(1))}) as next) and ${isAllowed}
@@ -186,11 +186,13 @@ export const leaseAfter = query(
   stable,
 );
 
-/** Takes the slot, and the next turn, of the thread whose run was leased. Returns the thread. */
+/** Takes the slot, and the next claim number, of the thread whose run was leased. Returns the thread. */
 export const takeSlot = query(
   { deployment: text, token: text, lease_until: bigint },
   (p) =>
-    sql<Tables["threads"]>`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}, turn = turn + 1
+    sql<
+      Tables["threads"]
+    >`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}, claim_count = claim_count + 1
     where deployment = ${p.deployment} and thread_id = (select thread_id from runs
       where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`,
 );

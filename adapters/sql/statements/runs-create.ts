@@ -5,6 +5,7 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { assertThat } from "../assertions.ts";
+import { firstClaimCount } from "../claim-counts.ts";
 import { pick } from "../columns.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS } from "../features.ts";
 import { each } from "../functions.ts";
@@ -13,7 +14,6 @@ import { createBuilder, insertFrom, query, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
-import { firstTurn } from "../turns.ts";
 import { isFireTimeOpen } from "./crons.ts";
 import { isDue } from "./runs-claim.ts";
 
@@ -109,7 +109,7 @@ export const insertThreadOfRun = shaped(
         slot_until: p.lease_until,
         last_run: p.run_id,
         run_count: sql.lit(1),
-        turn: sql<number>`${firstTurn(p)} + case when ${p.token} is null then 0 else 1 end`,
+        claim_count: sql<number>`${firstClaimCount(p)} + case when ${p.token} is null then 0 else 1 end`,
         ...pick(p, THREAD_COLUMNS.names),
       },
       sql`where ${isAllowed(p, origin)}
@@ -157,7 +157,7 @@ export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strat
 
 /**
  * Counts a new run on its existing thread, if the thread is as it was read. With a claim, and if nothing runs or goes first, the run gets the
- * slot and the next turn. `changes` is 1 with new metadata and config. Returns the thread.
+ * slot and the next claim number. `changes` is 1 with new metadata and config. Returns the thread.
  */
 export const takeThread = shaped(
   (_: TakeShape) => ({
@@ -170,10 +170,10 @@ export const takeThread = shaped(
     return sql<Tables["threads"]>`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
       metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
       revision = revision + ${p.changes}, last_run = ${p.run_id}, run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then ${p.token} else threads.slot_token end,
           case when starts then ${p.lease_until} else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select ${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
           and not exists (select 1 from ${otherRuns} and r.status = 'running')
           and not exists (select 1 from ${otherRuns} and r.status = 'pending' and ${isFirst(p)}) as starts) claim)
@@ -225,7 +225,7 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
       attempt: sql<number>`started`,
       claims: sql<number>`started`,
       counts_as_attempt: sql<number>`started`,
-      turn: sql<number>`started * turn`,
+      claim_number: sql<number>`started * claim_count`,
       due_at: p.created_at,
       lease_token: ifStarted(sql<string>`slot_token`),
       lease_until: ifStarted(sql<number>`slot_until`),
@@ -247,7 +247,7 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
     },
     sql`from (select *, case when slot_token = ${p.token} then 1 else 0 end as started from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken`,
-  ).returning(["seq", "status", "attempt", "claims", "turn", "started_at", "lease_token"]);
+  ).returning(["seq", "status", "attempt", "claims", "claim_number", "started_at", "lease_token"]);
 });
 
 /** Inserts the idempotency key of the run, if that was created. */

@@ -76,17 +76,17 @@ export const deleteEventsOf = (deployment: Operand<string>, run_ids: Expression<
     and thread_id in (select r.thread_id ${runs}) and run_id in (select r.run_id ${runs})`;
 };
 
-/** Takes a turn of the thread of each run, for its end: it comes behind everything that readers may have. */
-export const takeTurnsOf = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> =>
-  sql<never>`update threads set turn = turn + 1 where deployment = ${deployment}
+/** Takes a claim number of the thread of each run, for its end: it comes behind everything that readers may have. */
+export const takeClaimNumbersOf = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> =>
+  sql<never>`update threads set claim_count = claim_count + 1 where deployment = ${deployment}
     and thread_id in (select r.thread_id from ${visibleRuns(deployment, run_ids)})`;
 
-/** Inserts the end of each run in the turn that `takeTurnsOf` has taken. */
+/** Inserts the end of each run in the claim number that `takeClaimNumbersOf` has taken. */
 export const insertEndsOf = (
   { deployment, now }: Operands<{ deployment: string; now: number }>,
   run_ids: Expression<unknown>,
 ): RawBuilder<never> => {
-  const seq = sql`t.turn * 4294967296 + r.seq % 65536`;
+  const seq = sql`t.claim_count * 4294967296 + r.seq % 65536`;
   return sql<never>`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
     select r.deployment, r.thread_id, ${seq}, ${seq}, r.run_id, 1, 30, ${now}, ${interruptedAt(now)}
     from runs r cross join threads t where r.run_id in (${run_ids}) and r.temporary = 0
@@ -148,12 +148,12 @@ export const deleteOldEvents = query(
 
 // -------------------------------------------------------------------- reading
 
-/** The `seq` behind the turn of the run that executes now: it may still store events before those of later turns. */
+/** The `seq` behind the claim number of the run that executes now: it may still store events before those of later claims. */
 const endOfOpenTurn = (p: ParametersFor<typeof threadTypes>): RawBuilder<number> =>
-  sql<number>`coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = ${p.deployment}
+  sql<number>`coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = ${p.deployment}
     and r.thread_id = ${p.thread_id} and r.status = 'running'), 9007199254740991)`;
 
-/** Selects the rows with events behind `after`, up to the turn of the run that executes now. `methods` is a bit set. */
+/** Selects the rows with events behind `after`, up to the claim number of the run that executes now. `methods` is a bit set. */
 export const selectEvents = scopedQuery(
   { ...threadTypes, after: bigint, methods: bigint },
   (p, filter) => {
@@ -168,7 +168,7 @@ export const selectEvents = scopedQuery(
   stable,
 );
 
-/** Selects the `seq` of the newest event, up to the turn of the run that executes now. */
+/** Selects the `seq` of the newest event, up to the claim number of the run that executes now. */
 export const selectNewestEvent = scopedQuery(
   threadTypes,
   (p, filter) =>

@@ -12,7 +12,16 @@ import type { usageTables } from "../schema/usage.ts";
 /** The columns of a run without those that may be large. */
 export const HEAD_COLUMNS = [
   ...(["run_id", "thread_id", "assistant_id", "graph_id", "seq", "created_at", "updated_at", "status"] as const),
-  ...(["metadata", "multitask_strategy", "attempt", "claims", "turn", "temporary", "started_at", "ended_at"] as const),
+  ...([
+    "metadata",
+    "multitask_strategy",
+    "attempt",
+    "claims",
+    "claim_number",
+    "temporary",
+    "started_at",
+    "ended_at",
+  ] as const),
   ...(["error", "framed", "end_frame", "user_id", "api_key", "webhook", "webhook_host", "webhook_depth"] as const),
   ...(["cron_id", "cancel_reason", "call_id", "waiting_for"] as const),
 ] as const satisfies readonly (keyof Tables["runs"])[];

@@ -9,7 +9,7 @@ import { each } from "../functions.ts";
 import { type ArgumentsFor, bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
-import { deleteEventsOf, insertEndsOf, takeTurnsOf } from "./runs-events.ts";
+import { deleteEventsOf, insertEndsOf, takeClaimNumbersOf } from "./runs-events.ts";
 
 const db = createBuilder<Tables>();
 
@@ -115,9 +115,9 @@ export const setCancelReason = shaped(
   { stable: true, shapes: ACTIVE },
 );
 
-/** Takes a turn for the end of each run that was never claimed. */
-export const takeTurnsOfUnclaimed = stopQuery((p, selection) =>
-  takeTurnsOf(p.deployment, selectUnclaimed(p, selection)),
+/** Takes a claim number for the end of each run that was never claimed. */
+export const takeClaimNumbersOfUnclaimed = stopQuery((p, selection) =>
+  takeClaimNumbersOf(p.deployment, selectUnclaimed(p, selection)),
 );
 
 /** Inserts the end of each run that was never claimed into the events of its thread. */
@@ -189,8 +189,11 @@ export const deleteEvents = stopQuery(
   SELECTIONS,
 );
 
-/** Takes a turn of the thread of each run, for its end. */
-export const takeTurns = stopQuery((p, selection) => takeTurnsOf(p.deployment, selectIds(p, selection)), SELECTIONS);
+/** Takes a claim number of the thread of each run, for its end. */
+export const takeClaimNumbers = stopQuery(
+  (p, selection) => takeClaimNumbersOf(p.deployment, selectIds(p, selection)),
+  SELECTIONS,
+);
 
 /** Inserts the end of each run into the events of its thread. */
 export const insertEnds = stopQuery((p, selection) => insertEndsOf(p, selectIds(p, selection)), SELECTIONS);

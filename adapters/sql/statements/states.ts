@@ -1,5 +1,6 @@
 /** Statements that change states without a run: state updates, metadata of checkpoints, copies of threads. */
 import { type RawBuilder, sql } from "kysely";
+import { firstClaimCount } from "../claim-counts.ts";
 import { namesOf } from "../columns.ts";
 import { COPIED, THREAD_COLUMNS } from "../features.ts";
 import { type Bound, isPermitted } from "../filter.ts";
@@ -7,7 +8,6 @@ import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertFrom, query, scopedQuery, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
-import { firstTurn } from "../turns.ts";
 import { findStatement } from "./runs-stop.ts";
 import { isMarked, marked } from "./state-updates.ts";
 
@@ -125,7 +125,7 @@ export const insertCopy = scopedQuery(
         all_events: sql.lit(0),
         revision: p.now,
         run_count: marked(sql`run_count`),
-        turn: firstTurn(p),
+        claim_count: firstClaimCount(p),
         ...same,
       },
       sql`from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0

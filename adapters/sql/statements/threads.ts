@@ -1,5 +1,6 @@
 /** Statements on threads. */
 import { type RawBuilder, sql } from "kysely";
+import { firstClaimCount, keepClaimCounts } from "../claim-counts.ts";
 import { pick } from "../columns.ts";
 import { DELETED, THREAD_COLUMNS } from "../features.ts";
 import { type Bound, isPermitted, isThreadPermitted } from "../filter.ts";
@@ -9,7 +10,6 @@ import { createBuilder, query, scopedQuery, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { running, waiting } from "../thread-status.ts";
-import { firstTurn, keepTurns } from "../turns.ts";
 import { leftLabels } from "./labels.ts";
 import { findStatement } from "./runs-stop.ts";
 
@@ -53,7 +53,7 @@ export const insertThread = query(
         all_events: sql.lit(0),
         revision: p.now,
         run_count: p.run_count,
-        turn: firstTurn(p),
+        claim_count: firstClaimCount(p),
         ...pick(p, THREAD_COLUMNS.names),
       })
       .onConflict((conflict) => conflict.doNothing())
@@ -93,9 +93,9 @@ export const updateThread = query(
 const threadOf = (p: ParametersFor<typeof keyTypes>, filter: Bound): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and ${isPermitted(metadata, filter)}`;
 
-/** Keeps the turns of a thread that will be deleted. */
-export const keepTurnsOfThread = scopedQuery(keyTypes, (p, filter) =>
-  keepTurns(sql`threads where ${threadOf(p, filter)}`),
+/** Keeps the claim counts of a thread that will be deleted. */
+export const keepClaimCountsOfThread = scopedQuery(keyTypes, (p, filter) =>
+  keepClaimCounts(sql`threads where ${threadOf(p, filter)}`),
 );
 
 /** Deletes a thread that the filter permits. Returns a row if it existed. */
@@ -157,9 +157,9 @@ export const deleteOfAssistant = shaped(
   { shapes },
 );
 
-/** Keeps the turns of the threads of a deleted assistant. */
-export const keepTurnsOfAssistant = scopedQuery(ofAssistantTypes, (p, filter) =>
-  keepTurns(sql`threads where ${isOfAssistant(p, filter)}`),
+/** Keeps the claim counts of the threads of a deleted assistant. */
+export const keepClaimCountsOfAssistant = scopedQuery(ofAssistantTypes, (p, filter) =>
+  keepClaimCounts(sql`threads where ${isOfAssistant(p, filter)}`),
 );
 
 /** Deletes the threads of a deleted assistant. */

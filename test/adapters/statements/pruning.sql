@@ -956,27 +956,27 @@ delete from checkpoint_writes where deployment = $1::text and thread_id in (sele
 --   CORRELATED SCALAR SUBQUERY 8
 --     SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
 
--- keepTurnsOfThreads ({"expired":false,"filtered":false})
+-- keepClaimCountsOfThreads ({"expired":false,"filtered":false})
 -- (deployment text, thread_ids text, deployment text)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
     and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending'))
     and true
     and true)
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select threads.thread_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) named cross join threads where threads.deployment = $3::text
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id in (select threads.thread_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) named cross join threads where threads.deployment = $3::text
     and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending'))
     and true
     and true)
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)

@@ -11,7 +11,7 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end,
       updated_at = (select ?), waiting_for = null, claim_log = substr((select ?) || coalesce(claim_log, ''), 1, 4000),
-      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at,
+      (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > (select ?) then t.updated_at else (select ?) end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = (select run_id from (select run_id, thread_id from (
@@ -46,7 +46,7 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and (call_id is not null or started_at + ($3::text::json ->> graph_id)::bigint > $4::bigint) then progressed else 1 end) >= ($5::text::json ->> graph_id)::bigint then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + ($6::text::json ->> graph_id)::bigint > $7::bigint) then progressed else 1 end) >= ($8::text::json ->> graph_id)::bigint then 0 else 1 end,
       updated_at = $9::bigint, waiting_for = null, claim_log = substr($10::text || coalesce(claim_log, ''), 1, 4000),
-      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at,
+      (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > $11::bigint then t.updated_at else $12::bigint end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = (select run_id from (select run_id, thread_id from (
@@ -185,7 +185,7 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end,
       updated_at = (select ?), waiting_for = null, claim_log = substr((select ?) || coalesce(claim_log, ''), 1, 4000),
-      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at,
+      (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > (select ?) then t.updated_at else (select ?) end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = (select run_id from (select run_id, thread_id from (
@@ -219,7 +219,7 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and (call_id is not null or started_at + ($3::text::json ->> graph_id)::bigint > $4::bigint) then progressed else 1 end) >= ($5::text::json ->> graph_id)::bigint then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + ($6::text::json ->> graph_id)::bigint > $7::bigint) then progressed else 1 end) >= ($8::text::json ->> graph_id)::bigint then 0 else 1 end,
       updated_at = $9::bigint, waiting_for = null, claim_log = substr($10::text || coalesce(claim_log, ''), 1, 4000),
-      (turn, started_at) = (select t.turn + 1, coalesce(runs.started_at,
+      (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > $11::bigint then t.updated_at else $12::bigint end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = (select run_id from (select run_id, thread_id from (
@@ -500,7 +500,7 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 
 -- takeSlot
 -- (token text, lease_until bigint, deployment text, deployment text, token text)
-update threads set slot_token = ?, slot_until = ?, turn = turn + 1
+update threads set slot_token = ?, slot_until = ?, claim_count = claim_count + 1
     where deployment = ? and thread_id = (select thread_id from runs
       where deployment = ? and status = 'running' and lease_token = ?) returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)

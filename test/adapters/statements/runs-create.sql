@@ -19,15 +19,15 @@ insert into "idempotency_keys" ("deployment", "route", "key", "body_hash", "run_
 
 -- insertRun
 -- (run_id text, assistant_id text, graph_id text, metadata text, kwargs text, multitask_strategy text, temporary bigint, created_at bigint, framed bigint, keyed bigint, created_at bigint, now bigint, now bigint, user_id text, api_key text, feedback text, webhook text, webhook_host text, webhook_depth bigint, call_id text, auth_user text, cron_id text, resume_targets text, note text, token text, deployment text, thread_id text, run_id text)
-insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", "graph_id", "status", "metadata", "kwargs", "multitask_strategy", "temporary", "attempt", "claims", "counts_as_attempt", "turn", "due_at", "lease_token", "lease_until", "cancelled", "saved", "progressed", "framed", "keyed", "created_at", "updated_at", "started_at", "user_id", "api_key", "feedback", "webhook", "webhook_host", "webhook_depth", "call_id", "auth_user", "cron_id", "resume_targets", "claim_log") select ?, deployment, thread_id, run_count, ?, ?, case started when 1 then 'running' else 'pending' end, ?, ?, ?, ?, started, started, started, started * turn, ?, case started when 1 then slot_token end, case started when 1 then slot_until end, 0, 0, 1, ?, ?, ?, ?, case started when 1 then ? end, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, case started when 1 then ? end from (select *, case when slot_token = ? then 1 else 0 end as started from threads
-      where deployment = ? and thread_id = ? and last_run = ?) as taken returning "seq", "status", "attempt", "claims", "turn", "started_at", "lease_token"
+insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", "graph_id", "status", "metadata", "kwargs", "multitask_strategy", "temporary", "attempt", "claims", "counts_as_attempt", "claim_number", "due_at", "lease_token", "lease_until", "cancelled", "saved", "progressed", "framed", "keyed", "created_at", "updated_at", "started_at", "user_id", "api_key", "feedback", "webhook", "webhook_host", "webhook_depth", "call_id", "auth_user", "cron_id", "resume_targets", "claim_log") select ?, deployment, thread_id, run_count, ?, ?, case started when 1 then 'running' else 'pending' end, ?, ?, ?, ?, started, started, started, started * claim_count, ?, case started when 1 then slot_token end, case started when 1 then slot_until end, 0, 0, 1, ?, ?, ?, ?, case started when 1 then ? end, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, case started when 1 then ? end from (select *, case when slot_token = ? then 1 else 0 end as started from threads
+      where deployment = ? and thread_id = ? and last_run = ?) as taken returning "seq", "status", "attempt", "claims", "claim_number", "started_at", "lease_token"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- insertThreadOfRun ({"origin":"request","limited":true})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "claim_count", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
@@ -108,7 +108,7 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 
 -- insertThreadOfRun ({"origin":"cron","limited":false})
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "turn", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "claim_count", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
     and not exists (select 1 from idempotency_keys k where k.deployment = (select ?) and k.route = (select ?)
@@ -275,10 +275,10 @@ select k.body_hash as key_hash, r.* from idempotency_keys k
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then (select ?) else threads.slot_token end,
           case when starts then (select ?) else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and (+"r"."due_at" <= (select ?) or "r"."due_at" <= "r"."updated_at")) as starts) claim)
@@ -363,10 +363,10 @@ update threads set updated_at = (select ?), graph_id = (select ?),
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then (select ?) else threads.slot_token end,
           case when starts then (select ?) else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and true) as starts) claim)
@@ -385,10 +385,10 @@ update threads set updated_at = (select ?), graph_id = (select ?),
 update threads set updated_at = $1::bigint, graph_id = $2::text,
       metadata = coalesce($3::text, metadata), config = coalesce($4::text, config),
       revision = revision + $5::bigint, last_run = $6::text, run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then $7::text else threads.slot_token end,
           case when starts then $8::bigint else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select $9::text is not null and (threads.slot_token is null or threads.slot_until <= $10::bigint)
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and true) as starts) claim)
@@ -477,10 +477,10 @@ update threads set updated_at = $1::bigint, graph_id = $2::text,
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then (select ?) else threads.slot_token end,
           case when starts then (select ?) else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and r.claims > 0) as starts) claim)
@@ -581,10 +581,10 @@ update threads set updated_at = (select ?), graph_id = (select ?),
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
-      (slot_token, slot_until, turn) = (select
+      (slot_token, slot_until, claim_count) = (select
           case when starts then (select ?) else threads.slot_token end,
           case when starts then (select ?) else threads.slot_until end,
-          case when starts then threads.turn + 1 else threads.turn end
+          case when starts then threads.claim_count + 1 else threads.claim_count end
         from (select (select ?) is not null and (threads.slot_token is null or threads.slot_until <= (select ?))
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')
           and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending' and false) as starts) claim)

@@ -64,11 +64,11 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
 
       select first_seq, last_seq, run_id, events from thread_events
       where deployment = (select ?) and thread_id = (select ?) and "last_seq" > (select ?)
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and methods & (select ?) <> 0 and "first_seq" <= (select max("first_seq") from (
       select "first_seq", sum(size) over (order by "first_seq") - size as before from (
         select "first_seq", size from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "last_seq" > (select ?)
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and methods & (select ?) <> 0 order by "first_seq" limit 64) as sizes) as sums
     where before < 1000000)
         and true
@@ -132,11 +132,11 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
 
       select first_seq, last_seq, run_id, events from thread_events
       where deployment = (select ?) and thread_id = (select ?) and "last_seq" > (select ?)
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and methods & (select ?) <> 0 and "first_seq" <= (select max("first_seq") from (
       select "first_seq", sum(size) over (order by "first_seq") - size as before from (
         select "first_seq", size from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "last_seq" > (select ?)
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = (select ?) and thread_id = (select ?) and "first_seq" <= (select ?)), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and methods & (select ?) <> 0 order by "first_seq" limit 64) as sizes) as sums
     where before < 1000000)
         and exists (select 1 from threads permitting where permitting.deployment = "thread_events"."deployment"
@@ -151,11 +151,11 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
 
       select first_seq, last_seq, run_id, events from thread_events
       where deployment = $1::text and thread_id = $2::text and "last_seq" > $3::bigint
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = $4::text and thread_id = $5::text and "first_seq" <= $6::bigint), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = $7::text
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = $4::text and thread_id = $5::text and "first_seq" <= $6::bigint), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = $7::text
     and r.thread_id = $8::text and r.status = 'running'), 9007199254740991) and methods & $9::bigint <> 0 and "first_seq" <= (select max("first_seq") from (
       select "first_seq", sum(size) over (order by "first_seq") - size as before from (
         select "first_seq", size from "thread_events" where deployment = $10::text and thread_id = $11::text and "last_seq" > $12::bigint
-    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = $13::text and thread_id = $14::text and "first_seq" <= $15::bigint), 0) and first_seq < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = $16::text
+    and "first_seq" >= coalesce((select max("first_seq") from "thread_events" where deployment = $13::text and thread_id = $14::text and "first_seq" <= $15::bigint), 0) and first_seq < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = $16::text
     and r.thread_id = $17::text and r.status = 'running'), 9007199254740991) and methods & $18::bigint <> 0 order by "first_seq" limit 64) as sizes) as sums
     where before < 1000000)
         and exists (select 1 from threads permitting where permitting.deployment = "thread_events"."deployment"
@@ -232,7 +232,7 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
 
 -- selectNewestEvent
 -- (deployment text, thread_id text, deployment text, thread_id text)
-select "last_seq" from "thread_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "first_seq" < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+select "last_seq" from "thread_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "first_seq" < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and true order by "first_seq" desc limit 1
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
 --   SCALAR SUBQUERY 1
@@ -248,7 +248,7 @@ select "last_seq" from "thread_events" where "deployment" = (select ?) and "thre
 
 -- selectNewestEvent (filtered)
 -- (deployment text, thread_id text, deployment text, thread_id text, filter text)
-select "last_seq" from "thread_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "first_seq" < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = (select ?)
+select "last_seq" from "thread_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "first_seq" < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and exists (select 1 from threads permitting where permitting.deployment = "thread_events"."deployment"
     and permitting.thread_id = "thread_events"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -257,7 +257,7 @@ select "last_seq" from "thread_events" where "deployment" = (select ?) and "thre
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) order by "first_seq" desc limit 1
 -- Postgres:
-select "last_seq" from "thread_events" where "deployment" = $1::text and "thread_id" = $2::text and "first_seq" < coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = $3::text
+select "last_seq" from "thread_events" where "deployment" = $1::text and "thread_id" = $2::text and "first_seq" < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = $3::text
     and r.thread_id = $4::text and r.status = 'running'), 9007199254740991) and exists (select 1 from threads permitting where permitting.deployment = "thread_events"."deployment"
     and permitting.thread_id = "thread_events"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1

@@ -1542,7 +1542,7 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 -- insertEnds ({"runs":"evicted","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
@@ -1603,7 +1603,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEnds ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -1625,7 +1625,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     on conflict do nothing
 -- Postgres:
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($3::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $4::text and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -1696,7 +1696,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEnds ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
@@ -1706,7 +1706,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     on conflict do nothing
 -- Postgres:
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($3::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($6::text::json)) j cross join runs n where n.run_id = j.value
@@ -1749,7 +1749,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEnds ({"runs":"pending","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, run_id text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and true and status = 'pending') and r.temporary = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
@@ -1776,7 +1776,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEnds ({"runs":"resting","filtered":true})
 -- (now bigint, now bigint, deployment text, thread_id text, run_id text, filter text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
@@ -1789,7 +1789,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     on conflict do nothing
 -- Postgres:
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where deployment = $3::text and thread_id = $4::text and run_id = $5::text
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($6::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
@@ -1832,7 +1832,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEndsOfUnclaimed ({"runs":"evicted","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
@@ -1872,7 +1872,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEndsOfUnclaimed ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -1886,7 +1886,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     on conflict do nothing
 -- Postgres:
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($3::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $4::text and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -1931,7 +1931,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 -- insertEndsOfUnclaimed ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text, deployment text)
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true) and claims = 0) and r.temporary = 0
@@ -1939,7 +1939,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     on conflict do nothing
 -- Postgres:
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
-    select r.deployment, r.thread_id, t.turn * 4294967296 + r.seq % 65536, t.turn * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
+    select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($3::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
       and true) and claims = 0) and r.temporary = 0
@@ -2390,9 +2390,9 @@ update runs set cancel_reason = $1::text where run_id in (select n.run_id from (
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 
--- takeTurns ({"runs":"evicted","filtered":false})
+-- takeClaimNumbers ({"runs":"evicted","filtered":false})
 -- (deployment text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
@@ -2446,9 +2446,9 @@ update threads set turn = turn + 1 where deployment = (select ?)
 --             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 
--- takeTurns ({"runs":"named","filtered":true})
+-- takeClaimNumbers ({"runs":"named","filtered":true})
 -- (deployment text, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -2467,7 +2467,7 @@ update threads set turn = turn + 1 where deployment = (select ?)
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end)))) and r.temporary = 0 and r.deployment = (select ?))
 -- Postgres:
-update threads set turn = turn + 1 where deployment = $1::text
+update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -2531,16 +2531,16 @@ update threads set turn = turn + 1 where deployment = $1::text
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 
--- takeTurns ({"runs":"named_of_thread","filtered":false})
+-- takeClaimNumbers ({"runs":"named_of_thread","filtered":false})
 -- (deployment text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
       and true) and r.temporary = 0 and r.deployment = (select ?))
 -- Postgres:
-update threads set turn = turn + 1 where deployment = $1::text
+update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($5::text::json)) j cross join runs n where n.run_id = j.value
@@ -2576,9 +2576,9 @@ update threads set turn = turn + 1 where deployment = $1::text
 --             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 
--- takeTurns ({"runs":"pending","filtered":false})
+-- takeClaimNumbers ({"runs":"pending","filtered":false})
 -- (deployment text, deployment text, thread_id text, run_id text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and true and status = 'pending') and r.temporary = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -2598,9 +2598,9 @@ update threads set turn = turn + 1 where deployment = (select ?)
 --         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
--- takeTurns ({"runs":"resting","filtered":true})
+-- takeClaimNumbers ({"runs":"resting","filtered":true})
 -- (deployment text, deployment text, thread_id text, run_id text, filter text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
@@ -2610,7 +2610,7 @@ update threads set turn = turn + 1 where deployment = (select ?)
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))) and status <> 'running') and r.temporary = 0 and r.deployment = (select ?))
 -- Postgres:
-update threads set turn = turn + 1 where deployment = $1::text
+update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = $2::text and thread_id = $3::text and run_id = $4::text
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($5::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
@@ -2646,9 +2646,9 @@ update threads set turn = turn + 1 where deployment = $1::text
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 
--- takeTurnsOfUnclaimed ({"runs":"evicted","filtered":false})
+-- takeClaimNumbersOfUnclaimed ({"runs":"evicted","filtered":false})
 -- (deployment text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
@@ -2681,9 +2681,9 @@ update threads set turn = turn + 1 where deployment = (select ?)
 --           SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
--- takeTurnsOfUnclaimed ({"runs":"named","filtered":true})
+-- takeClaimNumbersOfUnclaimed ({"runs":"named","filtered":true})
 -- (deployment text, run_ids text, deployment text, filter text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -2694,7 +2694,7 @@ update threads set turn = turn + 1 where deployment = (select ?)
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end)))) and claims = 0) and r.temporary = 0 and r.deployment = (select ?))
 -- Postgres:
-update threads set turn = turn + 1 where deployment = $1::text
+update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
@@ -2732,14 +2732,14 @@ update threads set turn = turn + 1 where deployment = $1::text
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 
--- takeTurnsOfUnclaimed ({"runs":"named_of_thread","filtered":false})
+-- takeClaimNumbersOfUnclaimed ({"runs":"named_of_thread","filtered":false})
 -- (deployment text, run_ids text, deployment text, thread_id text, deployment text)
-update threads set turn = turn + 1 where deployment = (select ?)
+update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true) and claims = 0) and r.temporary = 0 and r.deployment = (select ?))
 -- Postgres:
-update threads set turn = turn + 1 where deployment = $1::text
+update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true) and claims = 0) and r.temporary = 0 and r.deployment = $5::text)

@@ -372,7 +372,7 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 
 -- insertThread
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, head text, hidden bigint, now bigint, run_count bigint, deployment text, thread_id text, ttl_strategy text, ttl_ms bigint)
-insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "turn", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.claim_count from deleted_thread_claims d
+insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "claim_count", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.claim_count from deleted_thread_claims d
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), (select ?), (select ?)) on conflict do nothing returning *
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -416,23 +416,23 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 --   SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SEARCH runs USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
 
--- keepTurnsOfAssistant
+-- keepClaimCountsOfAssistant
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
     and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
     and true
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
     and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
     and true
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -442,10 +442,10 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
 --     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   USE TEMP B-TREE FOR GROUP BY
 
--- keepTurnsOfAssistant (filtered)
+-- keepClaimCountsOfAssistant (filtered)
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, filter text)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?) and instr(threads.metadata, ?) > 0
     and not exists (select 1 from assistants a where a.deployment = ? and a.assistant_id = ?)
     and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
@@ -454,12 +454,12 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id in (select row_id from labels where deployment = $2::text and kind = 'thread'
     and path_hash = $3::bigint and value_hash = $4::bigint) and strpos(threads.metadata, $5::text) > 0
     and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
     and not exists (select 1 from json_array_elements(replace(replace(replace($8::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
@@ -469,7 +469,7 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
@@ -485,38 +485,38 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR GROUP BY
 
--- keepTurnsOfThread
+-- keepClaimCountsOfThread
 -- (deployment text, thread_id text)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and true
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id = ? and true
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
--- keepTurnsOfThread (filtered)
+-- keepClaimCountsOfThread (filtered)
 -- (deployment text, thread_id text, filter text)
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = ? and thread_id = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = ? and thread_id = ? and not exists (select 1 from json_each(?) c where not exists (select 1 from json_each(threads.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
       end))
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 -- Postgres:
 insert into deleted_thread_claims (deployment, id_suffix, claim_count)
-    select threads.deployment, substr("threads"."thread_id", 33), max(threads.turn) from threads where deployment = $1::text and thread_id = $2::text and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
+    select threads.deployment, substr("threads"."thread_id", 33), max(threads.claim_count) from threads where deployment = $1::text and thread_id = $2::text and not exists (select 1 from json_array_elements(replace(replace(replace($3::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(threads.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then json_typeof(m.value) not in ('object', 'array') and m.value::text = (c.value -> 2)::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
-      and threads.turn > 0 group by 1, 2 order by 1, 2
+      and threads.claim_count > 0 group by 1, 2 order by 1, 2
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)

@@ -74,7 +74,7 @@ export class Oracle {
     if (image === null) {
       if (!known) return;
       known.deleted = true;
-      this.#turns.set(thread_id, known.state.turn);
+      this.#turns.set(thread_id, known.state.claim_count);
       this.threads.delete(thread_id);
       this.#world.note(`${known.name} is gone`);
       return;
@@ -95,10 +95,10 @@ export class Oracle {
       };
       this.threads.set(thread_id, note);
       const before = this.#turns.get(thread_id) ?? 0;
-      if (state.turn - (state.slot_token === null ? 0 : 1) < before) {
+      if (state.claim_count - (state.slot_token === null ? 0 : 1) < before) {
         this.#world.violation(
           "I15",
-          `${note.name} begins with turn ${state.turn}, and had ${before} when it was deleted`,
+          `${note.name} begins with turn ${state.claim_count}, and had ${before} when it was deleted`,
         );
       }
     }

@@ -34,7 +34,7 @@ export const THREAD_COLUMNS: readonly (keyof ThreadState)[] = [
   "head",
   "status",
   "hidden",
-  "turn",
+  "claim_count",
 ];
 /** Tables whose rows belong to a run. */
 export const LEFT_BY_RUN = ["checkpoints", "checkpoint_writes", "channel_values", "run_frames"] as const;
@@ -70,7 +70,7 @@ export interface ThreadState {
   readonly head: string | null;
   readonly status: string;
   readonly hidden: number;
-  readonly turn: number;
+  readonly claim_count: number;
 }
 
 /** One claim of a run. */
