@@ -168,7 +168,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       kwargs: JSON.parse(stored.kwargs) as JsonObject,
       multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
       attempt: stored.attempt,
-      stateless: stored.temporary === 1,
+      stateless: stored.stateless === 1,
       created_at: stored.run_created_at,
       started_at: stored.started_at,
       ended_at: stored.ended_at,

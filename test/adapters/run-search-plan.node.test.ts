@@ -42,7 +42,7 @@ describe("searches over many runs", () => {
       values ('d', 't', 0, 0, 0, '{"owner":"ann"}', '{}', 'interrupted', '{}', 0, 0, 0)`);
     database.exec(`with recursive n(i) as (select 0 union all select i + 1 from n where i < ${RUNS - 1})
       insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
-        multitask_strategy, temporary, attempt, claims, counts_as_attempt, due_at, cancelled, saved, framed, keyed,
+        multitask_strategy, stateless, attempt, claims, counts_as_attempt, due_at, cancelled, has_checkpoint, has_frames, has_idempotency_key,
         created_at, updated_at, started_at, ended_at, end_frame)
       select printf('r%05d', i), 'd', 't', i, case i when 5 then 'rare' else 'a' end, 'g',
         case when i % 10 = 0 then 'error' else 'success' end, '{}', '{}', 'enqueue', 0, 1, 1, 1, i, 0, 0, 0, 0, i, i, i, i, 1

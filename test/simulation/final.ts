@@ -68,7 +68,7 @@ function checkSwept(world: World): void {
   for (const left of [
     "run_frames",
     "idempotency_keys",
-    "runs where temporary = 1",
+    "runs where stateless = 1",
     "threads where hidden = 1 and not exists (select 1 from runs r where r.thread_id = threads.thread_id)",
   ]) {
     const [row] = world.database.query(`select count(*) as count from ${left}`);

@@ -14,7 +14,7 @@ export const LOGS: readonly PlantedFault[] = [
     name: "a run between two attempts is ended without its worker",
     file: "adapters/sql/statements/runs-stop.ts",
     find: '${selectActive(p, selection, "pending")}) and claims = 0`',
-    replace: '${selectActive(p, selection, "pending")}) and saved = 0`',
+    replace: '${selectActive(p, selection, "pending")}) and has_checkpoint = 0`',
   },
   {
     name: "writes are stored before the events that show them",

@@ -76,8 +76,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "the state is told of a run that leaves none",
     file: "adapters/sql/statements/deliveries.ts",
-    find: "case when r.temporary = 1 then null else ${end.values} end",
-    replace: "case when r.temporary = 2 then null else ${end.values} end",
+    find: "case when r.stateless = 1 then null else ${end.values} end",
+    replace: "case when r.stateless = 2 then null else ${end.values} end",
     equivalent: "the payload of a run that leaves no state names none, and the worker gives none along",
   },
   {

@@ -223,7 +223,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a run resumes from the start",
     file: "adapters/sql/runs/row.ts",
-    find: "resumed: stored.saved === 1",
+    find: "resumed: stored.has_checkpoint === 1",
     replace: "resumed: false",
   },
   {

@@ -38,9 +38,9 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   metadata: JSON.stringify(run.metadata),
   kwargs: JSON.stringify(run.kwargs),
   multitask_strategy: run.multitask_strategy,
-  temporary: run.stateless ? 1 : 0,
-  framed: run.resumable ? 1 : 0,
-  keyed: idempotency ? 1 : 0,
+  stateless: run.stateless ? 1 : 0,
+  has_frames: run.resumable ? 1 : 0,
+  has_idempotency_key: idempotency ? 1 : 0,
   user_id: run.user_id ?? null,
   api_key: run.api_key ?? null,
   ...RUN_COLUMNS.values(run),
@@ -190,7 +190,14 @@ export function createStatements(
       if (!inserted || !thread) return null;
       const unset = {
         ...{ updated_at: now, ended_at: null, end_frame: null, error: null, result: null },
-        ...{ cancel_reason: null, waiting_for: null, cancelled: 0, counts_as_attempt: 1, saved: 0, last_frame: 0 },
+        ...{
+          cancel_reason: null,
+          waiting_for: null,
+          cancelled: 0,
+          counts_as_attempt: 1,
+          has_checkpoint: 0,
+          last_frame: 0,
+        },
       };
       const row = { ...columns, ...unset, ...inserted, kwargs: copy ?? columns.kwargs };
       const claimed = toClaim(row, thread);

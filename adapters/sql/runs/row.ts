@@ -45,7 +45,9 @@ type StoredRun = StoredHead &
 
 /** The columns of a run that a claim reads. */
 export type StoredClaim = StoredRun &
-  Pick<Tables["runs"], "lease_token" | "saved" | "cancelled" | "counts_as_attempt"> & { readonly last_frame: number };
+  Pick<Tables["runs"], "lease_token" | "has_checkpoint" | "cancelled" | "counts_as_attempt"> & {
+    readonly last_frame: number;
+  };
 
 /** `kwargs` is read when it is first needed, because the input of a run may be large. */
 export function toRun(stored: StoredRun): RunRow {
@@ -77,11 +79,11 @@ export function toRunHead(stored: StoredHead): RunHead {
     attempt: stored.attempt,
     claims: stored.claims,
     turn: stored.claim_number,
-    stateless: stored.temporary === 1,
+    stateless: stored.stateless === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,
     ...errorOf(stored.error),
-    resumable: stored.framed === 1,
+    resumable: stored.has_frames === 1,
     end_frame: stored.end_frame,
     user_id: stored.user_id,
     api_key: stored.api_key,
@@ -106,7 +108,7 @@ export function toClaim(stored: StoredClaim, thread: Tables["threads"]): Claimed
     lease,
     run: toRun(stored),
     thread: toThread({ ...thread, running: run_id, waiting: 0 }),
-    resumed: stored.saved === 1,
+    resumed: stored.has_checkpoint === 1,
     cancelled: stored.cancelled === 1,
     exhausted: stored.cancelled === 0 && stored.counts_as_attempt === 0,
     last_frame,

@@ -118,7 +118,7 @@ export const agentTables = {
       metadata: "text not null",
       kwargs: "text not null",
       multitask_strategy: "text not null check (multitask_strategy in ('reject', 'enqueue', 'interrupt', 'rollback'))",
-      temporary: "integer not null check (temporary in (0, 1))",
+      stateless: "integer not null check (stateless in (0, 1))",
       attempt: "integer not null check (attempt >= 0)",
       claims: "integer not null check (claims >= attempt)",
       /** The latest claim counts as an attempt. */
@@ -131,13 +131,13 @@ export const agentTables = {
       /** A stop of the running run was requested. */
       cancelled: "integer not null check (cancelled in (0, 1))",
       /** The run has stored a root checkpoint. */
-      saved: "integer not null check (saved in (0, 1))",
+      has_checkpoint: "integer not null check (has_checkpoint in (0, 1))",
       /** The latest attempt that stored a root checkpoint; 1 before. */
       progressed: "integer not null default 1",
       /** Its frames are stored and not yet deleted by retention. */
-      framed: "integer not null check (framed in (0, 1))",
+      has_frames: "integer not null check (has_frames in (0, 1))",
       /** An idempotency key refers to it. */
-      keyed: "integer not null check (keyed in (0, 1))",
+      has_idempotency_key: "integer not null check (has_idempotency_key in (0, 1))",
       error: "text",
       result: "text",
       created_at: "bigint not null",
@@ -184,15 +184,15 @@ export const agentTables = {
       "unique index runs_running on runs (deployment, thread_id) where status = 'running'",
       "index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
       "index runs_suspended on runs (deployment) where status = 'pending' and waiting_for is not null",
-      "index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and saved = 1",
+      "index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and has_checkpoint = 1",
       // Runs that were due when they were created do not depend on the clock, which may be set back.
       "index runs_immediate on runs (deployment, due_at, seq) where status = 'pending' and due_at <= updated_at",
       "index runs_scheduled on runs (deployment, due_at, seq) where status = 'pending' and due_at > updated_at",
-      `index runs_temporary on runs (deployment, ended_at)
-        where temporary = 1 and framed = 0 and keyed = 0 and ended_at is not null`,
-      "index runs_framed on runs (deployment, ended_at) where framed = 1 and ended_at is not null",
+      `index runs_stateless on runs (deployment, ended_at)
+        where stateless = 1 and has_frames = 0 and has_idempotency_key = 0 and ended_at is not null`,
+      "index runs_with_frames on runs (deployment, ended_at) where has_frames = 1 and ended_at is not null",
       `index runs_passing on runs (deployment, ended_at)
-        where temporary = 1 and framed = 1 and ended_at is not null`,
+        where stateless = 1 and has_frames = 1 and ended_at is not null`,
     ],
   },
 

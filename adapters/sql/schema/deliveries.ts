@@ -27,7 +27,7 @@ export const deliveryTables = {
       kwargs: "text not null",
       multitask_strategy: "text not null",
       attempt: "integer not null",
-      temporary: "integer not null",
+      stateless: "integer not null",
       run_created_at: "bigint not null",
       started_at: "bigint",
       ended_at: "bigint not null",

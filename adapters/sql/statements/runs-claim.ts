@@ -38,7 +38,7 @@ export const putBack = (now: Operand<number>) => ({
 });
 
 /** The number of the newest stored frame of a row of `runs`. */
-const newestFrame = sql<number>`case when framed = 0 then 0
+const newestFrame = sql<number>`case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end`;
 
 /** Runs that were due when they were created; index runs_immediate. They do not depend on the clock, which may be set back. */
@@ -78,10 +78,10 @@ const selectClaimable = (
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})
     and not exists (select 1 from ${otherRuns} and e.status = 'running' ${rowByRow})
-    and (n.saved = 1 or not exists (select 1 from ${otherRuns}
+    and (n.has_checkpoint = 1 or not exists (select 1 from ${otherRuns}
       and e.status = 'pending' and e.seq < n.seq and ${isDue("e", p.now)} ${rowByRow}))
     and not exists (select 1 from ${otherRuns}
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) ${rowByRow})
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) ${rowByRow})
   order by n.due_at, n.seq limit ${limit}`;
 
 /** Selects id and thread of the runs that a claim may take now, longest due first. */

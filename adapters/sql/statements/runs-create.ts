@@ -196,7 +196,14 @@ export const takeThread = shaped(
 
 const insertTypes = {
   ...runTypes,
-  ...columns(agentTables.runs, ["metadata", "kwargs", "multitask_strategy", "temporary", "framed", "keyed"]),
+  ...columns(agentTables.runs, [
+    "metadata",
+    "kwargs",
+    "multitask_strategy",
+    "stateless",
+    "has_frames",
+    "has_idempotency_key",
+  ]),
   ...columns(agentTables.runs, ["user_id", "api_key", "auth_user", "cron_id", "resume_targets", "created_at"]),
   ...RUN_COLUMNS.types,
 };
@@ -221,7 +228,7 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
       metadata: p.metadata,
       kwargs: p.kwargs,
       multitask_strategy: p.multitask_strategy,
-      temporary: p.temporary,
+      stateless: p.stateless,
       attempt: sql<number>`started`,
       claims: sql<number>`started`,
       counts_as_attempt: sql<number>`started`,
@@ -230,10 +237,10 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
       lease_token: ifStarted(sql<string>`slot_token`),
       lease_until: ifStarted(sql<number>`slot_until`),
       cancelled: sql.lit(0),
-      saved: sql.lit(0),
+      has_checkpoint: sql.lit(0),
       progressed: sql.lit(1),
-      framed: p.framed,
-      keyed: p.keyed,
+      has_frames: p.has_frames,
+      has_idempotency_key: p.has_idempotency_key,
       created_at: p.created_at,
       updated_at: p.now,
       started_at: ifStarted(p.now),

@@ -67,7 +67,7 @@ const interruptedAt = (now: Operand<number>): RawBuilder<string> =>
 
 /** Of these runs, those on threads that clients see, as `r`. */
 const visibleRuns = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<unknown> =>
-  sql`runs r where r.run_id in (${run_ids}) and r.temporary = 0 and r.deployment = ${deployment}`;
+  sql`runs r where r.run_id in (${run_ids}) and r.stateless = 0 and r.deployment = ${deployment}`;
 
 /** Deletes the events that runs have stored. `run_ids` selects their ids. */
 export const deleteEventsOf = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> => {
@@ -89,7 +89,7 @@ export const insertEndsOf = (
   const seq = sql`t.claim_count * 4294967296 + r.seq % 65536`;
   return sql<never>`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
     select r.deployment, r.thread_id, ${seq}, ${seq}, r.run_id, 1, 30, ${now}, ${interruptedAt(now)}
-    from runs r cross join threads t where r.run_id in (${run_ids}) and r.temporary = 0
+    from runs r cross join threads t where r.run_id in (${run_ids}) and r.stateless = 0
       and r.deployment = ${deployment} and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing`;
 };

@@ -59,7 +59,7 @@ export const setSaved = query(
   (p) =>
     db
       .updateTable("runs")
-      .set({ saved: sql.lit(1), progressed: sql<number>`attempt` })
+      .set({ has_checkpoint: sql.lit(1), progressed: sql<number>`attempt` })
       .where(holdsLease(p))
       .returning("run_id"),
   stable,
@@ -111,7 +111,7 @@ export const suspendRun = query(
         updated_at: p.now,
         attempt: sql`runs.attempt - counts_as_attempt`,
         counts_as_attempt: sql.lit(0),
-        saved: sql.lit(1),
+        has_checkpoint: sql.lit(1),
         waiting_for: p.waiting_for,
         due_at: sql`case when cancelled = 1 or ${hasNewEvents(p)} then ${p.now} else ${p.due_at} end`,
       })

@@ -18,11 +18,11 @@ export const HEAD_COLUMNS = [
     "attempt",
     "claims",
     "claim_number",
-    "temporary",
+    "stateless",
     "started_at",
     "ended_at",
   ] as const),
-  ...(["error", "framed", "end_frame", "user_id", "api_key", "webhook", "webhook_host", "webhook_depth"] as const),
+  ...(["error", "has_frames", "end_frame", "user_id", "api_key", "webhook", "webhook_host", "webhook_depth"] as const),
   ...(["cron_id", "cancel_reason", "call_id", "waiting_for"] as const),
 ] as const satisfies readonly (keyof Tables["runs"])[];
 

@@ -27,7 +27,7 @@ const selectOldRuns = (p: ParametersFor<typeof oldTypes>, condition: RawBuilder<
     .limit(p.limit);
 
 /** Selects runs with stored frames. */
-export const selectFramedRuns = query(oldTypes, (p) => selectOldRuns(p, sql<boolean>`framed = 1`), stable);
+export const selectFramedRuns = query(oldTypes, (p) => selectOldRuns(p, sql<boolean>`has_frames = 1`), stable);
 
 /**
  * Selects stateless runs whose frames no client may join. Where several processes share the runs, frames are stored for readers elsewhere
@@ -36,14 +36,17 @@ export const selectFramedRuns = query(oldTypes, (p) => selectOldRuns(p, sql<bool
 export const selectPassedRuns = query(
   oldTypes,
   (p) =>
-    selectOldRuns(p, sql<boolean>`temporary = 1 and framed = 1 and not ${holds(sql`kwargs`, sql`'"resumable":true'`)}`),
+    selectOldRuns(
+      p,
+      sql<boolean>`stateless = 1 and has_frames = 1 and not ${holds(sql`kwargs`, sql`'"resumable":true'`)}`,
+    ),
   stable,
 );
 
 /** Selects stateless runs without stored frames to which no idempotency key refers. */
 export const selectStatelessRuns = query(
   oldTypes,
-  (p) => selectOldRuns(p, sql<boolean>`temporary = 1 and framed = 0 and keyed = 0`),
+  (p) => selectOldRuns(p, sql<boolean>`stateless = 1 and has_frames = 0 and has_idempotency_key = 0`),
   stable,
 );
 
@@ -119,7 +122,7 @@ export const deleteFrames = query(
 export const clearFramed = query(
   runTypes,
   (p) =>
-    sql<{ run_id: string }>`update runs set framed = 0 where run_id in ${each(p.run_ids)}
+    sql<{ run_id: string }>`update runs set has_frames = 0 where run_id in ${each(p.run_ids)}
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id`,
 );
 
@@ -136,7 +139,7 @@ export const deleteKeys = query(
 export const clearKeyed = query(runTypes, (p) =>
   db
     .updateTable("runs")
-    .set({ keyed: sql.lit(0) })
+    .set({ has_idempotency_key: sql.lit(0) })
     .where("run_id", "in", each(p.run_ids)),
 );
 

@@ -45,7 +45,7 @@ const addTraceToSum = (p: ClaimParameters, isRun: Expression<boolean>, isSealed:
 
 const insertTraceOf = (p: ClaimParameters, isRun: Expression<boolean>) =>
   sql<never>`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
-    select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
+    select r.run_id, r.deployment, case when r.stateless = 1 then null else r.thread_id end, ${p.workspace_id},
       ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
     from runs r where ${isRun} on conflict do nothing`;
 

@@ -20,10 +20,10 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit 1) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -31,14 +31,14 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit 1) as in_time) as due
   order by due_at, seq limit 1) as next) and exists (select 1 as ended from runs f where f.run_id = (select ?) and f.claims = (select ?)
     and f.status = (select ?) and f.ended_at = (select ?) and f.end_frame = (select ?))
-    returning *, case when framed = 0 then 0
+    returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 -- Postgres:
 update runs set status = 'running', lease_token = $1::text, lease_until = $2::bigint,
@@ -55,10 +55,10 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $15::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $16::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit 1) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -66,14 +66,14 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $20::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $21::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit 1) as in_time) as due
   order by due_at, seq limit 1) as next) and exists (select 1 as ended from runs f where f.run_id = $22::text and f.claims = $23::bigint
     and f.status = $24::text and f.ended_at = $25::bigint and f.end_frame = $26::bigint)
-    returning *, case when framed = 0 then 0
+    returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SCALAR SUBQUERY 42
@@ -194,10 +194,10 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit 1) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -205,13 +205,13 @@ update runs set status = 'running', lease_token = (select ?), lease_until = (sel
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit 1) as in_time) as due
   order by due_at, seq limit 1) as next) and true
-    returning *, case when framed = 0 then 0
+    returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 -- Postgres:
 update runs set status = 'running', lease_token = $1::text, lease_until = $2::bigint,
@@ -228,10 +228,10 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $16::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $17::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit 1) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -239,13 +239,13 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $22::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $23::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit 1) as in_time) as due
   order by due_at, seq limit 1) as next) and true
-    returning *, case when framed = 0 then 0
+    returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SCALAR SUBQUERY 44
@@ -364,10 +364,10 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit (select ?)) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -375,10 +375,10 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= (select ?)) )
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' )
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= (select ?) or "e"."due_at" <= "e"."updated_at") ))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) )
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) )
   order by n.due_at, n.seq limit (select ?)) as in_time) as due
   order by due_at, seq limit (select ?)) as next
     union all
@@ -396,10 +396,10 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $5::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $6::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit $7::bigint) as at_once
     union all
     select * from (select n.run_id, n.thread_id, n.due_at, n.seq from runs n
@@ -407,10 +407,10 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= $11::bigint) offset 0)
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id and e.status = 'running' offset 0)
-    and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+    and (n.has_checkpoint = 1 or not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.seq < n.seq and (+"e"."due_at" <= $12::bigint or "e"."due_at" <= "e"."updated_at") offset 0))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) offset 0)
+      and e.status = 'pending' and e.has_checkpoint = 1 and (n.has_checkpoint = 0 or e.seq < n.seq) offset 0)
   order by n.due_at, n.seq limit $13::bigint) as in_time) as due
   order by due_at, seq limit $14::bigint) as next
     union all

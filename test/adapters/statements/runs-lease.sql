@@ -43,11 +43,11 @@ update feedback_tokens set expires_at = (select ?) + life_ms where expires_at is
 
 -- endFeature ({"feature":"webhooks"})
 -- (now bigint, now bigint, status text, now bigint, error text, values text, values_omitted bigint, status text, deployment text, thread_id text, run_id text, token text, now bigint, now bigint, status text, now bigint, error text, status text, deployment text, thread_id text, run_id text, token text)
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
-    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), (select ?), case when r.temporary = 1 then null else (select ?) end, case when r.temporary = 1 then 0 else (select ?) end, case when (select ?) = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and deployment = (select ?) and thread_id = (select ?)
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
+    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, (select ?), (select ?), case when r.stateless = 1 then null else (select ?) end, case when r.stateless = 1 then 0 else (select ?) end, case when (select ?) = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') r
     union all
-    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), (select ?), null, 0, null, r.run_id, c.config, case when (select ?) = 'success' then (select t.interrupts from threads t
+    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, (select ?), '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, (select ?), (select ?), null, 0, null, r.run_id, c.config, case when (select ?) = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select * from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') r join push_configs c on c.last_run = r.run_id
     where true on conflict do nothing
@@ -256,7 +256,7 @@ update "runs" set "attempt" = attempt - counts_as_attempt, "counts_as_attempt" =
 
 -- setSaved
 -- (deployment text, thread_id text, run_id text, token text)
-update "runs" set "saved" = 1, "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
+update "runs" set "has_checkpoint" = 1, "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SCALAR SUBQUERY 3
@@ -270,7 +270,7 @@ update "runs" set "saved" = 1, "progressed" = attempt where deployment = (select
 
 -- suspendRun
 -- (now bigint, waiting_for text, deployment text, thread_id text, call_id text, after bigint, now bigint, due_at bigint, deployment text, thread_id text, run_id text, token text)
-update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "attempt" = runs.attempt - counts_as_attempt, "counts_as_attempt" = 0, "saved" = 1, "waiting_for" = (select ?), "due_at" = case when cancelled = 1 or exists (select 1 from call_events e where e.deployment = (select ?)
+update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "attempt" = runs.attempt - counts_as_attempt, "counts_as_attempt" = 0, "has_checkpoint" = 1, "waiting_for" = (select ?), "due_at" = case when cancelled = 1 or exists (select 1 from call_events e where e.deployment = (select ?)
     and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then (select ?) else (select ?) end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "due_at"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)

@@ -7,13 +7,13 @@ delete from thread_events where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?)) union all select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'running' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
+      and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?)) union all select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'running' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0)
+      and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -122,7 +122,7 @@ delete from thread_events where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
+      end)))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
     and permitting.thread_id = "n"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
@@ -138,7 +138,7 @@ delete from thread_events where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0)
+      end)))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 -- Postgres:
 delete from thread_events where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
@@ -159,7 +159,7 @@ delete from thread_events where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and r.temporary = 0 and r.deployment = $8::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($9::text::json)) j cross join runs n where n.run_id = j.value
+      end)))) and r.stateless = 0 and r.deployment = $8::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($9::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $10::text and true and n.status = 'pending'
       and exists (select 1 from threads permitting where permitting.deployment = "n"."deployment"
     and permitting.thread_id = "n"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($11::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
@@ -177,7 +177,7 @@ delete from thread_events where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and r.temporary = 0 and r.deployment = $15::text and r.claims > 0)
+      end)))) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -270,22 +270,22 @@ delete from thread_events where deployment = (select ?)
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
+      and true) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0)
+      and true) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 -- Postgres:
 delete from thread_events where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($5::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $6::text and n.thread_id = $7::text and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = $8::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($9::text::json)) j cross join runs n where n.run_id = j.value
+      and true) and r.stateless = 0 and r.deployment = $8::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($9::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $10::text and n.thread_id = $11::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($12::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $13::text and n.thread_id = $14::text and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = $15::text and r.claims > 0)
+      and true) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -347,8 +347,8 @@ delete from thread_events where deployment = $1::text
 -- (deployment text, deployment text, thread_id text, run_id text, deployment text, deployment text, thread_id text, run_id text, deployment text)
 delete from thread_events where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
-    and true and status = 'pending') and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
-    and true and status = 'pending') and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0)
+    and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
+    and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -390,14 +390,14 @@ delete from thread_events where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_each((select ?)) c where not exists (select 1 from json_each(permitting.metadata) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = (select ?) and r.claims > 0)
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 -- Postgres:
 delete from thread_events where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = $2::text and thread_id = $3::text and run_id = $4::text
@@ -408,7 +408,7 @@ delete from thread_events where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = $6::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = $7::text and thread_id = $8::text and run_id = $9::text
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = $6::text and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = $7::text and thread_id = $8::text and run_id = $9::text
     and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
     and permitting.thread_id = "runs"."thread_id" and not exists (select 1 from json_array_elements(replace(replace(replace($10::text, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) c where not exists (
       select 1 from json_each(replace(replace(replace(permitting.metadata, '\\', chr(1)), '\u', '\u0001u'), chr(1), '\\')::json) m where m.key = c.value ->> 0 and case c.value ->> 1
@@ -416,7 +416,7 @@ delete from thread_events where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = $11::text and r.claims > 0)
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = $11::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -1177,23 +1177,23 @@ update feedback_tokens set expires_at = $1::bigint + life_ms where expires_at is
 
 -- endFeatureOfUnclaimed ({"runs":"named_of_thread","filtered":false,"feature":"webhooks"})
 -- (now bigint, now bigint, now bigint, run_ids text, deployment text, thread_id text, now bigint, now bigint, now bigint, run_ids text, deployment text, thread_id text)
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
-    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, 'interrupted', r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), null, case when r.temporary = 1 then null else null end, case when r.temporary = 1 then 0 else 0 end, case when 'interrupted' = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
+    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, 'interrupted', r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, (select ?), null, case when r.stateless = 1 then null else null end, case when r.stateless = 1 then 0 else 0 end, case when 'interrupted' = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true) and claims = 0) r
     union all
-    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, (select ?), null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
+    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, (select ?), (select ?), r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, (select ?), null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select * from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true) and claims = 0) r join push_configs c on c.last_run = r.run_id
     where true on conflict do nothing
 -- Postgres:
-insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "temporary", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
-    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, $1::bigint, $2::bigint, r.thread_id, r.assistant_id, 'interrupted', r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, $3::bigint, null, case when r.temporary = 1 then null else null end, case when r.temporary = 1 then 0 else 0 end, case when 'interrupted' = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($4::text::json)) j cross join runs n where n.run_id = j.value
+insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "depth", "state", "attempts", "series_attempts", "due_at", "created_at", "thread_id", "assistant_id", "status", "metadata", "kwargs", "multitask_strategy", "attempt", "stateless", "run_created_at", "started_at", "ended_at", "error", "state_values", "values_omitted", "cancel_reason", "run_id", "push", "interrupts")
+    select r.run_id, r.deployment, r.webhook, coalesce(r.webhook_host, ''), r.webhook_depth, 'pending', 0, 0, $1::bigint, $2::bigint, r.thread_id, r.assistant_id, 'interrupted', r.metadata, r.kwargs, r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, $3::bigint, null, case when r.stateless = 1 then null else null end, case when r.stateless = 1 then 0 else 0 end, case when 'interrupted' = 'interrupted' then r.cancel_reason else null end, r.run_id, null, null from (select * from runs where webhook is not null and run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($4::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $5::text and n.thread_id = $6::text and n.status = 'pending'
       and true) and claims = 0) r
     union all
-    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, $7::bigint, $8::bigint, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.temporary, r.created_at, r.started_at, $9::bigint, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
+    select substr(c.push_id, 1, 24) || substr(r.run_id, 25), r.deployment, c.url, c.host, 0, 'pending', 0, 0, $7::bigint, $8::bigint, r.thread_id, r.assistant_id, 'interrupted', '{}', '{}', r.multitask_strategy, r.attempt, r.stateless, r.created_at, r.started_at, $9::bigint, null, null, 0, null, r.run_id, c.config, case when 'interrupted' = 'success' then (select t.interrupts from threads t
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end from (select * from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($10::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $11::text and n.thread_id = $12::text and n.status = 'pending'
       and true) and claims = 0) r join push_configs c on c.last_run = r.run_id
@@ -1549,7 +1549,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and not exists (select 1 from runs where run_id = (select ?)) union all select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'running' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and r.temporary = 0
+      and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1620,7 +1620,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and r.temporary = 0
+      end)))) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 -- Postgres:
@@ -1644,7 +1644,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and r.temporary = 0
+      end)))) and r.stateless = 0
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1701,7 +1701,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
-      and true) and r.temporary = 0
+      and true) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 -- Postgres:
@@ -1711,7 +1711,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($6::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $7::text and n.thread_id = $8::text and n.status = 'running'
-      and true) and r.temporary = 0
+      and true) and r.stateless = 0
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1751,7 +1751,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
 insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
     select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
-    and true and status = 'pending') and r.temporary = 0
+    and true and status = 'pending') and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1784,7 +1784,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end))) and status <> 'running') and r.temporary = 0
+      end))) and status <> 'running') and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 -- Postgres:
@@ -1798,7 +1798,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end))) and status <> 'running') and r.temporary = 0
+      end))) and status <> 'running') and r.stateless = 0
       and r.deployment = $7::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1836,7 +1836,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.temporary = 0
+      and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1881,7 +1881,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and claims = 0) and r.temporary = 0
+      end)))) and claims = 0) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 -- Postgres:
@@ -1896,7 +1896,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and claims = 0) and r.temporary = 0
+      end)))) and claims = 0) and r.stateless = 0
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -1934,7 +1934,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, (select ?), '[[0,0,[],' || cast((select ?) as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
-      and true) and claims = 0) and r.temporary = 0
+      and true) and claims = 0) and r.stateless = 0
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 -- Postgres:
@@ -1942,7 +1942,7 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
     select r.deployment, r.thread_id, t.claim_count * 4294967296 + r.seq % 65536, t.claim_count * 4294967296 + r.seq % 65536, r.run_id, 1, 30, $1::bigint, '[[0,0,[],' || cast($2::bigint as text) || ',"{\"event\":\"interrupted\"}"]]'
     from runs r cross join threads t where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($3::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
-      and true) and claims = 0) and r.temporary = 0
+      and true) and claims = 0) and r.stateless = 0
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
@@ -2399,7 +2399,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?)) union all select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'running' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and r.temporary = 0 and r.deployment = (select ?))
+      and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2465,7 +2465,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and r.temporary = 0 and r.deployment = (select ?))
+      end)))) and r.stateless = 0 and r.deployment = (select ?))
 -- Postgres:
 update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
@@ -2486,7 +2486,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and r.temporary = 0 and r.deployment = $8::text)
+      end)))) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2538,14 +2538,14 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
       and true union all select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = (select ?))
+      and true) and r.stateless = 0 and r.deployment = (select ?))
 -- Postgres:
 update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true union all select n.run_id from (select value collate "C" as value from json_array_elements_text($5::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $6::text and n.thread_id = $7::text and n.status = 'running'
-      and true) and r.temporary = 0 and r.deployment = $8::text)
+      and true) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2580,7 +2580,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
 -- (deployment text, deployment text, thread_id text, run_id text, deployment text)
 update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
-    and true and status = 'pending') and r.temporary = 0 and r.deployment = (select ?))
+    and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2608,7 +2608,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = (select ?))
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = (select ?))
 -- Postgres:
 update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = $2::text and thread_id = $3::text and run_id = $4::text
@@ -2619,7 +2619,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end))) and status <> 'running') and r.temporary = 0 and r.deployment = $6::text)
+      end))) and status <> 'running') and r.stateless = 0 and r.deployment = $6::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2652,7 +2652,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select e.run_id from runs e where e.deployment = (select ?) and e.thread_id = (select ?)
       and e.status = 'pending' and exists (select 1 from threads w where w.deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
-      and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.temporary = 0 and r.deployment = (select ?))
+      and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2692,7 +2692,7 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
         when 'is' then m.type = json_type(c.value, '$[2]') and m.atom is json_extract(c.value, '$[2]')
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where e.type = json_type(c.value, '$[2]') and e.atom is json_extract(c.value, '$[2]'))
-      end)))) and claims = 0) and r.temporary = 0 and r.deployment = (select ?))
+      end)))) and claims = 0) and r.stateless = 0 and r.deployment = (select ?))
 -- Postgres:
 update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
@@ -2704,7 +2704,7 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
-      end)))) and claims = 0) and r.temporary = 0 and r.deployment = $5::text)
+      end)))) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
@@ -2737,12 +2737,12 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
 update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
-      and true) and claims = 0) and r.temporary = 0 and r.deployment = (select ?))
+      and true) and claims = 0) and r.stateless = 0 and r.deployment = (select ?))
 -- Postgres:
 update threads set claim_count = claim_count + 1 where deployment = $1::text
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where run_id in (select n.run_id from (select value collate "C" as value from json_array_elements_text($2::text::json)) j cross join runs n where n.run_id = j.value
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
-      and true) and claims = 0) and r.temporary = 0 and r.deployment = $5::text)
+      and true) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW

@@ -1,9 +1,9 @@
 -- clearFramed
 -- (run_ids text)
-update runs set framed = 0 where run_id in (select value from json_each(?))
+update runs set has_frames = 0 where run_id in (select value from json_each(?))
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id
 -- Postgres:
-update runs set framed = 0 where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))
+update runs set has_frames = 0 where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   LIST SUBQUERY 1
@@ -13,9 +13,9 @@ update runs set framed = 0 where run_id in (select value collate "C" as value fr
 
 -- clearKeyed
 -- (run_ids text)
-update "runs" set "keyed" = 0 where "run_id" in (select value from json_each(?))
+update "runs" set "has_idempotency_key" = 0 where "run_id" in (select value from json_each(?))
 -- Postgres:
-update "runs" set "keyed" = 0 where "run_id" in (select value collate "C" as value from json_array_elements_text($1::text::json))
+update "runs" set "has_idempotency_key" = 0 where "run_id" in (select value collate "C" as value from json_array_elements_text($1::text::json))
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   LIST SUBQUERY 1
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -110,10 +110,10 @@ delete from "runs" where "run_id" in (select value collate "C" as value from jso
 
 -- selectFramedRuns
 -- (deployment text, before bigint, limit bigint)
-select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and framed = 1 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
+select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and has_frames = 1 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
---   SEARCH runs USING INDEX runs_framed (deployment=? AND ended_at>? AND ended_at<?)
+--   SEARCH runs USING INDEX runs_with_frames (deployment=? AND ended_at>? AND ended_at<?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2
@@ -156,9 +156,9 @@ select "delivery_id" as key from "webhook_deliveries" where deployment = (select
 
 -- selectPassedRuns
 -- (deployment text, before bigint, limit bigint)
-select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and temporary = 1 and framed = 1 and not instr(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
+select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 1 and not instr(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
 -- Postgres:
-select "run_id", "thread_id" from "runs" where "deployment" = $1::text and temporary = 1 and framed = 1 and not strpos(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < $2::bigint order by "ended_at" limit $3::bigint
+select "run_id", "thread_id" from "runs" where "deployment" = $1::text and stateless = 1 and has_frames = 1 and not strpos(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < $2::bigint order by "ended_at" limit $3::bigint
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_passing (deployment=? AND ended_at>? AND ended_at<?)
@@ -169,10 +169,10 @@ select "run_id", "thread_id" from "runs" where "deployment" = $1::text and tempo
 
 -- selectStatelessRuns
 -- (deployment text, before bigint, limit bigint)
-select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and temporary = 1 and framed = 0 and keyed = 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
+select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 0 and has_idempotency_key = 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
 --   SCALAR SUBQUERY 3
 --     SCAN CONSTANT ROW
---   SEARCH runs USING INDEX runs_temporary (deployment=? AND ended_at>? AND ended_at<?)
+--   SEARCH runs USING INDEX runs_stateless (deployment=? AND ended_at>? AND ended_at<?)
 --   SCALAR SUBQUERY 1
 --     SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 2

@@ -314,7 +314,7 @@ update "traces" set "tokens_in" = tokens_in + ?, "tokens_out" = tokens_out + ?, 
 -- insertClaimedTrace
 -- (workspace_id text, project_id text, counted bigint, deployment text, token text)
 insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
-    select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, (select ?),
+    select r.run_id, r.deployment, case when r.stateless = 1 then null else r.thread_id end, (select ?),
       (select ?), r.user_id, r.api_key, r.started_at, (select ?)
     from runs r where r.deployment = (select ?) and r.status = 'running' and r.lease_token = (select ?)
     and r.attempt = 1 and r.counts_as_attempt = 1 on conflict do nothing
@@ -333,7 +333,7 @@ insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, u
 -- insertCreatedTrace
 -- (workspace_id text, project_id text, counted bigint, run_id text, deployment text, token text)
 insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
-    select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, (select ?),
+    select r.run_id, r.deployment, case when r.stateless = 1 then null else r.thread_id end, (select ?),
       (select ?), r.user_id, r.api_key, r.started_at, (select ?)
     from runs r where r.run_id = (select ?) and r.deployment = (select ?) and r.status = 'running' and r.lease_token = (select ?)
     and r.attempt = 1 and r.counts_as_attempt = 1 on conflict do nothing

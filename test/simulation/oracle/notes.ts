@@ -20,9 +20,9 @@ export const RUN_COLUMNS: readonly (keyof RunState)[] = [
   "created_at",
   "ended_at",
   "end_frame",
-  "framed",
-  "temporary",
-  "saved",
+  "has_frames",
+  "stateless",
+  "has_checkpoint",
   "progressed",
   "started_at",
   "updated_at",
@@ -54,9 +54,9 @@ export interface RunState {
   readonly created_at: number;
   readonly ended_at: number | null;
   readonly end_frame: number | null;
-  readonly framed: number;
-  readonly temporary: number;
-  readonly saved: number;
+  readonly has_frames: number;
+  readonly stateless: number;
+  readonly has_checkpoint: number;
   readonly progressed: number;
   readonly started_at: number | null;
   readonly updated_at: number;

@@ -82,10 +82,10 @@ export class RunRules {
       tag: script.tag,
       script,
       thread,
-      framed: state.framed === 1,
+      framed: state.has_frames === 1,
       resumable: kwargs["resumable"] === true,
       shows: (kwargs["stream_mode"] as string[]).join() !== "values" || kwargs["all_events"] !== true,
-      temporary: state.temporary === 1,
+      temporary: state.stateless === 1,
       webhook,
       tokens: feedback === null ? [] : (JSON.parse(feedback) as [string, string][]),
       claims: [],
@@ -104,7 +104,7 @@ export class RunRules {
     thread.runs.push(note);
     world.count("run created");
     world.note(
-      `${process.name} creates ${note.tag} on ${thread.name}, ${state.status}${state.framed ? ", framed" : ""}`,
+      `${process.name} creates ${note.tag} on ${thread.name}, ${state.status}${state.has_frames ? ", framed" : ""}`,
     );
     const { v } = JSON.parse(context) as JsonObject;
     if (v !== kwargs.context["v"] || active !== graph_id) {
@@ -203,7 +203,7 @@ export class RunRules {
     run.state = is;
     const refuse = (rule: string, text: string): void =>
       world.violation(rule, `${run.tag} ${was.status} -> ${is.status} by ${process.name}: ${text}`);
-    for (const key of ["thread_id", "seq", "created_at", "temporary"] as const) {
+    for (const key of ["thread_id", "seq", "created_at", "stateless"] as const) {
       if (was[key] !== is[key]) refuse("I1", `${key} changed from ${was[key]} to ${is[key]}`);
     }
     if (is.claims < is.attempt) refuse("I12", `${is.claims} claims, ${is.attempt} attempts`);
@@ -215,7 +215,7 @@ export class RunRules {
       if (was.status !== is.status || was.end_frame !== is.end_frame || was.ended_at !== is.ended_at) {
         refuse("I1", "it had ended already");
       }
-      if (is.framed === 0) this.#unframed(run, refuse);
+      if (is.has_frames === 0) this.#unframed(run, refuse);
       return;
     }
     const owner = run.claims.at(-1);
@@ -335,9 +335,9 @@ export class RunRules {
     const waiting = run.thread.runs.filter(
       (other) => other !== run && other.fate === "present" && other.state.status === "pending",
     );
-    const begun = waiting.find(({ state }) => state.saved === 1);
+    const begun = waiting.find(({ state }) => state.has_checkpoint === 1);
     if (begun) this.#world.violation("order", `${run.tag} starts before ${begun.tag}, which has begun`);
-    if (is.saved === 1) return;
+    if (is.has_checkpoint === 1) return;
     // A run for later is not due while the clock of the process that claims is behind; one that was due at once stays due.
     const isDue = (state: RunState): boolean => state.due_at <= is.updated_at || state.due_at <= state.updated_at;
     const earlier = waiting.find(({ state }) => state.seq < is.seq && state.due_at <= is.due_at && isDue(state));
