@@ -1,7 +1,7 @@
 /** The options of a service, and their validation. */
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
-import type { Prices } from "./engine/events.ts";
+import type { Prices } from "./engine/event-mapper.ts";
 import type { FinishedRun } from "./engine/finished-runs.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";

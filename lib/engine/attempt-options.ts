@@ -7,7 +7,7 @@ import type { ClaimRequest, FinishOutcome, Scope, Storage, TerminalStatus } from
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import type { StopReason } from "./attempt-state.ts";
-import type { Prices } from "./events.ts";
+import type { Prices } from "./event-mapper.ts";
 import type { OnRunFinished } from "./finished-runs.ts";
 import type { LeasedAttempt } from "./leases.ts";
 import type { ScheduleSave } from "./save-scheduler.ts";

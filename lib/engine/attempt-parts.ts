@@ -8,7 +8,8 @@ import type { ClaimedRun } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import type { AttemptOptions, WorkerSlot } from "./attempt-options.ts";
 import type { AttemptState } from "./attempt-state.ts";
-import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder } from "./events.ts";
+import { EventMapper } from "./event-mapper.ts";
+import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
 import { createLeaseRetry, type Heartbeat, type LeaseRetry, startHeartbeat } from "./leases.ts";
 import { OutputBuffer } from "./output-buffer.ts";
 import { ProgressWriter } from "./progress-writer.ts";
@@ -95,7 +96,7 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: 
   });
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
-  const mapper = createEventMapper({
+  const mapper = new EventMapper({
     ...{ requested, output, recorder, prices },
     resumedValues: showsResumed ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
     isStopped: isOutputEnded,

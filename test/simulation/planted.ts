@@ -75,9 +75,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a retried run begins again in the events of its thread",
-    file: "lib/engine/events.ts",
-    find: "if (!running) recordRoot(",
-    replace: "recordRoot(",
+    file: "lib/engine/event-recorder.ts",
+    find: "if (!this.#hasStarted) this.#recordRoot(",
+    replace: "this.#recordRoot(",
   },
   {
     name: "an answer is not compared with what is open when its run starts",

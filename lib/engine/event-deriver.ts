@@ -1,0 +1,82 @@
+/** Makes events of the event protocol from what simple executors yield: those of the root graph. */
+import { ContentBlocks, type MessageEvent } from "../executor/content-blocks.ts";
+import type { ExecutorEvent, StateEvent, StreamEvent } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+
+/** An event as executors yield it. */
+export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
+
+export class EventDeriver {
+  readonly #all: boolean;
+  readonly #stored: boolean;
+  readonly #blocks: ContentBlocks | null;
+
+  /** `all`: every method, otherwise only states and interrupts. `stored`: the checkpoint of every state is stored, with its values. */
+  constructor(all: boolean, stored: boolean) {
+    this.#all = all;
+    this.#stored = stored;
+    this.#blocks = all ? new ContentBlocks() : null;
+  }
+
+  derive(event: ExecutorEvent): YieldedEvent[] {
+    if (event.type === "state") return this.#ofState(event);
+    return event.type === "stream" && this.#all ? this.#ofStream(event) : [];
+  }
+
+  #ofStream({ mode, namespace = [], data }: StreamEvent): YieldedEvent[] {
+    switch (mode) {
+      case "messages-tuple": {
+        const [message, metadata] = (Array.isArray(data) ? data : []) as [JsonObject?, JsonObject?];
+        return message ? toMessages(this.#blocks?.chunk(message, metadata ?? {})) : [];
+      }
+      case "messages":
+        return this.#finish(data);
+      case "updates":
+        return toUpdates(namespace, data);
+      case "custom": {
+        const hasName = isObject(data) && typeof data.name === "string";
+        return [{ method: "custom", namespace, data: hasName ? data : { payload: data } }];
+      }
+      case "tasks":
+        return [{ method: "tasks", namespace, data }];
+      default:
+        return [];
+    }
+  }
+
+  #ofState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
+    // LangGraph does not show the state before the input either.
+    if (!checkpoint || checkpoint.source === "input") return [];
+    const { ns: _ns, checkpoint_id, ...about } = checkpoint;
+    const { messages = null } = isObject(values) ? values : {};
+    const requested = tasks
+      .flatMap((task) => task.interrupts)
+      .map(
+        ({ id: interrupt_id, value }): YieldedEvent => ({
+          method: "input.requested",
+          namespace: [],
+          data: { interrupt_id, payload: value, value },
+        }),
+      );
+    return [
+      ...this.#finish(messages),
+      { method: "checkpoints", namespace: [], data: { id: checkpoint_id, ...about } },
+      { method: "values", namespace: [], data: this.#all || !this.#stored ? values : null, checkpoint_id },
+      ...requested,
+    ];
+  }
+
+  /** Ends the messages of a list that have started. */
+  #finish(messages: Json): YieldedEvent[] {
+    return Array.isArray(messages) ? toMessages(this.#blocks?.finish(messages)) : [];
+  }
+}
+
+const toMessages = (events: readonly Omit<MessageEvent, "args">[] = []): YieldedEvent[] =>
+  events.map((event) => ({ ...event, method: "messages" }));
+
+/** Returns an event for each node of an update, and none for one that shows an interrupt. */
+function toUpdates(namespace: readonly string[], data: Json): YieldedEvent[] {
+  if (!isObject(data) || "__interrupt__" in data) return [];
+  return Object.entries(data).map(([node, values]) => ({ method: "updates", namespace, node, data: { node, values } }));
+}

@@ -1,0 +1,187 @@
+/** What the engine makes of an executor's events: frames of the requested stream modes, events of the thread, and usage. */
+import type { ExecutorEvent, StateEvent, StreamEvent, StreamMode } from "../executor/contract.ts";
+import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
+import type { AttemptReport } from "../features/mod.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { TraceUsage } from "../storage/mod.ts";
+import type { EventRecorder } from "./event-recorder.ts";
+import type { OutputBuffer } from "./output-buffer.ts";
+
+/** The prices of models in US dollars per million tokens. */
+export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;
+
+interface EventMapperOptions {
+  /** The modes of the request. */
+  readonly requested: ReadonlySet<StreamMode>;
+  /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
+  readonly resumedValues: (() => Promise<Json | undefined>) | null;
+  /** Holds frames of an interrupt until the state that they describe. */
+  readonly output: Pick<OutputBuffer, "emitFrame" | "holdOutput" | "releaseOutput">;
+  readonly recorder: EventRecorder | null;
+  readonly prices: Prices;
+  /** The run must stop: events that still arrive are not emitted. */
+  isStopped(): boolean;
+}
+
+/** Maps the events of an executor, in their order. */
+export class EventMapper implements AttemptReport {
+  readonly #options: EventMapperOptions;
+  readonly #messages = new MessageFrames();
+  readonly #usage: UsageSum;
+  #resumedValues: EventMapperOptions["resumedValues"];
+  #last: StateEvent | null = null;
+
+  constructor(options: EventMapperOptions) {
+    this.#options = options;
+    this.#usage = new UsageSum(options.prices);
+    this.#resumedValues = options.resumedValues;
+  }
+
+  /** The last state, with its checkpoint. */
+  last(): StateEvent | null {
+    return this.#last;
+  }
+
+  /** The sum of all usage events; null without any. */
+  usage(): TraceUsage | null {
+    return this.#usage.total;
+  }
+
+  /** What an attempt has reported that another attempt of its open journal does not repeat. */
+  get retried(): AttemptReport {
+    return { usage: () => this.#usage.lasting };
+  }
+
+  /** Returns no promise where there is nothing to wait for: there is one event per token. */
+  take(event: ExecutorEvent): Promise<void> | undefined {
+    switch (event.type) {
+      case "stream":
+      case "state":
+        return this.#resumedValues ? this.#emitAfterResumedValues(event) : this.#emit(event);
+      case "event":
+        if (!this.#options.isStopped()) this.#options.recorder?.take(event);
+        return undefined;
+      case "usage":
+        this.#usage.add(event);
+        return undefined;
+      default:
+        throw new Error(
+          "The executor yielded something that is neither a stream, a state, a protocol nor a usage event",
+        );
+    }
+  }
+
+  async #emitAfterResumedValues(event: StreamEvent | StateEvent): Promise<void> {
+    const { output, isStopped } = this.#options;
+    const read = this.#resumedValues;
+    if (read && !this.#showsNothing(event)) {
+      this.#resumedValues = null;
+      const values = showsValues(event) ? undefined : await read();
+      if (values !== undefined && !isStopped()) output.emitFrame("values", values);
+    }
+    this.#emit(event);
+  }
+
+  /** The state that a retry continues from comes before the first event that shows something of the graph. */
+  #showsNothing(event: StreamEvent | StateEvent): boolean {
+    return event.type === "stream" && (this.#options.isStopped() || event.mode === "events");
+  }
+
+  #emit(event: StreamEvent | StateEvent): undefined {
+    if (event.type === "state") this.#emitState(event);
+    else if (!this.#options.isStopped()) this.#emitStreamOrHold(event);
+  }
+
+  /** The interrupt of a subgraph waits for that of the root graph, or for the next state. */
+  #emitStreamOrHold(event: StreamEvent): void {
+    const { output } = this.#options;
+    const isInner = (event.namespace ?? []).length > 0;
+    const isInterrupt = showsInterrupt(event);
+    if (isInterrupt && isInner) output.holdOutput();
+    this.#emitStream(event);
+    if (isInterrupt && !isInner) output.releaseOutput();
+  }
+
+  #emitState(event: StateEvent): void {
+    const { output, recorder, requested } = this.#options;
+    this.#last = event;
+    output.releaseOutput();
+    for (const frame of event.frames ?? []) this.#emitStream(frame);
+    recorder?.take(event);
+    if (requested.has("messages") && isObject(event.values)) {
+      this.#emitMessages(this.#messages.finish(event.values.messages));
+    }
+  }
+
+  #emitStream(event: StreamEvent): void {
+    const { requested, output, recorder } = this.#options;
+    const { mode, namespace = [], data } = event;
+    if (mode === "messages-tuple") this.#emitTuple(data, namespace);
+    else if (mode === "messages") {
+      if (requested.has("messages")) this.#emitMessages(this.#messages.finish(data));
+    } else if (requested.has(mode)) output.emitFrame(mode, data, namespace);
+    recorder?.take(event);
+  }
+
+  /** A message or chunk with its metadata: as it is for one mode of messages, as the message so far for the other. */
+  #emitTuple(data: Json, namespace: readonly string[]): void {
+    const { requested, output } = this.#options;
+    if (requested.has("messages-tuple")) output.emitFrame("messages", data, namespace);
+    if (!requested.has("messages") || !Array.isArray(data)) return;
+    const [message, metadata] = data as [JsonObject, JsonObject?];
+    this.#emitMessages(this.#messages.chunk(message, metadata ?? {}, namespace));
+  }
+
+  #emitMessages(frames: readonly MessageFrame[]): void {
+    for (const { event, namespace, data } of frames) this.#options.output.emitFrame(event, data, namespace);
+  }
+}
+
+/** Returns whether an event shows the state of the root graph. */
+function showsValues(event: StreamEvent | StateEvent): boolean {
+  const frames = event.type === "state" ? (event.frames ?? []) : [event];
+  return frames.some(({ mode, namespace = [] }) => mode === "values" && namespace.length === 0);
+}
+
+/** Returns whether an event shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
+function showsInterrupt({ mode, data }: StreamEvent): boolean {
+  return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
+}
+
+/** The maximum of tokens and of US dollars that count of an attempt: numbers in reports stay finite. */
+const MAX_USAGE = 1e12;
+
+/** Adds the usage that an attempt reports. */
+class UsageSum {
+  readonly #prices: Prices;
+  total: TraceUsage | null = null;
+  /** The usage that another attempt does not report again. */
+  lasting: TraceUsage | null = null;
+
+  constructor(prices: Prices) {
+    this.#prices = prices;
+  }
+
+  add(event: Extract<ExecutorEvent, { type: "usage" }>): void {
+    const { tokens_in = 0, tokens_out = 0, model = "", repeats = false } = event;
+    const price = Object.hasOwn(this.#prices, model) ? this.#prices[model] : undefined;
+    const cost = price ? (tokens_in * price.tokens_in + tokens_out * price.tokens_out) / 1e6 : 0;
+    const { cost_usd = cost } = event;
+    if (!isCount(tokens_in) || !isCount(tokens_out) || !(cost_usd >= 0)) {
+      throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
+    }
+    const usage = { tokens_in, tokens_out, cost_usd };
+    this.total = addUsage(this.total, usage);
+    if (!repeats) this.lasting = addUsage(this.lasting, usage);
+  }
+}
+
+const isCount = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
+
+const addCapped = (sum = 0, more: number): number => Math.min(sum + more, MAX_USAGE);
+
+const addUsage = (sum: TraceUsage | null, more: TraceUsage): TraceUsage => ({
+  tokens_in: addCapped(sum?.tokens_in, more.tokens_in),
+  tokens_out: addCapped(sum?.tokens_out, more.tokens_out),
+  cost_usd: addCapped(sum?.cost_usd, more.cost_usd),
+});

@@ -1,0 +1,183 @@
+/** Records the events of a run for the event protocol of threads: its lifecycle, and what its executor does. */
+import type { Environment } from "../environment.ts";
+import { type ExecutorEvent, type GraphInfo, type Job, ResumeRefused } from "../executor/contract.ts";
+import { answeredBefore } from "../executor/kwargs.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import {
+  type ClaimedRun,
+  type EventMethod,
+  type EventPage,
+  eventSeq,
+  type Scope,
+  type Storage,
+  type TerminalStatus,
+  type ThreadEvent,
+} from "../storage/mod.ts";
+import { refusedResume } from "../streams/run-subscription.ts";
+import { decodeStoredEvent, encodeEvent, type NewEvent } from "../streams/thread-event.ts";
+import { EventDeriver, type YieldedEvent } from "./event-deriver.ts";
+import { OpenEvents } from "./open-events.ts";
+
+interface EventRecorderOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly graph: GraphInfo;
+  readonly claimed: ClaimedRun;
+  readonly job: Job;
+  record(event: Omit<ThreadEvent, "seq">, isEnd?: boolean): void;
+  /** Repeats a call of the store while it fails, for a limited time. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+}
+
+/** How a run ends. */
+interface RecordedEnd {
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  /** The run stopped at interrupts or a breakpoint. */
+  readonly waits: boolean;
+  /** What the executor threw. */
+  readonly failure: unknown;
+}
+
+/** How many turns back the events of earlier attempts are read. */
+const TURNS = 100;
+const RECOVERED_METHODS: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
+
+/** Returns null for threads whose events have no reader. */
+export const createEventRecorder = (options: EventRecorderOptions): EventRecorder | null =>
+  (options.job.events ?? "none") === "none" ? null : new EventRecorder(options);
+
+export class EventRecorder {
+  readonly #options: EventRecorderOptions;
+  /** Null for executors that yield events themselves. */
+  readonly #deriver: EventDeriver | null;
+  readonly #open = new OpenEvents();
+  /** The ids of interrupts that were recorded. */
+  readonly #requested = new Set<Json>();
+  /** The start of the run is recorded. */
+  #hasStarted = false;
+  /** The events of earlier attempts are known. */
+  #hasReadEarlier: boolean;
+
+  constructor(options: EventRecorderOptions) {
+    const { job, graph, claimed } = options;
+    this.#options = options;
+    this.#deriver = graph.protocol_events ? null : new EventDeriver(job.events === "all", job.durability !== "exit");
+    this.#hasReadEarlier = claimed.run.claims === 1;
+  }
+
+  /** Records that the run has started; after a crash, closes what earlier attempts have left open. A promise only if it must read. */
+  begin(): Promise<void> | undefined {
+    return this.#afterEarlier(() => this.#recordStart());
+  }
+
+  /** Records what an event of the executor shows. */
+  take(event: ExecutorEvent): void {
+    if (event.type === "event") this.#recordYielded(event);
+    else for (const derived of this.#deriver?.derive(event) ?? []) this.#recordYielded(derived);
+  }
+
+  /** Records interrupts that wait for another resume value, because the run that resumed them has failed. */
+  request(interrupts: readonly JsonObject[]): void {
+    for (const { id = null, value = null } of interrupts) {
+      const data = { interrupt_id: id, payload: value, value };
+      this.#recordYielded({ method: "input.requested", namespace: [], data });
+    }
+  }
+
+  /** Records the end of the run: the last event. */
+  end(end: RecordedEnd): Promise<void> | undefined {
+    // Nothing was read if the run was stopped before this attempt began.
+    return this.#afterEarlier(() => this.#recordEnd(end));
+  }
+
+  #afterEarlier(record: () => void): Promise<void> | undefined {
+    if (!this.#hasReadEarlier) return this.#readEarlier().then(record);
+    record();
+    return undefined;
+  }
+
+  /** Reads what earlier attempts of this run have recorded. */
+  async #readEarlier(): Promise<void> {
+    const { storage, scope, claimed, retry } = this.#options;
+    const { thread_id, turn } = claimed.run;
+    let after: number | null = Math.max(0, eventSeq(turn - TURNS, 0));
+    while (after !== null) {
+      const query: { readonly after: number; readonly methods: typeof RECOVERED_METHODS } = {
+        after,
+        methods: RECOVERED_METHODS,
+      };
+      const page: EventPage = await retry(() => storage.readEvents(scope, thread_id, query));
+      for (const event of page.events) {
+        if (event.run_id === claimed.run.run_id) this.#recover(decodeStoredEvent(event));
+      }
+      after = page.more ? page.read_to : null;
+    }
+    // A read that failed is made again before the end.
+    this.#hasReadEarlier = true;
+  }
+
+  #recover(event: NewEvent): void {
+    const { method, namespace, data } = event;
+    this.#open.follow(event);
+    if (method === "input.requested" && isObject(data)) this.#requested.add(data.interrupt_id ?? null);
+    if (namespace.length === 0) this.#hasStarted = true;
+  }
+
+  #recordStart(): void {
+    const { claimed, job } = this.#options;
+    this.#closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
+    if (!this.#hasStarted) this.#recordRoot("lifecycle", { event: "running", graph_name: claimed.run.graph_id });
+    const interrupt_ids = job.resumed ? [] : findResumedInterruptIds(job, claimed.thread.interrupts);
+    if (interrupt_ids.length > 0) this.#recordRoot("input.answered", { interrupt_ids });
+  }
+
+  #recordEnd({ status, error, waits, failure }: RecordedEnd): void {
+    const completed = status === "interrupted" || waits ? "interrupted" : "completed";
+    const event = error ? "failed" : completed;
+    const message = typeof error?.message === "string" ? error.message : undefined;
+    this.#closeOpen({ event }, message ?? "The run was stopped");
+    const data: JsonObject = {
+      event,
+      graph_name: this.#options.claimed.run.graph_id,
+      ...(message === undefined ? {} : { error: message }),
+      ...(failure instanceof ResumeRefused ? refusedResume(failure) : {}),
+    };
+    this.#recordRoot("lifecycle", data, true);
+  }
+
+  #closeOpen(lifecycle: JsonObject, message: string): void {
+    for (const event of this.#open.close(lifecycle, message)) this.#record(event);
+  }
+
+  #recordYielded(event: YieldedEvent): void {
+    this.#open.follow(event);
+    if (event.method === "input.requested") {
+      const { interrupt_id = null } = isObject(event.data) ? event.data : {};
+      if (this.#requested.has(interrupt_id)) return;
+      this.#requested.add(interrupt_id);
+    }
+    this.#record(event);
+  }
+
+  #recordRoot(method: EventMethod, data: Json, isEnd = false): void {
+    this.#record({ method, namespace: [], data }, isEnd);
+  }
+
+  #record(event: NewEvent, isEnd = false): void {
+    const { record, environment } = this.#options;
+    record(encodeEvent(event, environment.now()), isEnd);
+  }
+}
+
+/** Returns the ids of the interrupts that a run resumes, if all of them are pending on its thread. */
+function findResumedInterruptIds({ resume_targets = [] }: Job, interrupts: JsonObject): string[] {
+  const pending = new Set(
+    Object.values(interrupts)
+      .flatMap((list) => (Array.isArray(list) ? list : []))
+      .flatMap((interrupt) => (isObject(interrupt) ? [`${answeredBefore(interrupt)} ${interrupt.id}`] : [])),
+  );
+  const isPending = resume_targets.every(({ interrupt_id, answered }) => pending.has(`${answered} ${interrupt_id}`));
+  return isPending ? resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []) : [];
+}
