@@ -52,7 +52,7 @@ const ALLOWED = [
   {
     name: "readers-of-input",
     path: [
-      "^lib/(?:validation|options|http/parse|http/run-request|http/endpoints/fields)\\.ts$",
+      "^lib/(?:validation|options|http/parse|http/findings|http/run-request|http/endpoints/fields)\\.ts$",
       "^lib/[a-z]+/options\\.ts$",
       "^lib/http/routes/",
       "^lib/http/endpoints/[^/]+/requests\\.ts$",

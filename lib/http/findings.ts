@@ -1,7 +1,9 @@
 /** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
+import * as v from "valibot";
 import { InputError, type InputIssue } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
+import { findingOf } from "../validation.ts";
 import { readJson as parsed, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
@@ -15,6 +17,25 @@ export function checked<Output>(read: (report: Report) => Output): Output {
   const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
   if (issues.length > 0) throw new InputError(issues);
   return output;
+}
+
+/** The text of an issue of a schema, with the type of its finding. */
+export const finding = (type: string, msg: string): string => `${type}|${msg}`;
+
+/** Reads a part of a request, which is at `loc`, by a schema. Throws an InputError with all findings. */
+export function readAll<Output>(schema: v.GenericSchema<unknown, Output>, sent: unknown, loc: Loc): Output {
+  const result = v.safeParse(schema, sent, { abortPipeEarly: true });
+  if (result.success) return result.output;
+  throw new InputError(result.issues.map((issue) => ({ ...findingOf(issue, loc), ...saidBy(issue) })));
+}
+
+/** What an issue says. Issues of a schema are about types, those of its checks about values. */
+function saidBy({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
+  if (kind === "schema" && path && absent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
+  const [, own, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
+  if (own !== undefined && msg !== undefined) return { type: own, msg };
+  if (type === "picklist") return { type: "enum", msg: message };
+  return { type: kind === "schema" ? "type_error" : "value_error", msg: message };
 }
 
 /** Null counts as absent. */

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import { runAgentInput } from "../../lib/http/endpoints/ag-ui/requests.ts";
 import { chatBody } from "../../lib/http/endpoints/ai/requests.ts";
-import type { Fields } from "../../lib/http/parse.ts";
+import { type Fields, UUID } from "../../lib/http/parse.ts";
 import type { Route } from "../../lib/http/route.ts";
 import {
   assistantCount,
@@ -16,6 +16,7 @@ import {
   latest,
   versionSearch,
 } from "../../lib/http/routes/assistants.ts";
+import { feedbackCreate, feedbackLink, feedbackPatch, submission } from "../../lib/http/routes/feedback-requests.ts";
 import { allRoutes } from "../../lib/http/routes/mod.ts";
 import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
 import { cancelMany } from "../../lib/http/routes/runs.ts";
@@ -48,6 +49,14 @@ function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
     target: "draft-2020-12",
     typeMode: "input",
     errorMode: "ignore",
+    overrideAction: ({ valibotAction, jsonSchema }) => {
+      if (valibotAction.type !== "regex" || !("requirement" in valibotAction) || valibotAction.requirement !== UUID) {
+        return undefined;
+      }
+      // The expression ignores case, which JSON Schema cannot say.
+      const { pattern: _, ...rest } = jsonSchema;
+      return { ...rest, format: "uuid" };
+    },
     overrideSchema: ({ valibotSchema, jsonSchema }) => {
       // JSON Schema cannot say that the last variant is for all other values.
       if (valibotSchema.type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
@@ -56,7 +65,10 @@ function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
         const [inner] = jsonSchema.anyOf as [JsonObject];
         const nulls = (inner.anyOf ?? []) as readonly JsonObject[];
         const taken = Object.keys(inner).length === 0 || nulls.some(({ type }) => type === "null");
-        return taken ? (inner as typeof jsonSchema) : undefined;
+        if (taken) return inner as typeof jsonSchema;
+        // Null is what an absent member is read as: that is not worth saying.
+        const { default: standard, ...present } = jsonSchema;
+        return standard === null ? present : undefined;
       }
       const open = Object.keys(jsonSchema).length === 0;
       if (place === "query" || open || valibotSchema.type !== "optional") return undefined;
@@ -191,6 +203,10 @@ export function openapi(version: string): JsonObject {
     [cancelMany, "RunsCancel"],
     [chatBody, "ChatRequest"],
     [runAgentInput, "RunAgentInput"],
+    [feedbackCreate, "FeedbackCreate"],
+    [feedbackPatch, "FeedbackPatch"],
+    [feedbackLink, "FeedbackTokenCreate"],
+    [submission, "Submission"],
     ...cronAndStoreRequests,
   ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};

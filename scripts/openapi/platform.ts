@@ -3,7 +3,6 @@ import { WORKSPACES } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { errorCode, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
-const key: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
 const number: JsonObject = { type: "number" };
 const boolean: JsonObject = { type: "boolean" };
 const integer: JsonObject = { type: "integer" };
@@ -20,9 +19,6 @@ const value = nullable({ anyOf: [number, boolean, string, object] });
 const comment = nullable({ type: "string", maxLength: 20_000 });
 const correction = nullable({ anyOf: [object, string] });
 const said: JsonObject = { score, value, comment, correction };
-const from = nullable(record({ type: source, metadata: nullable(object) }, ["type", "metadata"]));
-
-const all = (properties: JsonObject): JsonObject => record(properties, Object.keys(properties));
 
 /** What the routes take and answer. */
 export const platformSchemas: JsonObject = {
@@ -38,58 +34,13 @@ export const platformSchemas: JsonObject = {
       code: errorCode,
     }),
   },
-  FeedbackConfig: record(
-    {
-      type: oneOf("continuous", "categorical", "freeform"),
-      min: nullable(number),
-      max: nullable(number),
-      categories: nullable(list(record({ value: number, label: nullable(string) }, ["label"]))),
-    },
-    ["min", "max", "categories"],
-  ),
-  FeedbackTokenCreate: {
-    description: "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
-    ...record(
-      {
-        run_id: uuid,
-        feedback_key: key,
-        expires_in: nullable(all({ days: integer, hours: integer, minutes: integer })),
-        expires_at: nullable(moment),
-        feedback_config: nullable(ref("FeedbackConfig")),
-      },
-      ["expires_in", "expires_at", "feedback_config"],
-    ),
-  },
   FeedbackToken: record({
     id: uuid,
     url: { type: "string", description: "Empty for keys without `feedback:create`" },
     expires_at: { ...nullable(time), description: "Null while the run it was made with has not ended" },
     feedback_key: string,
   }),
-  Submission: {
-    description: "Score, value, comment or correction must be given",
-    ...all({ ...said, metadata: nullable(object) }),
-  },
   Submitted: record({ feedback_id: uuid, message: string }),
-  FeedbackCreate: {
-    description: "`run_id` or `session_id` must be given",
-    ...record(
-      {
-        key,
-        id: nullable(uuid),
-        run_id: nullable(uuid),
-        session_id: nullable(uuid),
-        ...said,
-        feedback_source: from,
-        extra: nullable(object),
-      },
-      ["id", "run_id", "session_id", ...Object.keys(said), "feedback_source", "extra"],
-    ),
-  },
-  FeedbackPatch: {
-    description: "Present fields are changed, null clears",
-    ...all({ ...said, feedback_source: from }),
-  },
   Feedback: record({
     id: uuid,
     run_id: nullable(uuid),

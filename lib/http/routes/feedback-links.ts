@@ -1,52 +1,47 @@
 /** Feedback links: requests and routes. Everyone with a link may submit feedback; creating links needs a key. */
+import * as v from "valibot";
 import { InputError, ServiceError } from "../../errors.ts";
 import type { Submission, TokenRequest } from "../../feedback/mod.ts";
-import { isObject, type Json, type JsonObject } from "../../json.ts";
+import { isObject, type Json } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { FeedbackConfig, IdempotencyKey, Page } from "../../storage/mod.ts";
-import { BEYOND, isFiniteJson } from "../../validation.ts";
+import type { IdempotencyKey, Page } from "../../storage/mod.ts";
 import { isUnasked } from "../access.ts";
-import { absent, checked, type Loc, page, type Report, readJson, readObject, requiredId, single } from "../findings.ts";
+import {
+  absent,
+  checked,
+  finding,
+  type Loc,
+  page,
+  type Report,
+  readAll,
+  readJson,
+  requiredId,
+  single,
+} from "../findings.ts";
 import { UUID } from "../parse.ts";
 import { readIdempotency, tooLarge } from "../request.ts";
 import { type HeaderValues, json } from "../respond.ts";
 import { type PublicHeaders, type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-import { content, readAnyObject, readComment, readCorrection, readKey } from "./feedback.ts";
+import { configOf, feedbackLink, readSubmission, type SentLink, submission } from "./feedback-requests.ts";
 
 const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */
 const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
-/** What a body submits to a token. */
-function readSubmission(bytes: Uint8Array): Submission {
-  const sent = readObject(bytes);
-  const submission = checked((report) => ({
-    ...content(sent, report),
-    metadata: readAnyObject(sent.metadata, ["body", "metadata"], report),
-    from: "body" as const,
-  }));
-  return notEmpty(submission);
-}
-
 /** What a query submits to a token, in its text form. */
 function readTextSubmission(params: URLSearchParams): Submission {
-  const submission = checked((report) => {
+  const sent = checked((report) => {
     const text = (name: string): string => single(params, name, report) ?? "";
-    const [score, value, correction] = [fromText(text("score")), fromText(text("value")), text("correction")];
-    if (typeof score === "string") report(["query", "score"], "must be a number, true or false", "type_error");
-    if (!isFiniteJson(score)) report(["query", "score"], BEYOND);
-    if (!isFiniteJson(value)) report(["query", "value"], BEYOND);
+    const value = fromText(text("value"));
     return {
-      score: score as number | boolean | null,
+      score: fromText(text("score")),
       value: typeof value === "string" ? value.toWellFormed() : value,
-      comment: readComment(text("comment") || null, ["query", "comment"], report),
-      correction: correction === "" ? null : textCorrection(correction, report),
-      metadata: null,
-      from: "query" as const,
+      comment: text("comment") || null,
+      correction: text("correction") === "" ? null : fromJson(text("correction"), report),
     };
   });
-  return notEmpty(submission);
+  return { ...readAll(submission, sent, ["query"]), from: "query" };
 }
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
@@ -57,24 +52,24 @@ function fromText(text: string): string | number | boolean | null {
   return /^(?:true|false)$/i.test(text) ? text.toLowerCase() === "true" : text;
 }
 
-function textCorrection(text: string, report: Report): Json {
+function fromJson(text: string, report: Report): Json {
   let value: Json = null;
   try {
     value = JSON.parse(text) as Json;
   } catch {
-    // Not JSON: the same refusal as of a JSON value of another type.
+    // Not JSON: the same refusal as of null.
   }
   if (value === null) report(["query", "correction"], "must be JSON, an object or a string", "json_invalid");
-  return readCorrection(value, ["query", "correction"], report);
+  return value;
 }
 
-function notEmpty(submission: Submission): Submission {
-  const { score, value, comment, correction, from } = submission;
+function notEmpty(sent: Submission): Submission {
+  const { score, value, comment, correction, from } = sent;
   return checked((report) => {
     if ([score, value, comment, correction].every((part) => part === null || part === "")) {
       report([from], "must have a score, a value, a comment or a correction", "missing");
     }
-    return submission;
+    return sent;
   });
 }
 
@@ -106,7 +101,10 @@ const DEFAULT_LIFE = 180 * MINUTE;
 const LONGEST_DAYS = 365;
 const LONGEST_LIFE = LONGEST_DAYS * 1440 * MINUTE;
 const MAX_TOKENS = 100;
-const CONFIGS = ["continuous", "categorical", "freeform"] as const;
+const feedbackLinks = v.pipe(
+  v.array(feedbackLink),
+  v.maxLength(MAX_TOKENS, finding("too_long", `must have at most ${MAX_TOKENS} items`)),
+);
 
 /** The body of a token creation: the requests, and whether they came as a list. */
 function readTokenRequests(
@@ -114,107 +112,38 @@ function readTokenRequests(
   now: number,
 ): { readonly requests: readonly TokenRequest[]; readonly many: boolean } {
   const body = readJson(bytes);
-  const many = Array.isArray(body);
-  const requests = checked((report) => {
-    if (many && body.length > MAX_TOKENS) {
-      report(["body"], `must have at most ${MAX_TOKENS} items`, "too_long");
-      return [];
-    }
-    return many
-      ? body.map((item, index) => tokenRequest(item, ["body", index], now, report))
-      : [tokenRequest(body, ["body"], now, report)];
-  });
-  return { requests, many };
+  if (!Array.isArray(body)) {
+    const sent = readAll(feedbackLink, body, ["body"]);
+    return { requests: checked((report) => [tokenRequest(sent, ["body"], now, report)]), many: false };
+  }
+  const all = readAll(feedbackLinks, body, ["body"]);
+  const requests = checked((report) => all.map((sent, index) => tokenRequest(sent, ["body", index], now, report)));
+  return { requests, many: true };
 }
 
-function tokenRequest(sent: Json, loc: Loc, now: number, report: Report): TokenRequest {
-  if (!isObject(sent)) report(loc, "must be an object", "type_error");
-  const item = isObject(sent) ? sent : {};
-  if (item !== sent) return { run_id: "", feedback_key: "", expires_at: now, config: null };
-  return {
-    run_id: requiredId(item.run_id, [...loc, "run_id"], report),
-    feedback_key: readKey(item.feedback_key, [...loc, "feedback_key"], report),
-    expires_at: readExpiry(item, loc, now, report),
-    config: readConfig(item.feedback_config, [...loc, "feedback_config"], report),
-  };
-}
+const tokenRequest = (sent: SentLink, loc: Loc, now: number, report: Report): TokenRequest => ({
+  run_id: sent.run_id.toLowerCase(),
+  feedback_key: sent.feedback_key,
+  expires_at: readExpiry(sent, loc, now, report),
+  config: configOf(sent.feedback_config),
+});
 
-function readExpiry(item: JsonObject, place: Loc, now: number, report: Report): number {
-  const { expires_in, expires_at } = item;
+function readExpiry({ expires_in, expires_at }: SentLink, place: Loc, now: number, report: Report): number {
   if (!absent(expires_at)) {
     const loc = [...place, "expires_at"];
     if (!absent(expires_in)) report(loc, "must not be given together with expires_in");
-    const moment = typeof expires_at === "string" ? parseRfc3339(expires_at) : null;
-    if (moment === null) report(loc, "must be a date or time in RFC 3339", "datetime_parsing");
-    else if (moment <= now) report(loc, "must be later than now");
+    const moment = parseRfc3339(expires_at) ?? now;
+    if (moment <= now) report(loc, "must be later than now");
     else if (moment > now + LONGEST_LIFE) report(loc, `must not be more than ${LONGEST_DAYS} days from now`);
-    return moment ?? now;
+    return moment;
   }
   if (absent(expires_in)) return now + DEFAULT_LIFE;
   const loc = [...place, "expires_in"];
-  if (!isObject(expires_in)) {
-    report(loc, "must be an object", "type_error");
-    return now;
-  }
-  let minutes = 0;
-  let whole = true;
-  for (const [part, length] of [
-    ["days", 1440],
-    ["hours", 60],
-    ["minutes", 1],
-  ] as const) {
-    const sent = expires_in[part] ?? 0;
-    if (Number.isInteger(sent)) minutes += (sent as number) * length;
-    else report([...loc, part], "must be an integer", "type_error");
-    whole &&= Number.isInteger(sent);
-  }
-  const life = minutes * MINUTE;
-  if (whole && !(life > 0)) report(loc, "must be longer than nothing");
-  if (whole && life > LONGEST_LIFE) report(loc, `must not be longer than ${LONGEST_DAYS} days`);
+  const { days, hours, minutes } = expires_in;
+  const life = (((days ?? 0) * 24 + (hours ?? 0)) * 60 + (minutes ?? 0)) * MINUTE;
+  if (!(life > 0)) report(loc, "must be longer than nothing");
+  if (life > LONGEST_LIFE) report(loc, `must not be longer than ${LONGEST_DAYS} days`);
   return now + life;
-}
-
-function readConfig(sent: Json | undefined, loc: Loc, report: Report): FeedbackConfig | null {
-  if (absent(sent)) return null;
-  if (!isObject(sent)) {
-    report(loc, "must be an object", "type_error");
-    return null;
-  }
-  const type = CONFIGS.find((known) => known === sent.type);
-  if (absent(sent.type)) report([...loc, "type"], "is required", "missing");
-  else if (!type) report([...loc, "type"], `must be one of ${CONFIGS.join(", ")}`, "enum");
-  const bound = (name: "min" | "max"): { [bound in "min" | "max"]?: number } => {
-    const value = sent[name];
-    if (absent(value)) return {};
-    if (typeof value === "number" && Number.isFinite(value)) return { [name]: value };
-    report([...loc, name], "must be a number", "type_error");
-    return {};
-  };
-  const bounds = { ...bound("min"), ...bound("max") };
-  const { min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY } = bounds;
-  if (min > max) report(loc, "min must not be above max");
-  const categories = readCategories(sent.categories, [...loc, "categories"], report);
-  if (type === "categorical" && absent(sent.categories)) report([...loc, "categories"], "is required", "missing");
-  if (type === "categorical" && categories?.length === 0) report([...loc, "categories"], "must have an item");
-  return { type: type ?? "freeform", ...bounds, ...(categories && { categories }) };
-}
-
-function readCategories(sent: Json | undefined, loc: Loc, report: Report): FeedbackConfig["categories"] {
-  if (absent(sent)) return undefined;
-  if (!Array.isArray(sent)) {
-    report(loc, "must be a list", "type_error");
-    return undefined;
-  }
-  return sent.map((item, index) => {
-    const { value, label = null } = isObject(item) ? item : {};
-    if (!isObject(item)) report([...loc, index], "must be an object", "type_error");
-    else if (absent(value)) report([...loc, index, "value"], "is required", "missing");
-    else if (typeof value !== "number" || !Number.isFinite(value)) {
-      report([...loc, index, "value"], "must be a number", "type_error");
-    }
-    if (label !== null && typeof label !== "string") report([...loc, index, "label"], "must be a string", "type_error");
-    return { value: value as number, label: label as string | null };
-  });
 }
 
 /** The query of a list of tokens. */
@@ -264,14 +193,14 @@ async function submit(context: RequestContext): Promise<Response> {
   const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
   if (!posted && isUnasked(request)) return new Response(null, { status: 204, headers: PUBLIC });
   // Only the holder of a token may make the server wait for a body.
-  const sent = posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context));
+  const sent = notEmpty(posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context)));
   const key = await readSubmissionKey(headers, token.token_id, sent);
   const feedback_id = await service.feedback.submit(token, sent, key);
   if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
   return json({ feedback_id, message: "Feedback recorded" }, PUBLIC);
 }
 
-const submission = {
+const submitting = {
   access: "open",
   idempotency_key: true,
   max_body_bytes: MAX_PUBLIC_BYTES,
@@ -283,12 +212,12 @@ const submission = {
 
 export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/tokens/:token+", {
-    ...submission,
+    ...submitting,
     summary: "Submit feedback by following a link; browsers get an HTML page",
     no_content: "A prefetch, or an image or another part of a page: nothing was recorded",
   }),
   route("post", "/api/v1/feedback/tokens/:token+", {
-    ...submission,
+    ...submitting,
     summary: "Submit feedback to a link; the body is read as JSON",
   }),
   route("post", "/api/v1/feedback/tokens", {

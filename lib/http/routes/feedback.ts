@@ -1,128 +1,15 @@
 /** Feedback on runs and projects: requests and routes. Requests collect all findings, in the order of the fields. */
 
-import { keyProblem } from "../../feedback/links.ts";
-import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
-import { isObject, type Json, type JsonObject } from "../../json.ts";
+import type { FeedbackFilter } from "../../feedback/mod.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { FeedbackPatch, Page } from "../../storage/mod.ts";
-import { BEYOND, deeperThan, isFiniteJson, longerThan } from "../../validation.ts";
-import { absent, checked, type Loc, oneOfQuery, page, type Report, readObject, readUuid, single } from "../findings.ts";
-import { MAX_DEPTH, readKnownId } from "../parse.ts";
+import type { Page } from "../../storage/mod.ts";
+import { checked, type Loc, oneOfQuery, page, type Report, readUuid, single } from "../findings.ts";
+import { readKnownId } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-
-/** A required feedback key. */
-export function readKey(sent: Json | undefined, loc: Loc, report: Report): string {
-  const problem = absent(sent) ? "is required" : keyProblem(sent);
-  if (problem !== null) report(loc, problem, absent(sent) ? "missing" : "value_error");
-  return sent as string;
-}
+import { readFeedbackCreate, readFeedbackPatch, SOURCES } from "./feedback-requests.ts";
 
 const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
-const MAX_COMMENT = 20_000;
-const SOURCES = ["api", "model", "app", "auto_eval"];
-
-/** The members that a submission and a keyed record have in common. */
-export function content(sent: JsonObject, report: Report): Omit<Submission, "from" | "metadata"> {
-  return {
-    score: readScore(sent.score, report),
-    value: readValue(sent.value, report),
-    comment: readComment(sent.comment, ["body", "comment"], report),
-    correction: readCorrection(sent.correction, ["body", "correction"], report),
-  };
-}
-
-function readScore(sent: Json | undefined, report: Report): number | boolean | null {
-  if (absent(sent)) return null;
-  if (typeof sent !== "number" && typeof sent !== "boolean") {
-    report(["body", "score"], "must be a number, true or false", "type_error");
-  } else if (!isFiniteJson(sent)) report(["body", "score"], BEYOND);
-  return sent as number | boolean;
-}
-
-function readValue(sent: Json | undefined, report: Report): Json {
-  if (absent(sent)) return null;
-  if (Array.isArray(sent)) report(["body", "value"], "must not be a list", "type_error");
-  else if (!isFiniteJson(sent)) report(["body", "value"], BEYOND);
-  return sent;
-}
-
-export function readComment(sent: Json | undefined, loc: Loc, report: Report): string | null {
-  if (absent(sent)) return null;
-  if (typeof sent !== "string") {
-    report(loc, "must be a string", "type_error");
-    return null;
-  }
-  const comment = sent.replaceAll("\0", "").toWellFormed();
-  if (longerThan(comment, MAX_COMMENT)) report(loc, `must have at most ${MAX_COMMENT} characters`, "too_long");
-  return comment;
-}
-
-export function readCorrection(sent: Json | undefined, loc: Loc, report: Report): Json {
-  if (absent(sent)) return null;
-  if (!isObject(sent) && typeof sent !== "string") report(loc, "must be an object or a string", "type_error");
-  else if (deeperThan(sent, MAX_DEPTH)) report(loc, `must not nest deeper than ${MAX_DEPTH} levels`);
-  else if (!isFiniteJson(sent)) report(loc, BEYOND);
-  return sent;
-}
-
-export function readAnyObject(sent: Json | undefined, loc: Loc, report: Report): JsonObject | null {
-  if (absent(sent)) return null;
-  if (!isObject(sent)) report(loc, "must be an object", "type_error");
-  else if (!isFiniteJson(sent)) report(loc, BEYOND);
-  return sent as JsonObject;
-}
-
-/** A record to be made. */
-function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
-  const sent = readObject(bytes);
-  return checked((report) => {
-    const id = (name: "id" | "run_id" | "session_id"): { [id in typeof name]?: string } =>
-      absent(sent[name]) ? {} : { [name]: readUuid(sent[name], ["body", name], report) };
-    if (absent(sent.run_id) && absent(sent.session_id)) {
-      report(["body", "run_id"], "run_id or session_id is required", "missing");
-    }
-    return {
-      ...id("id"),
-      ...id("run_id"),
-      ...id("session_id"),
-      key: readKey(sent.key, ["body", "key"], report),
-      ...content(sent, report),
-      source: "api",
-      source_metadata: null,
-      ...readSource(sent.feedback_source, report),
-      extra: readAnyObject(sent.extra, ["body", "extra"], report),
-    };
-  });
-}
-
-/** What a patch changes: members that are null are cleared. */
-function readFeedbackPatch(bytes: Uint8Array): FeedbackPatch {
-  const sent = readObject(bytes);
-  return checked((report) => {
-    const given = Object.entries(content(sent, report)).filter(([name]) => Object.hasOwn(sent, name));
-    const { source_metadata } = readSource(sent.feedback_source, report);
-    return { ...Object.fromEntries(given), ...(source_metadata === undefined ? {} : { source_metadata }) };
-  });
-}
-
-function readSource(
-  sent: Json | undefined,
-  report: Report,
-): { readonly source?: string; readonly source_metadata?: JsonObject | null } {
-  const loc = ["body", "feedback_source"];
-  const given = readAnyObject(sent, loc, report);
-  if (!isObject(given)) return {};
-  const { type, metadata } = given;
-  if (!absent(type) && !SOURCES.includes(type as string)) {
-    report([...loc, "type"], `must be one of ${SOURCES.join(", ")}`, "enum");
-  }
-  return {
-    ...(absent(type) ? {} : { source: type as string }),
-    ...(metadata === undefined ? {} : { source_metadata: readAnyObject(metadata, [...loc, "metadata"], report) }),
-  };
-}
-
 /** The query of a list of records. */
 const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
   checked((report) => ({ ...filter(params, report), ...page(params, report) }));
@@ -143,7 +30,7 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   };
   const uuid = (value: string, loc: Loc): string => readUuid(value, loc, report);
   const source = (value: string, loc: Loc): string => {
-    if (!SOURCES.includes(value)) report(loc, `must be one of ${SOURCES.join(", ")}`, "enum");
+    if (!(SOURCES as readonly string[]).includes(value)) report(loc, `must be one of ${SOURCES.join(", ")}`, "enum");
     return value;
   };
   const one = <Name extends string, Value>(
