@@ -78,23 +78,31 @@ export function refuseOrganizationPermissions(permissions: readonly Permission[]
   }
 }
 
+function findKindProblems({ kind, user, workspaces, permissions }: Partial<KeyCreate>): string[] {
+  if (kind === "sk") return user === undefined ? [] : ["user: a service key has none"];
+  if (kind !== "pt") return [`kind: ${JSON.stringify(kind)} must be pt or sk`];
+  return [
+    ...(user === undefined ? ["user: a personal token needs one"] : []),
+    ...(workspaces === undefined ? [] : ["workspaces: a personal token has those of its user"]),
+    ...(permissions === undefined ? [] : ["permissions: a personal token has those of its user"]),
+  ];
+}
+
+function findExpiryProblems(expires_at: number, now: number): string[] {
+  if (!Number.isInteger(expires_at) || expires_at > LAST_MOMENT)
+    return ["expires_at: must be whole milliseconds since 1970"];
+  if (expires_at > now) return [];
+  return [`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`];
+}
+
+/** Throws a ServiceError with every problem of a request for a key. */
 export function checkKeyRequest(
   { kind, user, workspaces, permissions, expires_at, description }: KeyCreate,
   now: number,
 ): void {
-  const problems: string[] = [];
-  if (kind === "pt") {
-    if (user === undefined) problems.push("user: a personal token needs one");
-    if (workspaces !== undefined) problems.push("workspaces: a personal token has those of its user");
-    if (permissions !== undefined) problems.push("permissions: a personal token has those of its user");
-  } else if (kind !== "sk") problems.push(`kind: ${JSON.stringify(kind)} must be pt or sk`);
-  else if (user !== undefined) problems.push("user: a service key has none");
+  const problems = findKindProblems({ kind, user, workspaces, permissions });
   if (workspaces?.length === 0) problems.push("workspaces: must not be empty");
-  if (expires_at !== undefined && !(Number.isInteger(expires_at) && expires_at <= LAST_MOMENT)) {
-    problems.push("expires_at: must be whole milliseconds since 1970");
-  } else if (expires_at !== undefined && expires_at <= now) {
-    problems.push(`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`);
-  }
+  if (expires_at !== undefined) problems.push(...findExpiryProblems(expires_at, now));
   if (description !== undefined && !(description.isWellFormed() && !longerThan(description, NAME_LENGTH))) {
     problems.push(`description: must have at most ${NAME_LENGTH} characters`);
   }

@@ -57,20 +57,28 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   };
 }
 
+function findKeyProblems(
+  { key, permissions = [], workspaces: workspace_ids = [], user }: StaticKey,
+  workspaces: Required<StaticIdentityOptions>["workspaces"],
+  users: Required<StaticIdentityOptions>["users"],
+): string[] {
+  const unknownWorkspaces = workspace_ids.filter((id) => !workspaces.some((row) => row.id === id));
+  return [
+    ...(key.length < KEY_LENGTH ? [`has ${key.length} characters; use at least ${KEY_LENGTH}`] : []),
+    // Other characters are not safe in a header.
+    ...(/^[\x21-\x7e]*$/.test(key) ? [] : ["use visible ASCII characters without white space"]),
+    ...permissions.filter((name) => !PERMISSIONS.includes(name)).map((name) => `there is no permission ${name}`),
+    ...unknownWorkspaces.map((id) => `no workspace ${id}`),
+    ...(user === undefined || users.some(({ id }) => id === user) ? [] : [`no user ${user}`]),
+  ];
+}
+
 /** Problems never quote a key, nor text that can be one. */
 function checkOptions({ keys, workspaces, projects, users }: Required<StaticIdentityOptions>): void {
   const problems: string[] = [];
   const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
-  for (const [order, { key, permissions = [], workspaces: workspace_ids = [], user }] of objects.entries()) {
-    const at = `keys.${order}`;
-    if (key.length < KEY_LENGTH) problems.push(`${at}: has ${key.length} characters; use at least ${KEY_LENGTH}`);
-    // Other characters are not safe in a header.
-    if (!/^[\x21-\x7e]*$/.test(key)) problems.push(`${at}: use visible ASCII characters without white space`);
-    for (const name of permissions)
-      if (!PERMISSIONS.includes(name)) problems.push(`${at}: there is no permission ${name}`);
-    for (const id of workspace_ids)
-      if (!workspaces.some((row) => row.id === id)) problems.push(`${at}: no workspace ${id}`);
-    if (user !== undefined && !users.some(({ id }) => id === user)) problems.push(`${at}: no user ${user}`);
+  for (const [order, key] of objects.entries()) {
+    problems.push(...findKeyProblems(key, workspaces, users).map((problem) => `keys.${order}: ${problem}`));
   }
   for (const { id, workspace } of projects) {
     if (!workspaces.some((row) => row.id === workspace)) problems.push(`projects: ${id}: no workspace ${workspace}`);

@@ -29,56 +29,62 @@ const SWEEP_ROWS = 500;
 /** How long `stop` waits for a database that does not answer. */
 const STOP_MS = 10_000;
 
-function createFirer(options: FireOptions): CronFirer {
-  const { storage, scope, environment, max_failures } = options;
-  const counters: TickCounters = noTicks();
-  let stopping = false;
-  let ticks: TickHandler | undefined;
-  let working: Promise<void> | null = null;
-  let cancel = (): void => {};
-  let timerAt = 0;
-  // The earliest `wakeAt` while a poll runs.
-  let requestedAt = Number.POSITIVE_INFINITY;
-  let retry = RETRY_MS;
-  let sweepAt = environment.now() + SWEEP_EVERY_MS;
+class Firer implements CronFirer {
+  readonly #options: FireOptions;
+  readonly #counters: TickCounters = noTicks();
+  #isStopping = false;
+  #ticks: TickHandler | undefined;
+  #polling: Promise<void> | null = null;
+  #cancelTimer = (): void => {};
+  #timerAt = 0;
+  /** The earliest `wakeAt` while a poll runs. */
+  #requestedAt = Number.POSITIVE_INFINITY;
+  #retry_ms = RETRY_MS;
+  #sweepAt: number;
 
-  async function loadTicks(): Promise<TickHandler> {
-    ticks ??= (await import("./tick.ts")).createTickHandler(options, counters, () => stopping);
-    return ticks;
+  constructor(options: FireOptions) {
+    this.#options = options;
+    this.#sweepAt = options.environment.now() + SWEEP_EVERY_MS;
+    this.#start();
   }
 
-  async function handleAll(): Promise<void> {
-    if (max_failures !== null) {
-      for (const cron of await storage.enabledCrons(scope, { failures: max_failures, limit: CRONS }))
-        await (await loadTicks()).disable(cron, max_failures);
-    }
-    let progress = true;
-    while (progress && !stopping) {
-      const crons = await storage.enabledCrons(scope, { due_by: environment.now(), limit: CRONS });
-      progress = false;
-      // Many crons are due at the full hour. Processes that start with different crons conflict less.
-      const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
-      for (const cron of [...crons.slice(from), ...crons.slice(0, from)])
-        if (await (await loadTicks()).handle(cron)) progress = true;
-      if (crons.length < CRONS) return;
-    }
+  wakeAt(time: number): void {
+    if (this.#polling) this.#requestedAt = Math.min(this.#requestedAt, time);
+    else if (time < this.#timerAt) this.#schedule(time);
   }
 
-  async function sweep(): Promise<void> {
+  counters(): TickCounters {
+    return { ...this.#counters, skipped: { ...this.#counters.skipped } };
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    this.#cancelTimer();
+    if (this.#polling) await withTimeout(this.#options.environment, STOP_MS, this.#polling, undefined);
+  }
+
+  #start(): void {
+    this.#requestedAt = Number.POSITIVE_INFINITY;
+    this.#polling = this.#poll();
+  }
+
+  #schedule(time: number): void {
+    if (this.#isStopping) return;
+    this.#cancelTimer();
+    const { environment } = this.#options;
     const now = environment.now();
-    if (now < sweepAt) return;
-    sweepAt = now + SWEEP_EVERY_MS;
-    while (!stopping && (await storage.sweep(scope, { firings_before: now - KEPT_MS, limit: SWEEP_ROWS, now })) > 0) {
-      await loopTick(environment);
-    }
+    this.#timerAt = Math.min(time, now + POLL_MS);
+    this.#cancelTimer = environment.timer(Math.max(0, this.#timerAt - now), () => this.#start());
   }
 
-  async function poll(): Promise<void> {
+  async #poll(): Promise<void> {
+    const { storage, scope, environment } = this.#options;
     const startedAt = environment.now();
     let next: number | null = null;
     try {
-      await handleAll();
-      await sweep();
+      await this.#disableFailing();
+      await this.#handleDue();
+      await this.#sweep();
       const [first] = await storage.enabledCrons(scope, { due_by: Number.MAX_SAFE_INTEGER, limit: 1 });
       next = first?.next_run_date ?? null;
     } catch (error) {
@@ -86,39 +92,52 @@ function createFirer(options: FireOptions): CronFirer {
     }
     // A cron that was due at the start is still due, so firing it failed: wait before the next try.
     const failed = next !== null && next <= startedAt;
-    const nextAt = failed ? environment.now() + retry : (next ?? Number.POSITIVE_INFINITY);
-    retry = failed ? Math.min(2 * retry, POLL_MS) : RETRY_MS;
-    working = null;
-    schedule(Math.min(nextAt, requestedAt));
+    const nextAt = failed ? environment.now() + this.#retry_ms : (next ?? Number.POSITIVE_INFINITY);
+    this.#retry_ms = failed ? Math.min(2 * this.#retry_ms, POLL_MS) : RETRY_MS;
+    this.#polling = null;
+    this.#schedule(Math.min(nextAt, this.#requestedAt));
   }
 
-  function start(): void {
-    requestedAt = Number.POSITIVE_INFINITY;
-    working = poll();
+  async #loadTicks(): Promise<TickHandler> {
+    this.#ticks ??= (await import("./tick.ts")).createTickHandler(
+      this.#options,
+      this.#counters,
+      () => this.#isStopping,
+    );
+    return this.#ticks;
   }
 
-  function schedule(time: number): void {
-    if (stopping) return;
-    cancel();
+  /** Disables the crons whose runs have failed too often in a row. */
+  async #disableFailing(): Promise<void> {
+    const { storage, scope, max_failures } = this.#options;
+    if (max_failures === null) return;
+    for (const cron of await storage.enabledCrons(scope, { failures: max_failures, limit: CRONS }))
+      await (await this.#loadTicks()).disable(cron, max_failures);
+  }
+
+  async #handleDue(): Promise<void> {
+    const { storage, scope, environment } = this.#options;
+    let hasProgress = true;
+    while (hasProgress && !this.#isStopping) {
+      const crons = await storage.enabledCrons(scope, { due_by: environment.now(), limit: CRONS });
+      hasProgress = false;
+      // Many crons are due at the full hour. Processes that start with different crons conflict less.
+      const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
+      for (const cron of [...crons.slice(from), ...crons.slice(0, from)])
+        if (await (await this.#loadTicks()).handle(cron)) hasProgress = true;
+      if (crons.length < CRONS) return;
+    }
+  }
+
+  /** Deletes records of old firings, once in an hour. */
+  async #sweep(): Promise<void> {
+    const { storage, scope, environment } = this.#options;
     const now = environment.now();
-    timerAt = Math.min(time, now + POLL_MS);
-    cancel = environment.timer(Math.max(0, timerAt - now), start);
+    if (now < this.#sweepAt) return;
+    this.#sweepAt = now + SWEEP_EVERY_MS;
+    const old = { firings_before: now - KEPT_MS, limit: SWEEP_ROWS, now };
+    while (!this.#isStopping && (await storage.sweep(scope, old)) > 0) await loopTick(environment);
   }
-
-  start();
-
-  return {
-    wakeAt(time) {
-      if (working) requestedAt = Math.min(requestedAt, time);
-      else if (time < timerAt) schedule(time);
-    },
-    counters: () => ({ ...counters, skipped: { ...counters.skipped } }),
-    async stop() {
-      stopping = true;
-      cancel();
-      if (working) await withTimeout(environment, STOP_MS, working, undefined);
-    },
-  };
 }
 
 const noTicks = (): TickCounters => ({
@@ -136,7 +155,7 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   };
 
 export function createCronLoop(options: CronLoopOptions): CronLoop {
-  const firer = options.enabled ? createFirer(options) : null;
+  const firer = options.enabled ? new Firer(options) : null;
   const calls = lazyCalls<CronDirectory>(
     {
       ...{ create: true, get: true, update: true, delete: true, search: true, count: true },

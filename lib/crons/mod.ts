@@ -6,7 +6,7 @@ import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime, parseRfc3339 } from "../rfc3339.ts";
-import type { RunDirectory } from "../runs/mod.ts";
+import type { RunCreate, RunDirectory } from "../runs/mod.ts";
 import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
@@ -110,42 +110,21 @@ export function createCrons(options: CronOptions): CronDirectory {
     ...createCronFirings(options),
     async create(seen, thread_id, request, origin = {}) {
       const now = environment.now();
-      const cron_id = environment.uuid();
       const schedules = await loadSchedules();
-      const timing = timingOf(schedules, request, now);
-      const { assistant_id, enabled, metadata } = request;
-      const payload = payloadOf(request);
-      const on_run_completed = completionOf(thread_id, request.on_run_completed ?? null);
-      const options = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata: metadata ?? {} });
-      const { if_not_exists } = request;
-      const run = { ...options, ...(thread_id !== null && if_not_exists ? { if_not_exists } : {}) };
+      const cron = newCron(schedules, { cron_id: environment.uuid(), thread_id, request, now });
       // Prepares a run now, so that an invalid request fails here and not at the first tick.
-      const plan = await runs.prepare(seen, thread_id, run, origin);
+      const plan = await runs.prepare(seen, thread_id, firstRunOf(cron, request), origin);
       if (thread_id !== null && plan.create_thread) await storage.createThread(scope, plan.create_thread, now);
-      const outcome = await storage.createCron(
-        scope,
-        {
-          cron_id,
-          assistant_id: plan.run.assistant_id,
-          thread_id: thread_id === null ? null : plan.run.thread_id,
-          on_run_completed,
-          ...timing,
-          enabled: enabled ?? true,
-          next_run_date: (enabled ?? true) ? schedules.nextTick(timing, now) : null,
-          payload,
-          metadata: metadata ?? {},
-          user_id: origin.user_id ?? null,
-          auth_user: origin.user ? storedUser(origin.user) : null,
-        },
-        now,
-      );
+      const owner = { user_id: origin.user_id ?? null, auth_user: origin.user ? storedUser(origin.user) : null };
+      const ids = { assistant_id: plan.run.assistant_id, thread_id: thread_id === null ? null : plan.run.thread_id };
+      const outcome = await storage.createCron(scope, { ...cron, ...ids, ...owner }, now);
       switch (outcome.kind) {
         case "created":
           return announced(outcome.cron);
         case "thread_not_found":
           throw notFound("thread", `${thread_id}`);
         case "assistant_not_found":
-          throw notFound("assistant", assistant_id);
+          throw notFound("assistant", request.assistant_id);
       }
     },
 
@@ -252,6 +231,39 @@ function contentOf({ checkTiming, nextTick }: Schedules, cron: CronRow, patch: C
     payload: payloadOf(patch, cron.payload),
     metadata: { ...keptMetadata, ...patch.metadata },
   };
+}
+
+interface CronRequest {
+  readonly cron_id: string;
+  readonly thread_id: string | null;
+  readonly request: CronCreate;
+  readonly now: number;
+}
+
+/** What a request says of a cron. Throws for an invalid schedule. */
+function newCron(
+  schedules: Schedules,
+  { cron_id, thread_id, request, now }: CronRequest,
+): CronContent & { cron_id: string } {
+  const timing = timingOf(schedules, request, now);
+  const enabled = request.enabled ?? true;
+  return {
+    cron_id,
+    on_run_completed: completionOf(thread_id, request.on_run_completed ?? null),
+    ...timing,
+    enabled,
+    next_run_date: enabled ? schedules.nextTick(timing, now) : null,
+    payload: payloadOf(request),
+    metadata: request.metadata ?? {},
+  };
+}
+
+/** The request of the run that a tick will create. */
+function firstRunOf(cron: CronContent & { cron_id: string }, { assistant_id, if_not_exists }: CronCreate): RunCreate {
+  const { cron_id, on_run_completed, payload, metadata } = cron;
+  const request = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata });
+  // Only a cron without a thread deletes or keeps the threads of its runs.
+  return on_run_completed === null && if_not_exists ? { ...request, if_not_exists } : request;
 }
 
 /** The user as stored with a cron: without extras, which can be credentials of one request. */

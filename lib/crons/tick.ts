@@ -52,95 +52,37 @@ export interface TickHandler {
   disable(cron: CronRow, failures: number): Promise<void>;
 }
 
-export function createTickHandler(
+export const createTickHandler = (
   options: FireOptions,
   counters: TickCounters,
   isStopping: () => boolean,
-): TickHandler {
-  const { storage, scope, environment, runs, misfire_grace_ms, max_failures } = options;
+): TickHandler => new CronTicks(options, counters, isStopping);
 
-  /** Null when the run is refused for good. Rethrows errors that a retry can solve. */
-  async function prepareRun(cron: CronRow): Promise<CreateRun | null> {
+class CronTicks implements TickHandler {
+  readonly #options: FireOptions;
+  readonly #counters: TickCounters;
+  readonly #isStopping: () => boolean;
+
+  constructor(options: FireOptions, counters: TickCounters, isStopping: () => boolean) {
+    this.#options = options;
+    this.#counters = counters;
+    this.#isStopping = isStopping;
+  }
+
+  async handle(cron: CronRow): Promise<boolean> {
+    const { environment } = this.#options;
     try {
-      return await runs.prepare(scope, cron.thread_id, requestOf(cron), originOf(cron));
-    } catch (error) {
-      if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
-      environment.log({
-        level: "warn",
-        message: "cron run refused",
-        cron_id: cron.cron_id,
-        why: error.message,
-      });
-      return null;
-    }
-  }
-
-  function record(cron_id: string, ticks: FireCron["skipped"]): void {
-    for (const reason of new Set(ticks.map((tick) => tick.reason))) {
-      const times = ticks.filter((tick) => tick.reason === reason).map(({ scheduled_at }) => scheduled_at);
-      counters.skipped[reason] += times.length;
-      const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
-      const ticks_of = { reason, count: times.length, first, last };
-      environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...ticks_of });
-    }
-  }
-
-  /** Handles one batch of ticks, from `first` on. */
-  async function step(cron: CronRow, first: number, now: number): Promise<FireOutcome["kind"]> {
-    const { cron_id, revision } = cron;
-    const plan = planOf(await loadSchedules(), cron, first, now, misfire_grace_ms);
-    const run = plan.fires === null ? null : await prepareRun(cron);
-    const refused = plan.fires !== null && !run ? [{ scheduled_at: plan.fires, reason: "refused" as const }] : [];
-    const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
-    const seen = { next_run_date: first, revision };
-    const skips = [...plan.skipped, ...refused];
-    const { next_run_date } = plan;
-    const outcome = await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped: skips, firing, now });
-    if (outcome.kind === "lost" && firing) {
-      // The tick fired before the clock or the schedule was set back: continue without it.
-      const row = await storage.getCron(scope, cron_id);
-      if (row?.enabled && row.revision === revision && row.next_run_date === first) {
-        const rest = { next_run_date, skipped: plan.skipped, firing: null };
-        return (await storage.fireCron(scope, { cron_id, seen, ...rest, now })).kind;
-      }
-    }
-    if (outcome.kind === "fired" && firing) {
-      counters.fired++;
-      runs.started(outcome.created, firing.run);
-    }
-    const refusal = outcome.kind === "refused" ? [{ scheduled_at: plan.fires as number, reason: outcome.reason }] : [];
-    if (outcome.kind !== "lost" && outcome.kind !== "stale") record(cron_id, [...skips, ...refusal]);
-    return outcome.kind;
-  }
-
-  async function handle(cron: CronRow): Promise<boolean> {
-    let row: CronRow | null = cron;
-    let conflicts = 0;
-    try {
-      while (!isStopping() && conflicts < TRIES) {
-        const now = environment.now();
-        if (!row?.enabled || row.next_run_date === null || row.next_run_date > now) return true;
-        if (max_failures !== null && row.failures >= max_failures) {
-          await disable(row, max_failures);
-          return true;
-        }
-        const kind = await step(row, row.next_run_date, now);
-        if (kind === "stale") conflicts++;
-        row = await storage.getCron(scope, cron.cron_id);
-      }
-      if (isStopping()) return true;
-      environment.log({
-        level: "warn",
-        message: "firing a cron failed: its assistant or thread kept changing",
-        cron_id: cron.cron_id,
-      });
+      if (await this.#handleTicks(cron)) return true;
+      const message = "firing a cron failed: its assistant or thread kept changing";
+      environment.log({ level: "warn", message, cron_id: cron.cron_id });
     } catch (error) {
       environment.log({ level: "error", message: "firing a cron failed", cron_id: cron.cron_id, error });
     }
     return false;
   }
 
-  async function disable({ cron_id }: CronRow, failures: number): Promise<void> {
+  async disable({ cron_id }: CronRow, failures: number): Promise<void> {
+    const { storage, scope, environment } = this.#options;
     const next = (row: CronRow): CronContent => {
       if (!row.enabled || row.failures < failures) return row;
       const disabled_reason = `${row.failures} runs in a row have failed`;
@@ -151,16 +93,88 @@ export function createTickHandler(
     environment.log({ level: "warn", message: "cron disabled: its runs failed", cron_id, failures: row.failures });
   }
 
-  return { handle, disable };
+  /** Returns false when the rows of the cron changed under each of several tries. */
+  async #handleTicks(cron: CronRow): Promise<boolean> {
+    const { storage, scope, environment, max_failures } = this.#options;
+    let row: CronRow | null = cron;
+    let conflicts = 0;
+    while (!this.#isStopping() && conflicts < TRIES) {
+      const now = environment.now();
+      if (!row?.enabled || row.next_run_date === null || row.next_run_date > now) return true;
+      if (max_failures !== null && row.failures >= max_failures) {
+        await this.disable(row, max_failures);
+        return true;
+      }
+      if ((await this.#handleBatch(row, row.next_run_date, now)) === "stale") conflicts++;
+      row = await storage.getCron(scope, cron.cron_id);
+    }
+    return this.#isStopping();
+  }
+
+  /** Handles one batch of ticks, from `first` on. */
+  async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireOutcome["kind"]> {
+    const { storage, scope, runs, misfire_grace_ms } = this.#options;
+    const { cron_id } = cron;
+    const plan = planOf(await loadSchedules(), cron, { first, now, misfire_grace_ms });
+    const run = plan.fires === null ? null : await this.#prepareRun(cron);
+    const refused = plan.fires !== null && !run ? [{ scheduled_at: plan.fires, reason: "refused" as const }] : [];
+    const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
+    const tick = {
+      cron_id,
+      seen: { next_run_date: first, revision: cron.revision },
+      next_run_date: plan.next_run_date,
+      now,
+    };
+    const skipped = [...plan.skipped, ...refused];
+    const outcome = await storage.fireCron(scope, { ...tick, skipped, firing });
+    if (outcome.kind === "lost" && firing && (await this.#isUnchanged(cron, first))) {
+      // The tick fired before the clock or the schedule was set back: continue without it.
+      return (await storage.fireCron(scope, { ...tick, skipped: plan.skipped, firing: null })).kind;
+    }
+    if (outcome.kind === "fired" && firing) {
+      this.#counters.fired++;
+      runs.started(outcome.created, firing.run);
+    }
+    const refusal = outcome.kind === "refused" ? [{ scheduled_at: plan.fires as number, reason: outcome.reason }] : [];
+    if (outcome.kind !== "lost" && outcome.kind !== "stale") this.#record(cron_id, [...skipped, ...refusal]);
+    return outcome.kind;
+  }
+
+  async #isUnchanged({ cron_id, revision }: CronRow, next_run_date: number): Promise<boolean> {
+    const row = await this.#options.storage.getCron(this.#options.scope, cron_id);
+    return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;
+  }
+
+  /** Returns null when the run is refused for good. Rethrows errors that a retry can solve. */
+  async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
+    const { scope, environment, runs } = this.#options;
+    try {
+      return await runs.prepare(scope, cron.thread_id, requestOf(cron), originOf(cron));
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
+      const { cron_id } = cron;
+      environment.log({ level: "warn", message: "cron run refused", cron_id, why: error.message });
+      return null;
+    }
+  }
+
+  /** Counts and logs ticks that fired no run. */
+  #record(cron_id: string, ticks: FireCron["skipped"]): void {
+    for (const reason of new Set(ticks.map((tick) => tick.reason))) {
+      const times = ticks.filter((tick) => tick.reason === reason).map(({ scheduled_at }) => scheduled_at);
+      this.#counters.skipped[reason] += times.length;
+      const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
+      const ticks_of = { reason, count: times.length, first, last };
+      this.#options.environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...ticks_of });
+    }
+  }
 }
 
 /** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
 function planOf(
   { nextTick, ticksUntil }: Schedules,
   cron: CronRow,
-  first: number,
-  now: number,
-  misfire_grace_ms: number,
+  { first, now, misfire_grace_ms }: { readonly first: number; readonly now: number; readonly misfire_grace_ms: number },
 ): Plan {
   const oldest = now - KEPT_MS;
   const from = first < oldest ? nextTick(cron, oldest) : first;

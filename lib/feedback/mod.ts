@@ -354,13 +354,20 @@ function validated(submission: Submission, config: FeedbackConfig | null): Pick<
   const refuse = (field: string, msg: string): never => {
     throw new InputError([{ loc: [from, field], msg, type: "value_error" }]);
   };
-  const number = score === null ? null : Number(score);
-  if (config?.type === "continuous" && number !== null) {
+  if (config?.type === "categorical") return validatedCategory(submission, config.categories ?? [], refuse);
+  if (config?.type === "continuous" && score !== null) {
     const { min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY } = config;
-    if (number < min || number > max) refuse("score", `must be between ${min} and ${max}`);
+    if (Number(score) < min || Number(score) > max) refuse("score", `must be between ${min} and ${max}`);
   }
-  if (config?.type !== "categorical") return { score, value };
-  const categories = config.categories ?? [];
+  return { score, value };
+}
+
+function validatedCategory(
+  { score, value }: Submission,
+  categories: NonNullable<FeedbackConfig["categories"]>,
+  refuse: (field: string, msg: string) => never,
+): Pick<Submission, "score" | "value"> {
+  const number = score === null ? null : Number(score);
   const label = typeof value === "string" ? value : null;
   const matching = number === null ? categories : categories.filter((category) => category.value === number);
   if (matching.length === 0 && number !== null) refuse("score", "must be the value of a category");

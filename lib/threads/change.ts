@@ -81,6 +81,19 @@ interface ChangeOptions {
   readonly states: States;
 }
 
+type HostedGraph = readonly [graph_id: string, graph: GraphState];
+
+/** Updates of the states of a thread. */
+interface GraphUpdate {
+  /** The state that they start from. */
+  readonly at: StateRef;
+  readonly steps: readonly (readonly StateUpdate[])[];
+  /** Take the new checkpoints. */
+  readonly checkpoints: JobCheckpoints;
+  readonly metadata: JsonObject;
+  readonly readConfig: () => Promise<StateConfig>;
+}
+
 /** Applies updates by the graph; the new checkpoints are collected for one write instead of stored one by one. */
 function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   const collected = (thread_id: string, head: string | null): JobCheckpoints =>
@@ -88,13 +101,8 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
 
   /** Rethrows storage errors unchanged. Errors: invalid (the graph refuses the update). */
   async function applyUpdates(
-    graph: GraphState,
-    graph_id: string,
-    at: StateRef,
-    steps: readonly (readonly StateUpdate[])[],
-    checkpoints: JobCheckpoints,
-    metadata: JsonObject,
-    readConfig: () => Promise<StateConfig>,
+    [graph_id, graph]: HostedGraph,
+    { at, steps, checkpoints, metadata, readConfig }: GraphUpdate,
   ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
     if (!graph.update) throw new ServiceError("invalid", `Graph ${graph_id} changes its states only by runs`);
     const { reader, failed, config } = trackFailures(checkpoints, readConfig);
@@ -108,7 +116,7 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   }
 
   /** The graph that wrote the checkpoint, if this service hosts it; otherwise the graph of the thread. */
-  function graphOf(row: ThreadRow, checkpoint: JsonObject | undefined): readonly [string, GraphState] {
+  function graphOf(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
     const written = checkpoint?.graph_id;
     if (typeof written === "string") {
       const graph = states.of(written);
@@ -127,51 +135,66 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   return { collected, applyUpdates, graphOf };
 }
 
+/** Where a change starts, and what it changes. */
+function readChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
+  const update: StateUpdate = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
+  return {
+    ns: checkpoint?.checkpoint_ns ?? "",
+    checkpoint_id: checkpoint?.checkpoint_id ?? checkpoint_id,
+    update,
+  };
+}
+
+/** The metadata of checkpoints that an update adds. */
+function metadataOf({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_id: string): JsonObject {
+  return { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
+}
+
 export function createChanges(options: ChangeOptions): Changes {
   const { storage, scope, environment, states } = options;
   const { collected, applyUpdates, graphOf } = stateWriter(options);
+
+  /** Updates the state of a thread as it is now. Returns null when the thread changed meanwhile. */
+  async function tryUpdate(seen: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
+    const { ns, checkpoint_id, update } = readChange(change);
+    const row = await states.visible(seen, thread_id);
+    if (row.status === "busy") throw busy(thread_id);
+    const checkpoints = collected(row.thread_id, row.head);
+    const named = checkpoint_id === undefined ? {} : { checkpoint_id };
+    const stored = await checkpoints.get({ ns, ...named });
+    const graph = graphOf(row, stored?.metadata);
+    if (!stored && (checkpoint_id !== undefined || ns !== "")) {
+      throw noCheckpoint(thread_id, checkpoint_id ?? `in ${ns}`);
+    }
+    const [graph_id] = graph;
+    const { checkpoint: added, state } = await applyUpdates(graph, {
+      at: { thread_id: row.thread_id, ns, ...named },
+      steps: [[update]],
+      checkpoints,
+      metadata: metadataOf(row, graph_id),
+      readConfig: stateConfigs(storage, scope, row)(graph_id, stored?.run_id),
+    });
+    const head = added.ns === "" ? added.checkpoint_id : row.head;
+    if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
+    const content = { graph_id, progress: checkpoints.drain(), head, scalars: scalarsOf(state.values) };
+    const written = { ...content, seen_head: row.head, ends: state.next.length === 0 };
+    const outcome = await storage.writeState(seen, row.thread_id, written, environment.now());
+    if (outcome === "busy") throw busy(thread_id);
+    if (outcome === "not_found") throw notFound("thread", thread_id);
+    if (outcome !== "written") return null;
+    return {
+      thread_id: row.thread_id,
+      checkpoint_ns: added.ns,
+      checkpoint_id: added.checkpoint_id,
+      checkpoint_map: null,
+    };
+  }
+
   return {
     async updateState(seen, thread_id, change) {
-      const { values = null, as_node, checkpoint } = change;
-      const ns = checkpoint?.checkpoint_ns ?? "";
-      const checkpoint_id = checkpoint?.checkpoint_id ?? change.checkpoint_id;
-      const update = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
       for (;;) {
-        const row = await states.visible(seen, thread_id);
-        if (row.status === "busy") throw busy(thread_id);
-        const checkpoints = collected(row.thread_id, row.head);
-        const stored = await checkpoints.get({ ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) });
-        const [graph_id, graph] = graphOf(row, stored?.metadata);
-        if (!stored && (checkpoint_id !== undefined || ns !== "")) {
-          throw noCheckpoint(thread_id, checkpoint_id ?? `in ${ns}`);
-        }
-        const at = { thread_id: row.thread_id, ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
-        const { assistant_id } = row.metadata;
-        const metadata = {
-          graph_id,
-          thread_id: row.thread_id,
-          ...(typeof assistant_id === "string" ? { assistant_id } : {}),
-        };
-        const config = stateConfigs(storage, scope, row)(graph_id, stored?.run_id);
-        const updated = await applyUpdates(graph, graph_id, at, [[update]], checkpoints, metadata, config);
-        const { checkpoint: added, state } = updated;
-        const head = added.ns === "" ? added.checkpoint_id : row.head;
-        if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
-        const outcome = await storage.writeState(
-          seen,
-          row.thread_id,
-          {
-            ...{ graph_id, progress: checkpoints.drain(), head, scalars: scalarsOf(state.values) },
-            ...{ seen_head: row.head, ends: state.next.length === 0 },
-          },
-          environment.now(),
-        );
-        if (outcome === "busy") throw busy(thread_id);
-        if (outcome === "not_found") throw notFound("thread", thread_id);
-        if (outcome === "written") {
-          const { checkpoint_id } = added;
-          return { thread_id: row.thread_id, checkpoint_ns: added.ns, checkpoint_id, checkpoint_map: null };
-        }
+        const added = await tryUpdate(seen, thread_id, change);
+        if (added) return added;
       }
     },
     async patchState(seen, thread_id, metadata) {
@@ -220,8 +243,9 @@ export function createChanges(options: ChangeOptions): Changes {
       const steps = supersteps.map(({ updates }) => updates.map(updateOf));
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
       const at = { thread_id, ns: "" };
-      const config = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
-      const { checkpoint, state } = await applyUpdates(graph, graph_id, at, steps, checkpoints, metadata, config);
+      const readConfig = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
+      const updates = { at, steps, checkpoints, metadata, readConfig };
+      const { checkpoint, state } = await applyUpdates([graph_id, graph], updates);
       const scalars = scalarsOf(state.values);
       return { graph_id, progress: checkpoints.drain(), head: checkpoint.checkpoint_id, scalars };
     },
