@@ -158,8 +158,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const stop = createStop(opened, nouns, calls, async () => {
       await Promise.all(jobs.map((job) => job.stop()));
     });
-    const { accounts, access } = createAuth(options, identity, environment, deployment, calls, guard);
-    const reports = createReports(options, opened, nouns, calls, started);
+    const { accounts, access } = createAuth(options, { identity, environment, deployment, calls, guard });
+    const reports = createReports(options, { opened, nouns, calls, started });
     const directories = trackDirectories(nouns, calls);
     const own = ownNouns(directories, nouns.usage, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
@@ -202,13 +202,17 @@ async function loadGuard({ auth = {} }: ServiceOptions, environment: Environment
   return createGuard(custom, { environment, merge_filter_on_create });
 }
 
+interface AuthParts {
+  readonly identity: IdentityStore;
+  readonly environment: Environment;
+  readonly deployment: DeploymentRow;
+  readonly calls: OpenCalls;
+  readonly guard: Guard | null;
+}
+
 function createAuth(
   { auth = {} }: ServiceOptions,
-  identity: IdentityStore,
-  environment: Environment,
-  deployment: DeploymentRow,
-  { track }: OpenCalls,
-  guard: Guard | null,
+  { identity, environment, deployment, calls, guard }: AuthParts,
 ): Pick<ServiceInternals, "accounts" | "access"> {
   const { key_prefix = KEY_PREFIX } = auth;
   const access = createAccess({
@@ -220,16 +224,21 @@ function createAuth(
     guard,
     shared_agents: auth.shared_agents ?? "read",
   });
-  return { accounts: createAccounts({ identity, environment, key_prefix }), access: track<Access>(access) };
+  return { accounts: createAccounts({ identity, environment, key_prefix }), access: calls.track<Access>(access) };
+}
+
+interface ReportParts {
+  readonly opened: OpenStorage;
+  readonly nouns: Nouns;
+  readonly calls: OpenCalls;
+  /** When the service was started. */
+  readonly started: number;
 }
 
 /** Health, metrics and the server report. */
 function createReports(
   options: ServiceOptions,
-  { storage, environment, health }: OpenStorage,
-  { worker, webhooks, crons }: Nouns,
-  calls: OpenCalls,
-  started: number,
+  { opened: { storage, environment, health }, nouns: { worker, webhooks, crons }, calls, started }: ReportParts,
 ): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics" | "report"> {
   const { executor, worker: workerOptions, deployment } = options;
   const scope = { deployment: deployment?.name ?? "default" };

@@ -78,6 +78,16 @@ interface Reply {
   more?: JsonObject;
 }
 
+export interface CallOptions {
+  readonly job: Job;
+  /** The state with which the function is called, and its step. */
+  readonly values: JsonObject;
+  readonly step: number;
+  readonly uuid: () => string;
+  /** The tasks whose interrupts the run answers. */
+  readonly asked: readonly Task[];
+}
+
 /** One call of the function. It holds the state while the function runs. */
 export class Call {
   private readonly job: Job;
@@ -110,7 +120,7 @@ export class Call {
   // What shows the next state.
   private stateFrames: StreamEvent[] = [];
 
-  constructor(job: Job, values: JsonObject, step: number, uuid: () => string, asked: readonly Task[]) {
+  constructor({ job, values, step, uuid, asked }: CallOptions) {
     this.job = job;
     this.asked = asked;
     this.name = job.graph_id;

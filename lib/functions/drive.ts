@@ -52,6 +52,15 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { readonly then?: unknown }).then === "function";
 
 /** A call of a function, which gets the given job with more members. */
+export interface DriverOptions {
+  readonly agent: AgentFunction;
+  readonly job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
+  readonly signal: AbortSignal;
+  /** Calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
+  readonly tick: (then: () => void) => void;
+  readonly emitted: Emitted;
+}
+
 export class Driver {
   readonly #agent: AgentFunction;
   readonly #job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
@@ -62,14 +71,7 @@ export class Driver {
   /** The function has called `interrupt`. */
   interrupts = false;
 
-  /** `tick`: calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
-  constructor(
-    agent: AgentFunction,
-    job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
-    signal: AbortSignal,
-    tick: (then: () => void) => void,
-    emitted: Emitted,
-  ) {
+  constructor({ agent, job, signal, tick, emitted }: DriverOptions) {
     this.#agent = agent;
     this.#job = job;
     this.#signal = signal;

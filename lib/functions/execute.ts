@@ -35,7 +35,7 @@ export function* execute(
     if (job.resumed && paused) yield import("./open-call.ts").then(({ pauseAgain }) => pauseAgain(job, paused));
     return;
   }
-  const call = new Call(job, initial.values, initial.step, uuid, head.asked);
+  const call = new Call({ job, values: initial.values, step: initial.step, uuid, asked: head.asked });
   const emitted = new Emitted();
   let steps: Steps | undefined;
   let own = functionJob(job, head, initial.values, signal);
@@ -69,7 +69,7 @@ export function* execute(
   try {
     // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
     const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    const driver = new Driver(agent, Object.assign(own, verbs), signal, tick, emitted);
+    const driver = new Driver({ agent, job: Object.assign(own, verbs), signal, tick, emitted });
     try {
       for (const item of driver.items()) {
         if (item instanceof Promise) yield item;

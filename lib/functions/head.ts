@@ -47,6 +47,7 @@ export function* readHead(job: Job): Coroutine<Head> {
   }
   const { next, tasks, whole, call, asked = [] } = recordedParts(stored) ?? foreign();
   const values = valuesOf(stored, whole, foreign);
+  const answeredTasks = resumed ? asked : tasks.filter(({ interrupts }) => !call && interrupts.length > 0);
   return {
     values: isObject(values) ? values : foreign(),
     next,
@@ -56,11 +57,7 @@ export function* readHead(job: Job): Coroutine<Head> {
     interrupt_ids:
       job.resume_targets?.flatMap(({ interrupt_id }) => interrupt_id ?? []) ??
       tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id)),
-    asked: !job.resume_targets?.length
-      ? []
-      : resumed
-        ? asked
-        : tasks.filter(({ interrupts }) => !call && interrupts.length > 0),
+    asked: job.resume_targets?.length ? answeredTasks : [],
   };
 }
 

@@ -19,7 +19,8 @@ interface JsonPlace {
 
 function pathOf({ name, above }: JsonPlace): string {
   if (!above) return `${name}`;
-  return pathOf(above) + (name === null ? "" : typeof name === "number" ? `[${name}]` : `.${name}`);
+  if (name === null) return pathOf(above);
+  return `${pathOf(above)}${typeof name === "number" ? `[${name}]` : `.${name}`}`;
 }
 
 function copied(value: unknown, place: JsonPlace): Json {

@@ -165,7 +165,8 @@ export class Steps {
     const until = dueAt(timeout, label, this.#options.environment);
     const shown = copyJson(value ?? null, `value of ${label}`);
     // A call that has begun keeps its schema: an earlier version of the function may have had one that is refused now.
-    const response = begun ? begun.schema : schema === undefined ? undefined : parseSchema(schema, label);
+    const declared = schema === undefined || begun ? undefined : parseSchema(schema, label);
+    const response = begun ? begun.schema : declared;
     const fresh = async (): Promise<string> =>
       (await this.#waits.during(journal.id("ask", verb.name, verb.occurrence))).replaceAll("-", "");
     const id = (begun?.value as string | undefined) ?? (await fresh());

@@ -118,6 +118,7 @@ function jobRequest(
         }
       : null;
   const modes = request.stream_mode ?? [];
+  const streamModes = typeof modes === "string" ? [modes] : modes;
   return {
     input: command ? undefined : (request.input ?? undefined),
     command,
@@ -139,7 +140,7 @@ function jobRequest(
       },
     } as RunConfig,
     context: { ...assistant.context, ...context },
-    stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
+    stream_mode: streamModes.length > 0 ? streamModes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
     records_all: origin.records_all ?? false,

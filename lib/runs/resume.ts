@@ -46,8 +46,8 @@ export function bindResume(request: RunCreate, state: PendingState | null, by_id
   }
   const named = answers ? ids.filter((id) => Object.hasOwn(answers, id)) : ids;
   if (named.length === 0) return null;
-  const wrong = request.strict_resume ? mismatch(resume, ids) : answers ? null : ambiguous([...ids].sort());
-  if (wrong) throw new ServiceError("invalid", wrong.message, { cause: wrong });
+  if (request.strict_resume) refuse(mismatch(resume, ids));
+  else if (!answers) refuse(ambiguous([...ids].sort()));
   if (by_id && !answers) {
     const open = [...ids].sort().join(", ");
     throw new ServiceError("invalid", `command.resume: this agent takes answers by interrupt id only; open: ${open}`);
@@ -60,6 +60,10 @@ export function bindResume(request: RunCreate, state: PendingState | null, by_id
     request: { ...request, command: { ...others, resume: value } },
     resume_targets: named.map(refOf),
   };
+}
+
+function refuse(problem: Error | null): void {
+  if (problem) throw new ServiceError("invalid", problem.message, { cause: problem });
 }
 
 /** The request without its resume value; null if nothing would be left of its command. */
@@ -96,7 +100,7 @@ function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   if (!Array.isArray(actions) || !Array.isArray(decisions) || actions.length === decisions.length) return;
   const names = actions.map((action) => {
     const { name = null, action: named = null } = isObject(action) ? action : {};
-    return typeof name === "string" ? name : typeof named === "string" ? named : "an action";
+    return [name, named].find((text) => typeof text === "string") ?? "an action";
   });
   const text = `decisions: must be a list of ${actions.length}, one for each action: ${names.join(", ")}`;
   throw new ServiceError("invalid", `command.resume of interrupt ${id}: ${text}; it has ${decisions.length}`);
