@@ -2,17 +2,17 @@
 import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
-import type { Answers } from "./answers.ts";
+import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, nodeCallbacks } from "./callbacks.ts";
 import { ChunkMapper } from "./chunk-mapper.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
-import { collectAnswers, NO_ANSWERS } from "./graph-input.ts";
+import { collectResumeValues, NO_RESUME_VALUES } from "./graph-input.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { JobSaver } from "./job-saver.ts";
-import { ModelUsage } from "./model-usage.ts";
+import { ModelUsageCollector } from "./model-usage.ts";
 import { NodeTracker, trackedGraph } from "./node-tracker.ts";
-import { Pace } from "./pace.ts";
-import { onlyThread } from "./saver.ts";
+import type { ResumeValues } from "./resume-values.ts";
+import { createSingleThreadAccess } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { GraphSteps } from "./steps.ts";
 
@@ -34,14 +34,14 @@ export interface Attempt {
   /** The same with the saver of the job and nodes that the tracker counts. */
   readonly graph: Graph;
   /** Null: the durable call that the run was created for has continued without it. */
-  readonly answers: Answers | null;
+  readonly resumeValues: ResumeValues | null;
   /** True if no client reads the checkpoints after the run, so that they stay in memory. */
   readonly isInMemory: boolean;
   readonly saver: JobSaver;
   readonly steps: GraphSteps;
-  readonly usage: ModelUsage;
+  readonly usage: ModelUsageCollector;
   readonly tracker: NodeTracker;
-  readonly pace: Pace;
+  readonly pace: StreamBackpressure;
   readonly mapper: ChunkMapper;
   /** Aborts when the run is stopped. */
   readonly runSignal: AbortSignal;
@@ -51,7 +51,7 @@ export interface Attempt {
   readonly signal: AbortSignal;
 }
 
-/** Returns the parts of an attempt, with the answers that the graph starts with. Nothing runs yet. */
+/** Returns the parts of an attempt, with the resume values that the graph starts with. Nothing runs yet. */
 export async function prepareAttempt(
   { source, langchain }: Host,
   job: Job,
@@ -63,30 +63,30 @@ export async function prepareAttempt(
   const [serde, Manager] = await langchain();
   runSignal.throwIfAborted();
   const steps = new GraphSteps(job, environment);
-  const answers = await collectAnswers(steps, job, serde);
+  const resumeValues = await collectResumeValues(steps, job, serde);
   const isInMemory = job.stateless && job.durability === "exit" && !job.resumed;
-  const pace = new Pace(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const pace = new StreamBackpressure(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
   const stop = new AbortController();
   const saver = new JobSaver(
     {
-      threads: onlyThread(job.thread_id, pace.handle()),
+      threads: createSingleThreadAccess(job.thread_id, pace.handle()),
       serde: isInMemory ? inMemoryValues : serde,
       metadata: checkpointMetadata(job),
     },
     {
       run_id: job.run_id,
-      spent: (answers ?? NO_ANSWERS).spent,
+      spent: (resumeValues ?? NO_RESUME_VALUES).spent,
       signal: runSignal,
       onFailure: (error) => stop.abort(error),
     },
   );
   const signal = AbortSignal.any([runSignal, stop.signal]);
-  const usage = new ModelUsage();
+  const usage = new ModelUsageCollector();
   const tracker = new NodeTracker(signal, usage, nodeCallbacks(usage, Manager, job.run_id));
   const graph = withSaver(trackedGraph(hostGraph), saver);
   const mapper = new ChunkMapper(job, hostGraph, usage);
   return {
-    ...{ job, hostGraph, graph, answers, isInMemory, saver, steps },
+    ...{ job, hostGraph, graph, resumeValues, isInMemory, saver, steps },
     ...{ usage, tracker, pace, mapper, runSignal, stop, signal },
   };
 }

@@ -8,7 +8,7 @@ export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[
 export const NAME = "greenroom";
 
 /** One handler that calls all of them. LangChain makes several promises for every handler and token. */
-export function oneHandler(all: readonly Callbacks[]): object {
+export function combineHandlers(all: readonly Callbacks[]): object {
   const calls = new Map<string, ((...args: unknown[]) => void)[]>();
   for (const [method, call] of all.flatMap((one) => Object.entries(one))) {
     calls.set(method, [...(calls.get(method) ?? []), call as (...args: unknown[]) => void]);
@@ -83,7 +83,7 @@ function handlerAdder(handler: object): (handlers: readonly object[]) => readonl
   function withHandler(own: object): object {
     const cached = combined.get(own);
     if (cached) return cached;
-    const both = oneHandler([methodsOf(own), methodsOf(handler)]);
+    const both = combineHandlers([methodsOf(own), methodsOf(handler)]);
     combined.set(own, both).set(both, both);
     return both;
   }
@@ -92,7 +92,7 @@ function handlerAdder(handler: object): (handlers: readonly object[]) => readonl
   function withMessages(messages: object, own: object): object {
     const cached = joined.get(messages);
     if (cached) return cached;
-    const both = { ...oneHandler([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
+    const both = { ...combineHandlers([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
     joined.set(messages, both);
     combined.set(both, both);
     return both;

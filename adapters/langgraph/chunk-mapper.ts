@@ -5,11 +5,11 @@ import { type Callbacks, type RunParents, runParents } from "./callbacks.ts";
 import { type Chunk, Chunks, isInterrupt } from "./chunks.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
 import type { Graph } from "./graph.ts";
-import type { ModelUsage } from "./model-usage.ts";
+import type { ModelUsageCollector } from "./model-usage.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
 import type { CheckpointTuple } from "./saver.ts";
+import { serializeMetadata, serializeValue } from "./serialize.ts";
 import { needsSubgraphs } from "./stream-options.ts";
-import { aboutWire, toWire } from "./wire.ts";
 
 interface LangChainEvent {
   readonly event: string;
@@ -22,7 +22,7 @@ export class ChunkMapper {
   /** The graph has raised an interrupt, or stopped at a breakpoint. */
   isInterrupted = false;
   readonly #job: Job;
-  readonly #usage: ModelUsage;
+  readonly #usage: ModelUsageCollector;
   readonly #chunks: Chunks;
   readonly #toJson: (chunk: Chunk) => Json | undefined;
   readonly #frames: StreamFrames;
@@ -33,7 +33,7 @@ export class ChunkMapper {
   #rootJson: Json | undefined;
 
   /** `graph` is the graph as its author compiled it. */
-  constructor(job: Job, graph: Graph, usage: ModelUsage) {
+  constructor(job: Job, graph: Graph, usage: ModelUsageCollector) {
     this.#job = job;
     this.#usage = usage;
     this.#chunks = new Chunks(needsSubgraphs(job), job.subgraphs);
@@ -74,7 +74,7 @@ export class ChunkMapper {
   /** Returns the values of the root graph, or undefined if it has streamed none. */
   rootValues(): Json | undefined {
     if (this.#rootState === undefined) return undefined;
-    return this.#rootJson ?? toWire(this.#rootState);
+    return this.#rootJson ?? serializeValue(this.#rootState);
   }
 
   /** Emits a state that no execution has streamed. `readTuple` reads its checkpoint, where an event needs it. */
@@ -137,7 +137,11 @@ export class ChunkMapper {
     if (event.tags?.includes("langsmith:hidden")) return [];
     if (chunk && !this.#frames.isShown(chunk)) return [];
     return [
-      { type: "stream", mode: "events", data: { ...(aboutWire(event) as JsonObject), parent_ids: [...parents] } },
+      {
+        type: "stream",
+        mode: "events",
+        data: { ...(serializeMetadata(event) as JsonObject), parent_ids: [...parents] },
+      },
     ];
   }
 }

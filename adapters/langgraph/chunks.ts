@@ -2,7 +2,7 @@
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { Callbacks, Metadata, ToolStart } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
-import { withoutSteps } from "./step-marks.ts";
+import { omitStepInterrupts } from "./step-marks.ts";
 
 /** One chunk of a LangGraph stream. */
 export interface Chunk {
@@ -75,7 +75,7 @@ export function isInterrupt({ mode, payload }: Chunk): boolean {
 function shownInterrupts(payload: unknown): unknown {
   const { [INTERRUPT]: asked } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
   if (!Array.isArray(asked)) return payload;
-  const shown = withoutSteps(asked);
+  const shown = omitStepInterrupts(asked);
   if (shown === asked) return payload;
   return shown.length > 0 ? { ...(payload as object), [INTERRUPT]: shown } : null;
 }
@@ -88,4 +88,4 @@ function isBreakpoint(payload: unknown): boolean {
 const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);
 
 /** True for chunks about a subgraph itself. Clients of the root graph also see what its nodes stream. */
-export const isInner = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);
+export const isSubgraphOnly = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);

@@ -36,11 +36,11 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
 
 /** Starts the graph. Returns null if there is nothing to run. */
 async function openStream(attempt: Attempt): Promise<Attempt["pace"] | null> {
-  const { job, hostGraph, answers, saver, pace, signal } = attempt;
+  const { job, hostGraph, resumeValues, saver, pace, signal } = attempt;
   const fork = await readFork(job);
-  refuseUnknownNodes(hostGraph, answers?.command?.goto);
-  if (!answers || (await finishOpenStep(answers, { graph: attempt.graph, saver, job, fork }))) return null;
-  const { graph, input } = toGraphInput(attempt.graph, job, answers);
+  refuseUnknownNodes(hostGraph, resumeValues?.command?.goto);
+  if (!resumeValues || (await finishOpenStep(resumeValues, { graph: attempt.graph, saver, job, fork }))) return null;
+  const { graph, input } = toGraphInput(attempt.graph, job, resumeValues);
   const options = createStreamOptions(job, {
     signal,
     callbacks: attempt.mapper.callbacks,

@@ -2,8 +2,8 @@
 import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Attempt } from "./attempt.ts";
+import { type GraphConfig, serializeValue } from "./serialize.ts";
 import { threadState } from "./state.ts";
-import { type GraphConfig, toWire } from "./wire.ts";
 
 /** Returns the config that names the newest checkpoint of the root graph. */
 export const rootConfig = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
@@ -26,7 +26,7 @@ export async function readStoredState({ job, graph, saver }: StateParts): Promis
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
   const counts = isInterrupted ? await saver.answerCounts(job.thread_id) : undefined;
-  const state = threadState(snapshot, toWire, counts);
+  const state = threadState(snapshot, serializeValue, counts);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   return { ...stateEvent(state.values, state.checkpoint.checkpoint_id), next: state.next, tasks: state.tasks };
 }

@@ -2,11 +2,11 @@
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Callbacks } from "./callbacks.ts";
-import { type Chunk, isInner } from "./chunks.ts";
+import { type Chunk, isSubgraphOnly } from "./chunks.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
+import { checkpointWire, messageWire, serializeMetadata, serializeValue } from "./serialize.ts";
 import { shownTask } from "./step-marks.ts";
-import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
 export const hasProtocolEvents = ({ events = "none" }: Job): boolean => events !== "none";
 
@@ -15,13 +15,13 @@ export class StreamFrames {
   private readonly job: Job;
   private readonly wire: (chunk: Chunk) => Json | undefined;
   private readonly lifecycle: Lifecycle | null;
-  private readonly growing: Growing | null;
+  private readonly unfinished: UnfinishedMessages | null;
 
   constructor(job: Job, wire: (chunk: Chunk) => Json | undefined) {
     this.job = job;
     this.wire = wire;
     this.lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
-    this.growing = job.modes.has("messages-tuple") ? new Growing() : null;
+    this.unfinished = job.modes.has("messages-tuple") ? new UnfinishedMessages() : null;
   }
 
   get callbacks(): readonly Callbacks[] {
@@ -30,19 +30,19 @@ export class StreamFrames {
 
   /** Messages have been streamed of which the whole form was not shown. */
   get growingMessages(): boolean {
-    return this.growing?.any ?? false;
+    return this.unfinished?.any ?? false;
   }
 
   /** Whether subscribers of the job see a chunk. */
   isShown(chunk: Chunk): boolean {
-    return this.job.modes.has(chunk.mode) && (this.job.subgraphs || !isInner(chunk));
+    return this.job.modes.has(chunk.mode) && (this.job.subgraphs || !isSubgraphOnly(chunk));
   }
 
   /** What comes before the chunk: starts and ends of subgraphs, whole messages. */
   before(chunk: Chunk): readonly ExecutorEvent[] {
-    const messages = this.growing?.take(chunk) ?? NOTHING;
-    if (!this.lifecycle) return messages.length > 0 ? whole(messages) : NOTHING;
-    return [...this.lifecycle.take(chunk).map(lifecycleEvent), ...whole(messages)];
+    const messages = this.unfinished?.take(chunk) ?? NOTHING;
+    if (!this.lifecycle) return messages.length > 0 ? toWholeMessages(messages) : NOTHING;
+    return [...this.lifecycle.take(chunk).map(lifecycleEvent), ...toWholeMessages(messages)];
   }
 
   /** The chunk itself. */
@@ -68,13 +68,13 @@ export class StreamFrames {
 
   /** Whole messages in the state that a failure has left. */
   settle(values: Json): ExecutorEvent[] {
-    return whole(this.growing?.settle(values) ?? []);
+    return toWholeMessages(this.unfinished?.settle(values) ?? []);
   }
 }
 
 const NOTHING: readonly never[] = [];
 
-const whole = (messages: readonly Json[]): ExecutorEvent[] =>
+const toWholeMessages = (messages: readonly Json[]): ExecutorEvent[] =>
   messages.length > 0 ? [{ type: "stream", mode: "messages", data: messages as Json[] }] : [];
 
 function lifecycleEvent(data: LifecycleData): ExecutorEvent {
@@ -99,7 +99,7 @@ export function chunkWire(): (chunk: Chunk) => Json | undefined {
 }
 
 /** Messages of which chunks have been streamed, until the node that they come from has written them. */
-class Growing {
+class UnfinishedMessages {
   private readonly ids = new Set<string>();
 
   get any(): boolean {
@@ -114,9 +114,9 @@ class Growing {
       else if (typeof message.id === "string") this.ids.delete(message.id);
     }
     if (mode !== "updates" || !this.any) return NOTHING;
-    return written(payload)
+    return findWrittenMessages(payload)
       .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
-      .map((item) => toWire(item));
+      .map((item) => serializeValue(item));
   }
 
   /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */
@@ -128,7 +128,7 @@ class Growing {
 }
 
 /** The messages in an update, whatever channel they are written to. */
-export function written(updates: unknown): Message[] {
+export function findWrittenMessages(updates: unknown): Message[] {
   const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
   return Object.values(updates as object)
     .flat()
@@ -150,17 +150,17 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
       const { type, payload: given, ...rest } = payload as { type: string; payload: object };
       const inner = shownTask(given);
       return {
-        ...(aboutWire(rest) as JsonObject),
+        ...(serializeMetadata(rest) as JsonObject),
         type,
-        payload: type === "checkpoint" ? checkpointWire(inner) : aboutWire(inner),
+        payload: type === "checkpoint" ? checkpointWire(inner) : serializeMetadata(inner),
       };
     }
     case "tasks":
-      return aboutWire(shownTask(payload as object));
+      return serializeMetadata(shownTask(payload as object));
     case "tools":
-      return aboutWire(payload);
+      return serializeMetadata(payload);
     default:
-      return toWire(payload);
+      return serializeValue(payload);
   }
 }
 
@@ -168,7 +168,7 @@ const metadataShown = new WeakMap<object, Json>();
 
 /** LangGraph gives all chunks of a message the same metadata, so that they are converted and written once. */
 function metadataWire(metadata: object): Json {
-  const shown = metadataShown.get(metadata) ?? aboutWire(metadata);
+  const shown = metadataShown.get(metadata) ?? serializeMetadata(metadata);
   metadataShown.set(metadata, shown);
   return shown;
 }

@@ -1,24 +1,24 @@
 /** What an attempt starts with: the input of the graph, and the resume values for its interrupts. */
 import type { Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Answers, openAnswers } from "./answers.ts";
 import { withCommand } from "./command.ts";
 import type { Graph } from "./graph.ts";
 import type { JobSaver } from "./job-saver.ts";
+import { type ResumeValues, readResumeValues } from "./resume-values.ts";
 import { NULL_TASK, type Values } from "./saver.ts";
 import type { GraphSteps } from "./steps.ts";
 
-export const NO_ANSWERS: Answers = { command: null, spent: false };
+export const NO_RESUME_VALUES: ResumeValues = { command: null, spent: false };
 
 /**
  * Returns the resume values of the client together with those of the service. Null if the durable call that the run was created
  * for has continued without it.
  */
-export async function collectAnswers(steps: GraphSteps, job: Job, values: Values): Promise<Answers | null> {
+export async function collectResumeValues(steps: GraphSteps, job: Job, values: Values): Promise<ResumeValues | null> {
   const continued = await steps.continued(values);
   if (continued === "gone") return null;
-  if (!continued) return job.resumed ? NO_ANSWERS : await openAnswers(job, values);
-  const { command, spent } = continued.job ? await openAnswers(continued.job, values) : NO_ANSWERS;
+  if (!continued) return job.resumed ? NO_RESUME_VALUES : await readResumeValues(job, values);
+  const { command, spent } = continued.job ? await readResumeValues(continued.job, values) : NO_RESUME_VALUES;
   if (Object.keys(continued.resume).length === 0) return { command, spent };
   const ofClient = command?.resume ?? null;
   const resume = { ...(isObject(ofClient) ? ofClient : {}), ...continued.resume };
@@ -29,7 +29,7 @@ export async function collectAnswers(steps: GraphSteps, job: Job, values: Values
 export function toGraphInput(
   graph: Graph,
   job: Job,
-  { command }: Answers,
+  { command }: ResumeValues,
 ): { readonly graph: Graph; readonly input: unknown } {
   if (command) return withCommand(graph, command);
   return { graph, input: job.resumed || job.command ? null : (job.input ?? null) };
@@ -47,7 +47,10 @@ export interface OpenStep {
  * Handles a command that goes only to the end while a step is open: LangGraph would start that step again. Returns false without
  * such a command, or without a state.
  */
-export async function finishOpenStep({ command }: Answers, { graph, saver, job, fork }: OpenStep): Promise<boolean> {
+export async function finishOpenStep(
+  { command }: ResumeValues,
+  { graph, saver, job, fork }: OpenStep,
+): Promise<boolean> {
   const { goto = [], resume, update } = command ?? {};
   const goesToEnd = goto.length > 0 && goto.every((target) => target === "__end__") && resume === undefined;
   if (!goesToEnd || (job.from && job.from.ns !== "")) return false;

@@ -2,8 +2,8 @@
 import type { AgentSettings, Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
+import type { GraphConfig } from "./serialize.ts";
 import type { Transformer } from "./transformers.ts";
-import type { GraphConfig } from "./wire.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {

@@ -1,7 +1,6 @@
 /** The checkpoint saver of one job: it follows the run's current checkpoint and notes which answers the tasks consume. */
 import type { JsonObject } from "../../lib/json.ts";
 import {
-  ANSWERED,
   answerCounts,
   type Checkpoint,
   type CheckpointTuple,
@@ -11,11 +10,12 @@ import {
   NULL_TASK,
   place,
   RESUME,
+  RESUME_NOTE_CHANNEL,
   Saver,
   type SaverOptions,
   type Version,
 } from "./saver.ts";
-import type { GraphConfig } from "./wire.ts";
+import type { GraphConfig } from "./serialize.ts";
 
 /** The job, as its saver needs it. */
 export interface SaverJob {
@@ -97,7 +97,7 @@ export class JobSaver extends Saver {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
     // An answer, or the answers that a task took.
     const noted = writes.some(([channel]) => channel === RESUME)
-      ? [...writes, [ANSWERED, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
+      ? [...writes, [RESUME_NOTE_CHANNEL, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
       : writes;
     const counts = this.countsOf(writes);
     const counted = counts ? [...noted, [COUNTS, counts] as const] : noted;

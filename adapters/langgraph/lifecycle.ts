@@ -4,7 +4,7 @@
  */
 import type { Callbacks, ChainStart } from "./callbacks.ts";
 import type { Chunk } from "./chunks.ts";
-import { messageOf } from "./wire.ts";
+import { messageOf } from "./serialize.ts";
 
 /** One event of a subgraph: its start, or its outcome. */
 export interface LifecycleData {
@@ -25,7 +25,7 @@ interface TaskChunk {
 }
 
 /** A task that may run subgraphs. */
-interface Task {
+interface SubgraphTask {
   /** Identifies it in its callbacks. */
   readonly key: string;
   readonly call: string | undefined;
@@ -35,7 +35,7 @@ export class Lifecycle {
   private readonly known = new Set<string>();
   /** Active subgraphs in the order of their start: inner ones come later. */
   private open: readonly (readonly string[])[] = [];
-  private readonly tasks = new Map<string, Task>();
+  private readonly tasks = new Map<string, SubgraphTask>();
   /** From the callbacks: the callback runs of active tasks, and the outcomes of others: null for success, else the error. */
   private readonly runs = new Map<string, string>();
   private readonly outcomes = new Map<string, string | null>();
@@ -92,7 +92,7 @@ export class Lifecycle {
 
   private taskStarted(namespace: readonly string[], { id, name, input }: TaskChunk): void {
     const [key, stateful] = namesOf(namespace, id, name);
-    const task: Task = { key, call: toolCallOf(input) };
+    const task: SubgraphTask = { key, call: toolCallOf(input) };
     for (const one of [key, stateful]) this.tasks.set(one, task);
     this.known.delete(stateful);
   }
@@ -133,7 +133,7 @@ export class Lifecycle {
   }
 
   /** The task that runs a subgraph. Segments after the task's own count the graphs that it has called. */
-  private taskOf(namespace: readonly string[]): Task | undefined {
+  private taskOf(namespace: readonly string[]): SubgraphTask | undefined {
     for (let depth = namespace.length; depth > 0; depth--) {
       const task = this.tasks.get(namespace.slice(0, depth).join("|"));
       if (task) return task;

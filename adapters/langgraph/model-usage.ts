@@ -26,7 +26,7 @@ interface ModelOutput {
  * Counts each message once: when its model ends, or when a node has written it that did not get it as input. It is a handler of what
  * runs inside nodes.
  */
-export class ModelUsage {
+export class ModelUsageCollector {
   readonly name: string = NAME;
   readonly awaitHandlers = true;
   /** Messages of which the tokens are counted, and those that nodes got as input: objects and ids, which reducers add later. */

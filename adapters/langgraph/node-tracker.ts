@@ -12,7 +12,7 @@ import {
   withoutStoreQueue,
   withTasks,
 } from "./langgraph-internals.ts";
-import type { ModelUsage } from "./model-usage.ts";
+import type { ModelUsageCollector } from "./model-usage.ts";
 
 /** Where nodes find the tracker of their attempt, in `configurable`. */
 export const TRACKER = "__greenroom_tracker";
@@ -62,13 +62,13 @@ const trackedEdge = (writer: Runnable): Runnable =>
 export class NodeTracker {
   // Private to the engine, too: LangChain may write a config with all that it holds as JSON.
   readonly #signal: AbortSignal;
-  readonly #usage: ModelUsage;
+  readonly #usage: ModelUsageCollector;
   readonly addCallbacks: (config: { callbacks?: unknown }) => void;
   #active = 0;
   #onIdle: () => void = () => {};
 
   /** The nodes run until the signal aborts. `addCallbacks` gives the callbacks of the attempt to what runs with a config. */
-  constructor(signal: AbortSignal, usage: ModelUsage, addCallbacks: NodeTracker["addCallbacks"]) {
+  constructor(signal: AbortSignal, usage: ModelUsageCollector, addCallbacks: NodeTracker["addCallbacks"]) {
     this.#signal = signal;
     this.#usage = usage;
     this.addCallbacks = addCallbacks;

@@ -4,13 +4,13 @@ import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Callbacks, ChainStart, Metadata } from "./callbacks.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
-import { written } from "./frames.ts";
+import { findWrittenMessages } from "./frames.ts";
 import type { Graph } from "./graph.ts";
 import type { Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
 import { type CheckpointTuple, INTERRUPT, place } from "./saver.ts";
+import { messageOf, messageWire, serializeValue } from "./serialize.ts";
 import { type ProtocolEvent, Transformers } from "./transformers.ts";
-import { messageOf, messageWire, toWire } from "./wire.ts";
 
 type Namespace = readonly string[];
 
@@ -22,7 +22,7 @@ interface CheckpointNote {
   readonly source: string;
 }
 
-const isNote = (payload: unknown): payload is CheckpointNote =>
+const isCheckpointNote = (payload: unknown): payload is CheckpointNote =>
   typeof payload === "object" && payload !== null && "id" in payload && !("config" in payload);
 
 /** The `event`s of one attempt. */
@@ -72,11 +72,11 @@ export class ProtocolEvents {
 
   /** A state that no execution has streamed, with its checkpoint. */
   state(values: Json, tuple: CheckpointTuple | undefined): ProtocolEvent[] {
-    if (!tuple) return [this.values([], () => values)];
+    if (!tuple) return [this.createValuesEvent([], () => values)];
     const { step, source } = tuple.metadata as { readonly step: number; readonly source: string };
     const parent_id = tuple.parentConfig && place(tuple.parentConfig).checkpoint_id;
     const note = { id: tuple.checkpoint.id, ...(parent_id === undefined ? {} : { parent_id }), step, source };
-    return [this.checkpoint([], note), this.values([], () => values)];
+    return [this.checkpoint([], note), this.createValuesEvent([], () => values)];
   }
 
   /** The execution is over. */
@@ -91,7 +91,7 @@ export class ProtocolEvents {
     this.transformers?.fail(error);
     const { values = null, checkpoint } = state ?? {};
     const dropped =
-      this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.values([], () => values)] : [];
+      this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.createValuesEvent([], () => values)] : [];
     const kept = isObject(values) ? values.messages : undefined;
     const messages = [...this.blocks.finish(kept), ...this.blocks.close([], messageOf(error))].map(messageEvent);
     return [...dropped, ...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
@@ -130,11 +130,11 @@ export class ProtocolEvents {
 
   private stateEvents(chunk: Chunk): ProtocolEvent[] {
     const { mode, namespace, payload } = chunk;
-    if (mode === "checkpoints") return isNote(payload) ? [this.checkpoint(namespace, payload)] : [];
+    if (mode === "checkpoints") return isCheckpointNote(payload) ? [this.checkpoint(namespace, payload)] : [];
     if (mode !== "values") return [];
     return isInterrupt(chunk)
       ? this.requested(chunk, namespace)
-      : [this.values(namespace, () => this.wire(chunk) ?? null)];
+      : [this.createValuesEvent(namespace, () => this.wire(chunk) ?? null)];
   }
 
   private checkpoint(namespace: Namespace, note: CheckpointNote): ProtocolEvent {
@@ -143,8 +143,11 @@ export class ProtocolEvents {
     return event("checkpoints", namespace, { ...note });
   }
 
-  /** Without all events, the service reads values from their checkpoint when a client needs them. */
-  private values(namespace: Namespace, read: () => Json): ProtocolEvent {
+  /**
+   * Builds the `values` event of a namespace and consumes the checkpoint id noted for it. `data` is null if that id is known and the run
+   * records states only; readers then load the checkpoint.
+   */
+  private createValuesEvent(namespace: Namespace, read: () => Json): ProtocolEvent {
     const name = namespace.join("|");
     const checkpoint_id = this.checkpoints?.get(name);
     this.checkpoints?.delete(name);
@@ -159,13 +162,13 @@ export class ProtocolEvents {
     return (asked ?? []).flatMap(({ id, value }) => {
       if (typeof id !== "string" || this.asked.has(id)) return [];
       this.asked.add(id);
-      const payload = toWire(value);
+      const payload = serializeValue(value);
       return [event("input.requested", namespace, { interrupt_id: id, payload, value: payload })];
     });
   }
 
   private updates(chunk: Chunk, namespace: Namespace): ProtocolEvent[] {
-    const messages = this.blocks.open ? written(chunk.payload).map(messageWire) : [];
+    const messages = this.blocks.open ? findWrittenMessages(chunk.payload).map(messageWire) : [];
     const updates = Object.entries<Json>((this.wire(chunk) ?? {}) as JsonObject).filter(
       ([node]) => node !== "__metadata__",
     );

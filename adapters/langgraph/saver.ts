@@ -11,7 +11,7 @@ import type {
   StoredWrite,
 } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { aboutWire, type GraphConfig } from "./wire.ts";
+import { type GraphConfig, serializeMetadata } from "./serialize.ts";
 
 export type Version = number | string;
 
@@ -73,12 +73,12 @@ export const TASKS = "__pregel_tasks";
  * Greenroom's own channel beside an answer: the run that gave it, or whose answer a task took, with the ids of the interrupts of
  * that task. LangGraph never sees it.
  */
-export const ANSWERED = "__answered__";
+export const RESUME_NOTE_CHANNEL = "__answered__";
 /** Another: the call whose sleeps and waits are open beside what clients are asked. */
 export const CALL = "__call__";
 /** A third: by interrupt id, how many answers the task had consumed that raised it; under the empty id, the task of this note. */
 export const COUNTS = "__answer_counts__";
-const NOTES: ReadonlySet<string> = new Set([ANSWERED, CALL, COUNTS]);
+const NOTES: ReadonlySet<string> = new Set([RESUME_NOTE_CHANNEL, CALL, COUNTS]);
 /** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
@@ -88,7 +88,7 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   ["__scheduled__", -2],
   [INTERRUPT, -3],
   [RESUME, -4],
-  [ANSWERED, -5],
+  [RESUME_NOTE_CHANNEL, -5],
   [CALL, -6],
   [COUNTS, -7],
 ]);
@@ -182,7 +182,7 @@ export class Saver {
       checkpoint_id: id,
       parent_id: parent_id ?? null,
       payload: this.values.write(rest, "A checkpoint"),
-      metadata: aboutWire({ ...this.metadata, ...metadata }) as JsonObject,
+      metadata: serializeMetadata({ ...this.metadata, ...metadata }) as JsonObject,
       versions: Object.fromEntries(
         Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)]),
       ),
@@ -331,7 +331,7 @@ function keptAnswers(writes: readonly StoredWrite[], task_id: string, run_id: st
     const found = writes.find((write) => write.task_id === task_id && write.channel === of);
     return found && JSON.parse(found.data as string);
   };
-  const giver = [note(ANSWERED)].flat()[0];
+  const giver = [note(RESUME_NOTE_CHANNEL)].flat()[0];
   if (giver === undefined || giver === run_id) return null;
   return (note(COUNTS) as Record<string, number> | undefined)?.[""] ?? 0;
 }
@@ -368,7 +368,7 @@ export const answerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, 
   );
 
 /** Access to one thread only. LangGraph cannot delete it; the service can. */
-export function onlyThread(thread_id: string, handle: CheckpointHandle): Threads {
+export function createSingleThreadAccess(thread_id: string, handle: CheckpointHandle): Threads {
   return {
     get: (id) => (id === thread_id ? handle : null),
     ids: () => [thread_id],

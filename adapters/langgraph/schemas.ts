@@ -3,8 +3,8 @@ import type { GraphSchemas } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
 import { type Channels, type Definition, type Effects, type Registry, readDefinitions } from "./langgraph-internals.ts";
+import { serializeMetadata, serializeValue } from "./serialize.ts";
 import type { Load } from "./version.ts";
-import { aboutWire, toWire } from "./wire.ts";
 
 /** A schema class of LangGraph. */
 interface StateSchema {
@@ -79,7 +79,7 @@ function written(schema: unknown, side: Side, tools: Tools): JsonObject | null {
         ? { withReducerSchema: true, withJsonSchemaExtrasAsDescription: true, asPartial: true }
         : { withJsonSchemaExtrasAsDescription: true };
     const extended = tools.registry?.getExtendedChannelSchemas(schema, effects) ?? schema;
-    const json = withExtras(aboutWire(tools.toJsonSchema(extended, LENIENT)));
+    const json = withExtras(serializeMetadata(tools.toJsonSchema(extended, LENIENT)));
     return isObject(json) ? json : null;
   } catch {
     // JSON Schema cannot express it at all.
@@ -92,7 +92,7 @@ const isStateSchema = (schema: object): schema is StateSchema =>
 
 /** LangGraph omits members without a schema. */
 function ofStateSchema(schema: StateSchema, side: Side, tools: Tools): JsonObject | null {
-  const json = aboutWire(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
+  const json = serializeMetadata(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
   if (!isObject(json)) return null;
   const properties = isObject(json["properties"] ?? null) ? (json["properties"] as JsonObject) : {};
   const absent = Object.entries(schema.fields ?? {}).filter(([name]) => !Object.hasOwn(properties, name));
@@ -124,7 +124,7 @@ function ofChannels(channels: Channels, { ofMessages }: Tools): JsonObject {
       // Without types, chat clients expect a collecting channel of this name to be messages.
       const collects = value === undefined ? reducer !== undefined : Array.isArray(value);
       if (ofMessages.has(reducer) || (name === "messages" && collects)) return [name, MESSAGES];
-      return [name, value === undefined ? {} : { default: toWire(value) }];
+      return [name, value === undefined ? {} : { default: serializeValue(value) }];
     } catch {
       return [name, {}];
     }

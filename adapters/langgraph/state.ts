@@ -9,25 +9,25 @@ import type {
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
-import { answerCounts, onlyThread, readOnly, Saver } from "./saver.ts";
+import { ParsedListCache } from "./parsed-list-cache.ts";
+import { answerCounts, createSingleThreadAccess, readOnly, Saver } from "./saver.ts";
 import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
-import { SharedReads } from "./shared-reads.ts";
-import { withoutSteps } from "./step-marks.ts";
+import { serializeMetadata, serializeValue, taskCheckpoint, wireCheckpoint } from "./serialize.ts";
+import { omitStepInterrupts } from "./step-marks.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import type { Load } from "./version.ts";
-import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** The wire form of a state; null without a checkpoint. */
 export function threadState(
   snapshot: Snapshot,
-  show: (value: unknown) => Json = toWire,
+  show: (value: unknown) => Json = serializeValue,
   counts: ReadonlyMap<string, number> = new Map(),
 ): ThreadState | null {
   const checkpoint = wireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;
   const tasks = snapshot.tasks.map((task) => counted(wireTask(task, show), counts));
-  const metadata = aboutWire(snapshot.metadata ?? null);
+  const metadata = serializeMetadata(snapshot.metadata ?? null);
   return {
     values: show(snapshot.values),
     next: nextNodes(snapshot),
@@ -68,21 +68,21 @@ function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {
   return {
     id: task.id,
     name: task.name,
-    path: aboutWire(task.path),
+    path: serializeMetadata(task.path),
     error: errorText(task.error),
-    interrupts: toWire(withoutSteps(task.interrupts ?? [])) as unknown as readonly Interrupt[],
+    interrupts: serializeValue(omitStepInterrupts(task.interrupts ?? [])) as unknown as readonly Interrupt[],
     checkpoint: inner
       ? (inner.checkpoint as Json)
       : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
     state: inner,
-    result: toWire(task.result),
+    result: serializeValue(task.result),
   };
 }
 
 function errorText(error: unknown): string | null {
   if (error === undefined || error === null) return null;
   const { message } = error as { message?: unknown };
-  return typeof message === "string" ? message : JSON.stringify(aboutWire(error));
+  return typeof message === "string" ? message : JSON.stringify(serializeMetadata(error));
 }
 
 const stateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
@@ -91,21 +91,21 @@ const stateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
 };
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
-  let reads: SharedReads | undefined;
+  let reads: ParsedListCache | undefined;
   return {
     async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs, config }) {
-      const threads = onlyThread(thread_id, readOnly(reader));
-      reads ??= new SharedReads(await serde());
+      const threads = createSingleThreadAccess(thread_id, readOnly(reader));
+      reads ??= new ParsedListCache(await serde());
       const shared = reads;
       const graph = withSaver(await source.read(config), new Saver({ threads, serde: shared }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       const snapshot = await graph.getState({ configurable: named }, { subgraphs });
       const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
       const stored = isInterrupted ? await reader.get({ ns, ...stateId(snapshot) }) : null;
-      return threadState(snapshot, (value) => shared.toWire(value), stored ? answerCounts(stored) : undefined);
+      return threadState(snapshot, (value) => shared.serialize(value), stored ? answerCounts(stored) : undefined);
     },
     async update(...[at, graph_id, steps, checkpoints, { metadata, environment, config }]) {
-      const threads = onlyThread(at.thread_id, checkpoints);
+      const threads = createSingleThreadAccess(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, environment);
       const graph = withSaver(await source.read(config), saver);
       const checkpoint = await updateState(graph, at, steps);
@@ -133,7 +133,7 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
 }
 
 async function drawnOf(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {
-  const drawn = aboutWire((await graph.getGraphAsync({ xray })).toJSON()) as unknown as {
+  const drawn = serializeMetadata((await graph.getGraphAsync({ xray })).toJSON()) as unknown as {
     nodes: readonly { id: string | number; type?: string; data?: Json; metadata?: Json }[];
     edges: readonly { source: string | number; target: string | number; data?: string; conditional?: boolean }[];
   };

@@ -36,7 +36,7 @@ export function stepOf({ value }: AskedInterrupt): AskedStep | null {
 }
 
 /** The same list where it has none of them. */
-export function withoutSteps<Asked>(asked: readonly Asked[]): readonly Asked[] {
+export function omitStepInterrupts<Asked>(asked: readonly Asked[]): readonly Asked[] {
   const shown = asked.filter((one) => stepOf(one as AskedInterrupt) === null);
   return shown.length === asked.length ? asked : shown;
 }
@@ -49,7 +49,7 @@ interface WithInterrupts {
 /** A task or a checkpoint as clients see it. */
 export function shownTask<Given extends object>(given: Given): Given {
   const { interrupts = [], tasks = [] } = given as WithInterrupts;
-  const asked = withoutSteps(interrupts);
+  const asked = omitStepInterrupts(interrupts);
   const shown = tasks.map(shownTask);
   const isSame = asked === interrupts && shown.every((task, at) => task === tasks[at]);
   if (isSame) return given;

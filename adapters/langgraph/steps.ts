@@ -9,8 +9,8 @@ import { answersById } from "../../lib/executor/kwargs.ts";
 import { misfit } from "../../lib/executor/schema-check.ts";
 import { labelOf } from "../../lib/executor/step-names.ts";
 import type { Json } from "../../lib/json.ts";
-import { consumedAnswers } from "./answers.ts";
 import type { JobSaver } from "./job-saver.ts";
+import { consumedAnswers } from "./resume-values.ts";
 import {
   answerCounts,
   CALL,
@@ -21,13 +21,13 @@ import {
   type TaskWrite,
   type Values,
 } from "./saver.ts";
+import type { GraphConfig } from "./serialize.ts";
 import { type AskedInterrupt, type AskedStep, type StepAnswer, stepOf } from "./step-marks.ts";
-import type { GraphConfig } from "./wire.ts";
 
 type StepsEnvironment = Pick<Environment, "now" | "log">;
 
 /** The address of an event, and the name of its wait. */
-export interface BegunWait {
+export interface StartedWait {
   readonly address: { readonly url: string; readonly token: string; readonly key: string };
   readonly key: string;
 }
@@ -150,7 +150,7 @@ export class GraphSteps {
   }
 
   /** The address of a wait, committed before `begin` gets it. Each try has an address of its own. */
-  async address(asked: AskedStep, key: string): Promise<BegunWait> {
+  async address(asked: AskedStep, key: string): Promise<StartedWait> {
     const journal = await this.#opened();
     const { name, occurrence } = findBegun(journal, key) ?? this.#begin(journal, asked, key);
     const address = await journal.address(name, occurrence);

@@ -1,11 +1,11 @@
 /** The options with which LangGraph streams an attempt. */
 import type { Job, StreamMode } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { type Callbacks, oneHandler } from "./callbacks.ts";
+import { type Callbacks, combineHandlers } from "./callbacks.ts";
 import { hasProtocolEvents } from "./frames.ts";
 import { isMessage } from "./json.ts";
+import type { GraphConfig } from "./serialize.ts";
 import type { JobStore } from "./store.ts";
-import type { GraphConfig } from "./wire.ts";
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
 
@@ -75,7 +75,7 @@ export function createStreamOptions(job: Job, attempt: AttemptOptions): StreamOp
     ...(recursion_limit === undefined ? {} : { recursionLimit: recursion_limit }),
     ...breakpoints(job),
     durability: job.durability,
-    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
+    ...(callbacks.length > 0 ? { callbacks: [combineHandlers(callbacks)] } : {}),
     ...(attempt.store ? { store: attempt.store } : {}),
   } as StreamOptions;
 }

@@ -2,7 +2,7 @@
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { isStreamChannel, type StreamChannel } from "./langgraph-internals.ts";
-import { toWire } from "./wire.ts";
+import { serializeValue } from "./serialize.ts";
 
 export type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
 
@@ -55,7 +55,7 @@ export class Transformers {
   process(event: ProtocolEvent, data: unknown): ProtocolEvent[] {
     const { method, namespace, node } = event;
     const params = { namespace, timestamp: Date.now(), ...(node === undefined ? {} : { node }), data };
-    const isKept = this.offer({ type: "event", seq: this.seq++, method, params });
+    const isKept = this.runTransformers({ type: "event", seq: this.seq++, method, params });
     const events = this.take();
     return isKept ? [...events, event] : events;
   }
@@ -90,12 +90,12 @@ export class Transformers {
   }
 
   private custom(name: string, item: unknown): void {
-    const data: JsonObject = { name, payload: toWire(item) };
+    const data: JsonObject = { name, payload: serializeValue(item) };
     this.made.push({ type: "event", method: "custom", namespace: this.namespace, data });
   }
 
   /** False if one of them drops it. All of them see it. */
-  private offer(event: GraphEvent): boolean {
+  private runTransformers(event: GraphEvent): boolean {
     const outer = this.namespace;
     this.namespace = event.params.namespace;
     const kept = this.all.map((transformer) => transformer.process(event));
@@ -105,10 +105,10 @@ export class Transformers {
 
   /** An event that a transformer makes itself. */
   private push(namespace: readonly string[], event: GraphEvent): void {
-    if (!this.offer(event)) return;
+    if (!this.runTransformers(event)) return;
     const { method, params } = event;
     const named = /^custom:(.+)$/s.exec(method)?.[1];
-    const data = toWire(params.data);
+    const data = serializeValue(params.data);
     if (named !== undefined) this.custom(named, params.data);
     else if (method === "custom") this.made.push({ type: "event", method, namespace, data });
   }

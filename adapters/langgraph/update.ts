@@ -12,7 +12,7 @@ import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
 import { type Graph, refuseUnknownNodes } from "./graph.ts";
 import { type Checkpoint, place, required, Saver, type SaverOptions, type Version } from "./saver.ts";
-import { type GraphConfig, messageOf } from "./wire.ts";
+import { type GraphConfig, messageOf } from "./serialize.ts";
 
 /** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
 export async function updateState(

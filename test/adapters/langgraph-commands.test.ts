@@ -7,7 +7,7 @@ import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph, Stat
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { onlyThread, Saver } from "../../adapters/langgraph/saver.ts";
+import { createSingleThreadAccess, Saver } from "../../adapters/langgraph/saver.ts";
 import { Serde } from "../../adapters/langgraph/serde.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Interrupt } from "../../lib/executor/contract.ts";
@@ -235,7 +235,10 @@ describe("langgraph: commands", () => {
 describe("langgraph: pending writes", () => {
   it("come back in the order of their tasks' paths, those without one first", async () => {
     const thread = aThread();
-    const saver = new Saver({ threads: onlyThread(thread.thread_id, thread.checkpoints), serde: new Serde(null) });
+    const saver = new Saver({
+      threads: createSingleThreadAccess(thread.thread_id, thread.checkpoints),
+      serde: new Serde(null),
+    });
     const checkpoint = { v: 4, id: "1", ts: "", channel_values: {}, channel_versions: {}, versions_seen: {} };
     const config = await saver.put({ configurable: { thread_id: thread.thread_id } }, checkpoint, {}, {});
     await saver.putWrites(config, [["c", 1]], "b", "~__pregel_pull, b");

@@ -4,8 +4,8 @@ import * as messageClasses from "@langchain/core/messages";
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { ParsedListCache } from "../../adapters/langgraph/parsed-list-cache.ts";
 import { Serde } from "../../adapters/langgraph/serde.ts";
-import { SharedReads } from "../../adapters/langgraph/shared-reads.ts";
 import type { Payload } from "../../lib/executor/contract.ts";
 import { testService } from "../suite/kit.ts";
 
@@ -55,7 +55,7 @@ describe("shared reads", () => {
     );
   function counting() {
     let reads = 0;
-    const shared = new SharedReads({
+    const shared = new ParsedListCache({
       write: (value, where) => serde.write(value, where),
       read(payload) {
         reads += 1;
@@ -74,7 +74,7 @@ describe("shared reads", () => {
     part.pop();
     whole.length = 0;
     assert.equal((shared.read(listOf("a", "b", "c")) as unknown[]).length, 3);
-    assert.deepEqual(shared.toWire(part[0]), shared.toWire((shared.read(listOf("a", "b")) as unknown[])[0]));
+    assert.deepEqual(shared.serialize(part[0]), shared.serialize((shared.read(listOf("a", "b")) as unknown[])[0]));
     assert.equal(reads(), 1);
   });
 

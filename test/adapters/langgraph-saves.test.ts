@@ -4,8 +4,8 @@ import { it } from "node:test";
 import { AIMessageChunk } from "@langchain/core/messages";
 import { FakeStreamingChatModel } from "@langchain/core/utils/testing";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { StreamBackpressure } from "../../adapters/langgraph/backpressure.ts";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { Pace } from "../../adapters/langgraph/pace.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 import type { RunCreate } from "../../lib/mod.ts";
@@ -48,7 +48,7 @@ function messagesOf({ writes, events = [], frames }: Progress) {
 }
 
 it("nothing is kept of what a graph shows after its end", async () => {
-  const pace = new Pace({} as CheckpointHandle, systemEnvironment());
+  const pace = new StreamBackpressure({} as CheckpointHandle, systemEnvironment());
   const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   async function* chunks(): AsyncGenerator<number> {
     for (let at = 0; at < 3; at++) {

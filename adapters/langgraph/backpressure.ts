@@ -6,7 +6,7 @@ import type { CheckpointHandle } from "../../lib/executor/contract.ts";
  * LangGraph runs ahead of the reader of its stream, and puts writes before it streams them. So these are held until the chunks of
  * that tick of the event loop are shown.
  */
-export class Pace {
+export class StreamBackpressure {
   private readonly checkpoints: CheckpointHandle;
   private readonly environment: Pick<Environment, "defer">;
   /** Those from `head` on are still to be shown. `shift` would move the rest for each. */

@@ -60,18 +60,18 @@ const lenient: Form = {
 
 /** A LangGraph config without credentials, as clients see it in the modes `checkpoints`, `debug` and `events`. */
 function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonObject {
-  return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
+  return { ...rest, configurable: withoutSecrets(serializeMetadata(configurable)) };
 }
 
 /** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
-export function toWire(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
+export function serializeValue(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
   const shown: Form["instance"] = (item, inner) =>
     show && isMessage(item) ? show(item, inner) : instance(item, inner);
   return toJson(value, show ? { ...strict, instance: shown } : strict) ?? null;
 }
 
 /** Data about the run. Omits secrets, and values that JSON does not have. */
-export function aboutWire(value: unknown): Json {
+export function serializeMetadata(value: unknown): Json {
   return toJson(value, lenient) ?? null;
 }
 
@@ -96,7 +96,7 @@ export interface GraphConfig {
 export function wireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
-  const map = aboutWire(checkpoint_map);
+  const map = serializeMetadata(checkpoint_map);
   return {
     thread_id,
     checkpoint_ns: String(checkpoint_ns ?? ""),
@@ -110,7 +110,7 @@ export function taskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as GraphConfig;
   if (!configurable) return null;
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = configurable;
-  return aboutWire({
+  return serializeMetadata({
     thread_id,
     checkpoint_ns,
     checkpoint_id: checkpoint_id ?? null,
@@ -127,7 +127,7 @@ interface CheckpointChunk {
 /** One event of mode `checkpoints`. */
 export function checkpointWire(chunk: CheckpointChunk): Json {
   const { config, parentConfig, tasks = [], ...rest } = chunk;
-  return aboutWire({
+  return serializeMetadata({
     config: configWire(config),
     ...rest,
     tasks: tasks.map(({ state, ...task }) =>

@@ -6,7 +6,7 @@ import type { ChannelValue, Payload } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
 import { type Message, messageJson } from "./json.ts";
 import type { Values } from "./saver.ts";
-import { toWire } from "./wire.ts";
+import { serializeValue } from "./serialize.ts";
 
 /** Shorter texts are read again, in characters. */
 const LIST_FROM = 1024;
@@ -20,7 +20,7 @@ interface SharedList {
   ends?: ReadonlyMap<number, number>;
 }
 
-export class SharedReads implements Values {
+export class ParsedListCache implements Values {
   private readonly values: Values;
   private lists: readonly SharedList[] = [];
   private readonly shown = new WeakMap<Message, Json>();
@@ -53,8 +53,8 @@ export class SharedReads implements Values {
     return items;
   }
 
-  toWire(value: unknown): Json {
-    return toWire(value, (message, inner) => {
+  serialize(value: unknown): Json {
+    return serializeValue(value, (message, inner) => {
       const shown = this.shown.get(message);
       if (shown !== undefined) return shown;
       const json = messageJson(message, inner);

@@ -1,5 +1,5 @@
 /**
- * Answers to interrupts. LangGraph stores an answer beside the interrupt until the step ends, and gives it to the next task that
+ * Resume values of interrupts. LangGraph stores an answer beside the interrupt until the step ends, and gives it to the next task that
  * interrupts: after a crash also to a second interrupt of the same task. So the saver notes which run gave an answer and which
  * task took it, and an answer that was taken is not given again.
  */
@@ -8,19 +8,19 @@ import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/exec
 import { interruptGone, mismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
-  ANSWERED,
   answerCounts,
   INTERRUPT,
   idsOf,
   NULL_TASK,
   pendingWrites,
   RESUME,
+  RESUME_NOTE_CHANNEL,
   readWrite,
   type Values,
 } from "./saver.ts";
-import { withoutSteps } from "./step-marks.ts";
+import { omitStepInterrupts } from "./step-marks.ts";
 
-export interface Answers {
+export interface ResumeValues {
   /** The part of the job's command that remains; null if the run only continues. */
   readonly command: Command | null;
   /** A task has taken the answer that is addressed to no interrupt. */
@@ -28,7 +28,7 @@ export interface Answers {
 }
 
 /** Reads the state that a job starts from, in a first attempt or one that has stored no state yet. */
-export async function openAnswers(job: Job, values: Values): Promise<Answers> {
+export async function readResumeValues(job: Job, values: Values): Promise<ResumeValues> {
   const { command, run_id, from, checkpoints, resume_targets } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   if (resume_targets) await requireTargets(job, stored, values);
@@ -37,7 +37,7 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   if (job.strict_resume && !begun) requireMatch(resume, stored, values);
   if (!stored) return { command, spent: false };
   const answer = resume === undefined ? undefined : await answersOf(resume, job, stored, values);
-  const giver = runOf(stored, NULL_TASK);
+  const giver = findAnsweringRun(stored, NULL_TASK);
   // On exit, LangGraph stores inner results first: tasks of subgraphs, then the answer that they took.
   const mayBeTaken = answer !== undefined && (begun || job.durability === "exit");
   const step = giver !== null || mayBeTaken ? await stepOf(checkpoints, stored) : [];
@@ -55,14 +55,14 @@ function requireMatch(resume: Json | undefined, stored: StoredCheckpoint | null,
 
 /** True if a task has taken the answer, or if the run that gave it has ended and no task can take it any more. */
 const isSpent = (giver: string, run_id: string, step: readonly StoredCheckpoint[]): boolean =>
-  giver !== run_id || step.some((one) => takers(one, giver).length > 0);
+  giver !== run_id || step.some((one) => findResumedTasks(one, giver).length > 0);
 
 /** Returns the answers that no task of the step has taken, or null if all are taken. */
 function openPart(answer: Json, step: readonly StoredCheckpoint[], values: Values, run_id: string): Json {
-  if (!isMap(answer) && !step.some((one) => takers(one, run_id).length > 0)) return answer;
+  if (!isMap(answer) && !step.some((one) => findResumedTasks(one, run_id).length > 0)) return answer;
   // Includes a task's next interrupt, which is open now: the answer was for the one before.
   const taken = new Set(
-    step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
+    step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, findResumedTasks(one, run_id))]),
   );
   const byId: [string, Json][] = isMap(answer)
     ? Object.entries(answer)
@@ -134,7 +134,7 @@ async function answersOf(
 
 /** The ids of the interrupts that an earlier attempt of the run answered: their tasks may have finished since. */
 function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): string[] {
-  const tasks = new Set(takers(stored, run_id));
+  const tasks = new Set(findResumedTasks(stored, run_id));
   const asked = stored.writes
     .filter(({ channel, task_id }) => channel === INTERRUPT && tasks.has(task_id))
     .flatMap((write) => idsOf(readWrite(write, values)));
@@ -147,7 +147,7 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
-    .flatMap(([, , asked]) => idsOf(withoutSteps([asked].flat())));
+    .flatMap(([, , asked]) => idsOf(omitStepInterrupts([asked].flat())));
 }
 
 /** The checkpoint, and the checkpoints of subgraphs created since. */
@@ -185,13 +185,13 @@ export async function consumedAnswers(
 const depthOf = ({ ns }: StoredCheckpoint): number => (ns === "" ? 0 : ns.split("|").length);
 
 /** The run that gave the answer stored for a task. */
-function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
-  const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
+function findAnsweringRun({ writes }: StoredCheckpoint, task_id: string): string | null {
+  const note = writes.find((write) => write.channel === RESUME_NOTE_CHANNEL && write.task_id === task_id);
   return note ? noted(note).run_id : null;
 }
 
 /** The tasks that took an answer of the run. */
-function takers(stored: StoredCheckpoint, run_id: string): string[] {
+function findResumedTasks(stored: StoredCheckpoint, run_id: string): string[] {
   return notes(stored, run_id)
     .map(({ task_id }) => task_id)
     .filter(isTask);
@@ -204,7 +204,7 @@ function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
 
 /** The notes about the run's answers. */
 function notes({ writes }: StoredCheckpoint, run_id: string): StoredWrite[] {
-  return writes.filter((write) => write.channel === ANSWERED && noted(write).run_id === run_id);
+  return writes.filter((write) => write.channel === RESUME_NOTE_CHANNEL && noted(write).run_id === run_id);
 }
 
 /** In notes of earlier releases, the data is only the run's id. */
@@ -218,7 +218,7 @@ const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterru
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
 
-/** Answers by interrupt id, recognized as LangGraph does. */
+/** Resume values by interrupt id, recognized as LangGraph does. */
 function isMap(resume: Json | undefined): resume is JsonObject {
   return (
     resume !== undefined &&
