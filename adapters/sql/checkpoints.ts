@@ -35,9 +35,6 @@ import {
   type writeTypes,
 } from "./statements/checkpoints.ts";
 
-export type { ThreadKey } from "./channel-values.ts";
-export { holdsLease, type LeaseFence, whileLeased } from "./statements/checkpoints.ts";
-
 /** How many rows a filtered listing reads at a time. */
 const FILTER_STEP = 200;
 

@@ -2,12 +2,13 @@
 import type { Expression, RawBuilder } from "kysely";
 import type { FeatureName, MembersFor, VerbsOf } from "../../lib/storage/features.ts";
 import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
-import type { LeaseFence, ThreadKey } from "./checkpoints.ts";
+import type { ThreadKey } from "./channel-values.ts";
 import type { Database } from "./database.ts";
 import type { SqlValue } from "./driver.ts";
 import type { Operands } from "./parameters.ts";
 import type { Statement } from "./query.ts";
 import type { TableDefinition } from "./schema/tables.ts";
+import type { LeaseFence } from "./statements/checkpoints.ts";
 
 /** Column name → its value in a new row. */
 export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;

@@ -10,7 +10,6 @@ import type {
   NewThread,
   Progress,
 } from "../../lib/storage/mod.ts";
-import type { LeaseFence } from "./checkpoints.ts";
 import type { Database } from "./database.ts";
 import { webhooks } from "./deliveries.ts";
 import type { SqlValue } from "./driver.ts";
@@ -28,6 +27,7 @@ import { columns, type ParameterType } from "./parameters.ts";
 import type { Statement } from "./query.ts";
 import { agentTables } from "./schema/agents.ts";
 import type { ColumnsOf, TableDefinition } from "./schema/tables.ts";
+import type { LeaseFence } from "./statements/checkpoints.ts";
 import { steps } from "./steps.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage } from "./usage.ts";

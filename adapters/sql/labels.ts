@@ -9,8 +9,6 @@ import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Statement } from "./query.ts";
 import { deleteLabelsOf, deleteOtherLabels, insertLabels, type LabelKind } from "./statements/labels.ts";
 
-export { leftLabels } from "./statements/labels.ts";
-
 /** `exact`: the text that was hashed; null if it is long. */
 export type Label = readonly [path_hash: number, value_hash: number, exact: string | null];
 

@@ -1,7 +1,7 @@
 /** The verbs that change states without a run: state updates, metadata of checkpoints, copies. */
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage } from "../../lib/storage/mod.ts";
-import type { ThreadKey } from "./checkpoints.ts";
+import type { ThreadKey } from "./channel-values.ts";
 import { type Database, ofThread, readOne } from "./database.ts";
 import { COPIED } from "./features.ts";
 import { addLabels } from "./labels.ts";

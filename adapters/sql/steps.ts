@@ -2,12 +2,12 @@
 import type { Json } from "../../lib/json.ts";
 import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";
-import type { LeaseFence } from "./checkpoints.ts";
 import { type Database, ofThread, readAll, readOne } from "./database.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import type { Statement } from "./query.ts";
 import { callTables } from "./schema/steps.ts";
 import type { RowsOf } from "./schema/tables.ts";
+import type { LeaseFence } from "./statements/checkpoints.ts";
 import {
   continueCall,
   copyCalls,

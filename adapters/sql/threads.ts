@@ -32,8 +32,6 @@ import {
   updateThread,
 } from "./statements/threads.ts";
 
-export { busy } from "./thread-status.ts";
-
 /** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
 export function deleteThreadsOf(
   deployment: string,

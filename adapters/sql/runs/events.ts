@@ -7,10 +7,10 @@ import {
   type StoredThreadEvent,
   type ThreadEvent,
 } from "../../../lib/storage/mod.ts";
-import type { LeaseFence } from "../checkpoints.ts";
 import { type Database, ofThread } from "../database.ts";
 import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
+import type { LeaseFence } from "../statements/checkpoints.ts";
 import { recordAllEvents, selectEvents, selectNewestEvent, upsertEvents } from "../statements/runs-events.ts";
 import { PAGE_ROWS, PAGE_SIZE } from "../statements/runs-frames.ts";
 import { chunksOf } from "./chunks.ts";

@@ -1,8 +1,8 @@
 import { pieceEnd } from "../../../lib/json.ts";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
-import type { LeaseFence } from "../checkpoints.ts";
 import type { Database } from "../database.ts";
 import type { Statement } from "../query.ts";
+import type { LeaseFence } from "../statements/checkpoints.ts";
 import { selectFrames, upsertFrames } from "../statements/runs-frames.ts";
 import { chunksOf } from "./chunks.ts";
 

@@ -1,10 +1,10 @@
 /** Statements on thread events: what saves store, what runs leave that end without an attempt, and what readers get. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { whileLeased } from "../checkpoints.ts";
 import { isPermitted, isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
+import { whileLeased } from "./checkpoints.ts";
 import { isInPage } from "./runs-frames.ts";
 
 const db = createBuilder<Tables>();

@@ -1,10 +1,10 @@
 /** Statements on the stored frames of runs. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { whileLeased } from "../checkpoints.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, scopedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
+import { whileLeased } from "./checkpoints.ts";
 
 const db = createBuilder<Tables>();
 

@@ -1,10 +1,10 @@
 /** Statements of the holder of a lease. Without the lease they have no effect and return no row. */
 import { type RawBuilder, sql } from "kysely";
-import { holdsLease, whileLeased } from "../checkpoints.ts";
 import { ENDED } from "../features.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
+import { holdsLease, whileLeased } from "./checkpoints.ts";
 import { putBack } from "./runs-claim.ts";
 import { findStatement } from "./runs-stop.ts";
 import { hasNewEvents } from "./steps.ts";

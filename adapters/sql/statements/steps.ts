@@ -1,12 +1,12 @@
 /** Statements on the calls of durable functions, their journals and events. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { holdsLease, whileLeased } from "../checkpoints.ts";
 import type { CopiedStatement, DeletedStatement } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, rowsQuery, scopedQuery } from "../query.ts";
 import type { callTables } from "../schema/steps.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
+import { holdsLease, whileLeased } from "./checkpoints.ts";
 
 type Rows = RowsOf<typeof callTables>;
 

@@ -1,13 +1,13 @@
 /** Statements on traces and usage counts. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { UsageGroup } from "../../../lib/storage/mod.ts";
-import { whileLeased } from "../checkpoints.ts";
 import { each } from "../functions.ts";
 import { bigint, columns, double, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query, shaped } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { RowsOf } from "../schema/tables.ts";
 import type { usageTables } from "../schema/usage.ts";
+import { whileLeased } from "./checkpoints.ts";
 
 const db = createBuilder<RowsOf<typeof usageTables>>();
 
