@@ -12,7 +12,7 @@ import { permits } from "../../lib/storage/visibility.ts";
 import { type Database, readOne, rowsIn } from "./database.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
-import { findRows, type Sought } from "./search.ts";
+import { findRows, type Search } from "./search.ts";
 import {
   activateVersion,
   deleteAssistant,
@@ -63,7 +63,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
      * @guards Follows the rarest label and checks the rest on the row (`search.ts`).
      */
     async searchAssistants(scope, query) {
-      const { rows, total } = await findRows(driver, selectAssistants, sought(scope, query), query);
+      const { rows, total } = await findRows(driver, selectAssistants, toSearch(scope, query), query);
       return { rows: rows.map(toAssistant), total };
     },
 
@@ -146,7 +146,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
   };
 }
 
-const sought = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Sought => ({
+const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Search => ({
   kind: "assistant",
   deployment,
   metadata,

@@ -72,26 +72,26 @@ export async function readValues(
   known?: KnownValues,
 ): Promise<(place: ValuePlace) => ChannelValue | undefined> {
   if (wanted.length === 0) return () => undefined;
-  const kept = new Map<string, Kept>();
+  const knownPlaces = new Map<string, KnownPlace>();
   for (const place of wanted) {
     const value = known?.of(key, place);
     if (!value) continue;
     for (const [ns, channel, version] of [value.place, place]) {
       const start = value.starts.get(version);
-      if (start) kept.set(keyOf(ns, channel, version), { place: [ns, channel, version], value, start });
+      if (start) knownPlaces.set(keyOf(ns, channel, version), { place: [ns, channel, version], value, start });
     }
   }
-  const places = [...kept.values()].map(({ place }) => place);
+  const places = [...knownPlaces.values()].map(({ place }) => place);
   const rows = await driver.read(
     selectValues({ ...key, wanted: JSON.stringify(wanted), known: JSON.stringify(places) }),
   );
   const parts = new Map(rows.map((row) => [keyOf(row.ns, row.channel, row.version), row]));
-  for (const [at, { start }] of kept) {
+  for (const [at, { start }] of knownPlaces) {
     const row = parts.get(at);
     // The thread was deleted and created again.
     if (row && row.run_id !== start.run_id) return await readValues(driver, key, wanted);
   }
-  const knownOf = joiner(parts, kept);
+  const knownOf = joiner(parts, knownPlaces);
   return (place) => {
     const row = parts.get(keyOf(...place));
     if (!row) return undefined;
@@ -113,7 +113,7 @@ export async function readValues(
   };
 }
 
-interface Kept {
+interface KnownPlace {
   readonly place: ValuePlace;
   readonly value: KnownValue;
   readonly start: Start;
@@ -137,11 +137,11 @@ const textAt = ({ data, starts, place }: KnownValue, { end }: Start): string =>
  */
 function joiner(
   parts: ReadonlyMap<string, ValueRow>,
-  kept: ReadonlyMap<string, Kept>,
+  knownPlaces: ReadonlyMap<string, KnownPlace>,
 ): (part: ValueRow) => KnownValue | null {
   const made: KnownValue[] = [];
   const find = ({ ns, channel, version }: ValueRow): KnownValue | undefined =>
-    kept.get(keyOf(ns, channel, version))?.value ??
+    knownPlaces.get(keyOf(ns, channel, version))?.value ??
     made.find(({ place, starts }) => place[0] === ns && place[1] === channel && starts.has(version));
   return (part) => {
     const { ns, channel, version } = part;

@@ -45,7 +45,7 @@ type ValueArgs = ArgumentsFor<typeof valueTypes>;
 type WriteArgs = ArgumentsFor<typeof writeTypes>;
 
 /** The statements that store the progress of one kind of author. `Args` are the arguments that all of them have. */
-export interface ProgressStatements<Args> {
+interface ProgressStatements<Args> {
   values(args: Args, rows: readonly ValueArgs[]): readonly Statement<never>[];
   checkpoints(args: Args, rows: readonly CheckpointArgs[]): readonly Statement<never>[];
   writes(args: Args, rows: readonly WriteArgs[]): readonly Statement<never>[];

@@ -21,7 +21,7 @@ import type { Statement } from "./query.ts";
 import { refusal } from "./runs/create.ts";
 import { createStatements } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
-import { findRows, type Sought } from "./search.ts";
+import { findRows, type Search } from "./search.ts";
 import {
   advanceCron,
   deleteCron,
@@ -137,7 +137,7 @@ export function cronVerbs(driver: Database): CronStorage {
      * @guards As searchAssistants.
      */
     async searchCrons(scope, query) {
-      const { rows, total } = await findRows(driver, selectCrons, sought(scope, query), query);
+      const { rows, total } = await findRows(driver, selectCrons, toSearch(scope, query), query);
       return { rows: rows.map(toCron), total };
     },
 
@@ -207,7 +207,7 @@ export function cronVerbs(driver: Database): CronStorage {
 const listed = (skipped: FireCron["skipped"]): string =>
   JSON.stringify(skipped.map(({ scheduled_at, reason }) => [scheduled_at, reason]));
 
-function sought({ deployment, filter }: Scope, { metadata, assistant_id, thread_id, enabled }: CronQuery): Sought {
+function toSearch({ deployment, filter }: Scope, { metadata, assistant_id, thread_id, enabled }: CronQuery): Search {
   const state = { enabled: enabled === true ? "" : undefined, disabled: enabled === false ? "" : undefined };
   return { kind: "cron", deployment, metadata, filter, where: { assistant_id, thread_id, ...state } };
 }

@@ -43,7 +43,7 @@ const NARROWING = 8;
 const locksOf = (deployment: string, places: readonly ItemKey[]): string[] =>
   places.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
 
-const listed = (places: readonly ItemKey[]): string => JSON.stringify(places.map(({ path, key }) => [path, key]));
+const toList = (places: readonly ItemKey[]): string => JSON.stringify(places.map(({ path, key }) => [path, key]));
 
 /** Finds the newest first, sorted by the database. */
 async function findPage(
@@ -98,7 +98,7 @@ async function findRanked(
   const ranks = await rankAll(driver, scope, query, now);
   const found = new Map<string, Stored>();
   for (let start = 0; start < ranks.length; start += STEP) {
-    const places = listed(ranks.slice(start, start + STEP));
+    const places = toList(ranks.slice(start, start + STEP));
     const rows = await driver.read(selectItems({ deployment: scope.deployment, places, now }));
     for (const row of rows) found.set(`${row.path}\0${row.key}`, toStored(row));
   }
@@ -134,7 +134,7 @@ export function itemVerbs(driver: Database): ItemStorage {
     const stale = found.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
     if (stale.length === 0) return;
     const places = stale.map(({ path, row }) => ({ path, key: row.key }));
-    await driver.batch([refreshItems({ deployment, places: listed(places), now })], locksOf(deployment, places));
+    await driver.batch([refreshItems({ deployment, places: toList(places), now })], locksOf(deployment, places));
   }
 
   return {

@@ -21,7 +21,7 @@ import {
 } from "./statements/search.ts";
 
 /** A search. */
-export interface Sought {
+export interface Search {
   readonly kind: LabelKind;
   readonly deployment: string;
   /** The row's metadata must contain this. */
@@ -55,10 +55,10 @@ interface FoundRows<Row> {
 export async function findRows<Row extends { readonly metadata: string }>(
   driver: Database,
   select: SelectRows<Row>,
-  sought: Sought,
+  search: Search,
   reading: Reading,
 ): Promise<FoundRows<Row>> {
-  const plan = await planOf(driver, sought);
+  const plan = await planOf(driver, search);
   if (plan.none) return { rows: [], total: 0 };
   if (!plan.decided) return await compareRows(driver, select, plan, reading);
   const { limit, offset } = reading;
@@ -100,18 +100,18 @@ async function readFromEnd<Row>(
 async function compareRows<Row extends { readonly metadata: string }>(
   driver: Database,
   select: SelectRows<Row>,
-  { sought, shape, args, labels }: Plan,
+  { search, shape, args, labels }: Plan,
   { sort_by, sort_order, limit, offset }: Reading,
 ): Promise<FoundRows<Row>> {
   const order = { ...shape, sort_by, sort_order };
   const candidates = await driver.read(selectCandidates(order, args, labels));
-  const found = candidates.filter((row) => matches(sought, row));
+  const found = candidates.filter((row) => matches(search, row));
   const ids = found.slice(offset, offset + limit).map(({ id }) => id);
   if (ids.length === 0) return { rows: [], total: found.length };
   // Reads rows by id and checks the filter again, because rows may have changed since.
   const terms = { ...args, listed: JSON.stringify(ids), limit: 0, offset: 0 };
   const rows = await driver.read(select({ ...order, listed: true }, terms, labels));
-  return { rows: rows.filter((row) => matches(sought, row)), total: found.length };
+  return { rows: rows.filter((row) => matches(search, row)), total: found.length };
 }
 
 /** The arguments of a label. */
@@ -121,7 +121,7 @@ type SearchArguments = Parameters<typeof countRows>[1];
 
 /** The plan of a search. */
 interface Plan {
-  readonly sought: Sought;
+  readonly search: Search;
   readonly shape: SearchShape;
   readonly args: SearchArguments;
   /** The labels of the rows, the rarest first, then those of states. */
@@ -134,23 +134,23 @@ interface Plan {
   readonly total: number | null;
 }
 
-async function planOf(driver: Database, sought: Sought): Promise<Plan> {
-  const { metadata = {}, filter = [] } = sought;
+async function planOf(driver: Database, search: Search): Promise<Plan> {
+  const { metadata = {}, filter = [] } = search;
   const asked = [metadata, ...filter.map(partOf)];
   const known = new Map(asked.flatMap((part) => labelsOf(part, LABELS + 1)).map((label) => [label.join(), label]));
   const labels = [...known.values()].slice(0, LABELS);
   if (labels.length === 0) {
-    return toPlan(sought, [], { decided: asked.every((part) => Object.keys(part).length === 0) });
+    return toPlan(search, [], { decided: asked.every((part) => Object.keys(part).length === 0) });
   }
   const exact = known.size <= LABELS && labels.every((label) => label[2] !== null) && asked.every(isMadeOfLabels);
-  const { kind, deployment } = sought;
+  const { kind, deployment } = search;
   const select = countLabels({ kind, labels: labels.length }, { deployment, limit: COUNTED }, labels.map(toArguments));
   const counts = (await driver.read(select)).sort((a, b) => a.found - b.found || a.place - b.place);
   const rarest = counts[0]?.found ?? 0;
   // A label stored only as hashes may belong to another text.
   const decided = exact && counts.every(({ hashed }) => hashed === 0);
   const plan = toPlan(
-    sought,
+    search,
     counts.map(({ place }) => labels[place] as Label),
     { decided, none: rarest === 0 },
   );
@@ -161,17 +161,17 @@ async function planOf(driver: Database, sought: Sought): Promise<Plan> {
 const toArguments = ([path_hash, value_hash, exact]: Label): LabelArguments => ({ path_hash, value_hash, exact });
 
 function toPlan(
-  sought: Sought,
+  search: Search,
   labels: readonly Label[],
   { decided, none = false }: { readonly decided: boolean; readonly none?: boolean },
 ): Plan {
-  const { kind, deployment, where, values = [] } = sought;
+  const { kind, deployment, where, values = [] } = search;
   const conditions = (Object.keys(where) as ConditionName[]).flatMap((name) => {
     const value = where[name];
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
-    sought,
+    search,
     shape: {
       kind,
       labels: labels.length,
@@ -187,9 +187,9 @@ function toPlan(
   };
 }
 
-async function count(driver: Database, { sought, shape, args, labels, total }: Plan): Promise<number> {
+async function count(driver: Database, { search, shape, args, labels, total }: Plan): Promise<number> {
   if (total !== null) return total;
-  const { kind, deployment } = sought;
+  const { kind, deployment } = search;
   // On SQLite triggers keep the number of all rows: to count 100,000 takes 3 ms of every search.
   const isStored = driver.dialect === "sqlite" && shape.labels === 0 && isCountable(shape);
   const select = isStored ? selectStoredCount({ deployment, kind }) : countRows(shape, args, labels);
@@ -201,7 +201,7 @@ async function count(driver: Database, { sought, shape, args, labels, total }: P
 const partOf = (condition: Filter[number]): JsonObject =>
   Object.fromEntries([[condition.key, "equals" in condition ? condition.equals : [...condition.contains]]]);
 
-const matches = ({ metadata = {}, filter }: Sought, row: { readonly metadata: string }): boolean => {
+const matches = ({ metadata = {}, filter }: Search, row: { readonly metadata: string }): boolean => {
   const stored = JSON.parse(row.metadata) as JsonObject;
   return contains(stored, metadata) && permits(filter, stored);
 };

@@ -15,7 +15,7 @@ import { DELETED, THREAD_COLUMNS } from "./features.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { addLabels, dropLabels, type Label, labelsOf, narrowingLabels, replaceLabels } from "./labels.ts";
 import type { Statement } from "./query.ts";
-import { findRows, type Sought } from "./search.ts";
+import { findRows, type Search } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { selectThreads } from "./statements/search.ts";
 import {
@@ -101,7 +101,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
      * @guards As searchAssistants.
      */
     async searchThreads(scope, query) {
-      const { rows, total } = await findRows(driver, selectThreads, sought(scope, query), query);
+      const { rows, total } = await findRows(driver, selectThreads, toSearch(scope, query), query);
       return { rows: rows.map(toThread), total };
     },
 
@@ -151,7 +151,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
   };
 }
 
-function sought({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Sought {
+function toSearch({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Search {
   const isOther = status !== undefined && status !== "busy" && status !== "interrupted";
   const where = {
     ids: ids && JSON.stringify(ids),

@@ -15,7 +15,7 @@ const placeTypes = columns(cronTables.store_items, ["deployment", "path", "key"]
 const contentTypes = columns(cronTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
 
 /** Returns the condition on rows of `store_items` that they have not expired. */
-export const isAlive = (now: Operand<number>): RawBuilder<boolean> =>
+const isAlive = (now: Operand<number>): RawBuilder<boolean> =>
   sql<boolean>`(expires_at is null or expires_at > ${now})`;
 
 /** Selects an item that has not expired. */

@@ -8,7 +8,7 @@ import { shaped } from "../query.ts";
 export type LabelKind = "assistant" | "thread" | "cron";
 
 /** What labels are of: the metadata of a kind of row, or the values of a thread's state. */
-export type LabelSource = LabelKind | "values";
+type LabelSource = LabelKind | "values";
 
 /** `written`: the column on which the labels depend. */
 interface LabelledRows {
@@ -19,7 +19,7 @@ interface LabelledRows {
 }
 
 /** The rows that have labels of each kind. */
-export const labelled: Readonly<Record<LabelSource, LabelledRows>> = {
+export const LABELLED_ROWS: Readonly<Record<LabelSource, LabelledRows>> = {
   assistant: { kind: sql`'assistant'`, table: "assistants", id: "assistant_id", written: "metadata" },
   thread: { kind: sql`'thread'`, table: "threads", id: "thread_id", written: "metadata" },
   cron: { kind: sql`'cron'`, table: "crons", id: "cron_id", written: "metadata" },
@@ -32,14 +32,14 @@ const labelTypes = { deployment: text, id: text, written: text, labels: text };
 type LabelParameters = ParametersFor<typeof labelTypes>;
 
 const columnOf = (source: LabelSource, name: string, p: LabelParameters, rest = sql``): RawBuilder<unknown> => {
-  const { table, id } = labelled[source];
+  const { table, id } = LABELLED_ROWS[source];
   return sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${p.deployment}
     and ${sql.ref(id)} = ${p.id}${rest})`;
 };
 
 /** This batch wrote the row; otherwise the labels must have no effect. Hidden threads have no labels. */
 const isWritten = (source: LabelSource, p: LabelParameters): RawBuilder<boolean> => {
-  const { table, written } = labelled[source];
+  const { table, written } = LABELLED_ROWS[source];
   const visible = table === "threads" ? sql` and hidden = 0` : sql``;
   return sql<boolean>`${columnOf(source, written, p, visible)} = ${p.written}`;
 };
@@ -52,7 +52,7 @@ const options = { stable: true, shapes: SOURCES.map((source) => ({ source })) };
 export const deleteOtherLabels = shaped(
   (_: { readonly source: LabelSource }) => labelTypes,
   (p, { source }) =>
-    sql<never>`delete from labels where deployment = ${p.deployment} and kind = ${labelled[source].kind}
+    sql<never>`delete from labels where deployment = ${p.deployment} and kind = ${LABELLED_ROWS[source].kind}
       and row_id = ${p.id} and ${isWritten(source, p)}
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as listed)`,
@@ -67,7 +67,7 @@ export const insertLabels = shaped(
   (_: { readonly source: LabelSource }) => labelTypes,
   (p, { source }) =>
     sql<never>`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
-      select ${p.deployment}, ${labelled[source].kind}, ${p.id}, ${columnOf(source, "created_at", p)}, v.*
+      select ${p.deployment}, ${LABELLED_ROWS[source].kind}, ${p.id}, ${columnOf(source, "created_at", p)}, v.*
       from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint", exact: "text" })} as v
       where ${isWritten(source, p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`,
@@ -81,7 +81,7 @@ const KINDS: Readonly<Record<LabelKind, RawBuilder<unknown>>> = {
 };
 
 const leftBy = (kind: LabelKind, deployment: Operand<string>, id: Operand<string>): RawBuilder<unknown> => {
-  const { table, id: id_column } = labelled[kind];
+  const { table, id: id_column } = LABELLED_ROWS[kind];
   return sql`labels where kind in (${KINDS[kind]}) and not exists (select 1 from ${sql.table(table)} gone
     where gone.deployment = ${deployment} and gone.${sql.ref(id_column)} = ${id})`;
 };

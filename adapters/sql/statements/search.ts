@@ -9,7 +9,7 @@ import { createBuilder, query, shapedRows } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy, effectiveStatus, running, waiting } from "../thread-status.ts";
-import { type LabelKind, labelled, mayHaveValue } from "./labels.ts";
+import { LABELLED_ROWS, type LabelKind, mayHaveValue } from "./labels.ts";
 
 const db = createBuilder<Tables>();
 
@@ -94,7 +94,7 @@ const isLabel = (
   label: Pick<LabelParameters, "path_hash" | "value_hash">,
 ): RawBuilder<boolean> => {
   const column = (name: string): RawBuilder<unknown> => sql.ref(`${rows}.${name}`);
-  return sql<boolean>`${column("deployment")} = ${deployment} and ${column("kind")} = ${labelled[kind].kind}
+  return sql<boolean>`${column("deployment")} = ${deployment} and ${column("kind")} = ${LABELLED_ROWS[kind].kind}
     and ${column("path_hash")} = ${label.path_hash} and ${column("value_hash")} = ${label.value_hash}`;
 };
 
@@ -145,7 +145,7 @@ export interface SearchShape {
 }
 
 /** The order of a search. The id breaks ties. */
-export interface OrderShape {
+interface OrderShape {
   readonly sort_by: string;
   readonly sort_order: "asc" | "desc";
 }
@@ -163,8 +163,9 @@ const rows = {
 export const isCountable = ({ kind, where, values }: Omit<SearchShape, "labels" | "exact">): boolean =>
   kind !== "cron" && where.length === 0 && values === 0;
 
-const tableOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(labelled[kind].table);
-const idOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.ref(`${labelled[kind].table}.${labelled[kind].id}`);
+const tableOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(LABELLED_ROWS[kind].table);
+const idOf = ({ kind }: SearchShape): RawBuilder<unknown> =>
+  sql.ref(`${LABELLED_ROWS[kind].table}.${LABELLED_ROWS[kind].id}`);
 
 /** The rows of the rarest label, which the index of labels has in the order of creation. */
 function followed(p: SearchParameters, label: LabelParameters, { kind, exact }: SearchShape): RawBuilder<unknown> {
@@ -217,7 +218,7 @@ function foundRows(
 function orderOf(shape: SearchShape & OrderShape): RawBuilder<unknown> {
   const { kind, labels, where, values, sort_by, sort_order } = shape;
   const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
-  const by = searched[kind].orders[sort_by] ?? sql.ref(`${labelled[kind].table}.${sort_by}`);
+  const by = searched[kind].orders[sort_by] ?? sql.ref(`${LABELLED_ROWS[kind].table}.${sort_by}`);
   if (sort_by !== "created_at") return sql`order by ${by} ${direction}, ${idOf(shape)} ${direction}`;
   if (labels > 0) return sql`order by followed.created_at ${direction}, followed.row_id ${direction}`;
   const sign = where.includes("ids") || values > 0 ? sql`+` : sql``;
