@@ -10,7 +10,7 @@ import type { AttemptOptions, WorkerSlot } from "./attempt-options.ts";
 import type { AttemptState } from "./attempt-state.ts";
 import { EventMapper } from "./event-mapper.ts";
 import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
-import { createLeaseRetry, type Heartbeat, type LeaseRetry, startHeartbeat } from "./leases.ts";
+import { createLeaseRetry, Heartbeat, type LeaseRetry } from "./leases.ts";
 import { OutputBuffer } from "./output-buffer.ts";
 import { ProgressWriter } from "./progress-writer.ts";
 import { readState } from "./run-states.ts";
@@ -63,7 +63,7 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: 
   const isOutputEnded = (): boolean => events.isOutputEnded();
 
   const retry = createLeaseRetry(options, state, lease);
-  const heartbeat = startHeartbeat({
+  const heartbeat = new Heartbeat({
     ...options,
     lease,
     until: run.updated_at + lease_ms,

@@ -17,106 +17,112 @@ interface HeartbeatOptions {
   onLost(): void;
 }
 
-export interface Heartbeat {
-  /** An expired lease can still be renewed until another process claims the run. */
-  isExpired(now: number): boolean;
-  /** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
-  isEnding(): boolean;
-  /** True if the lease was renewed. */
-  renew(): Promise<boolean>;
-  /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
-  checkCancelled(): void;
-  stop(): void;
-}
-
 /**
- * The lease is lost when the store refuses a renewal. Where another process could claim the run, it is also lost shortly before it
- * expires, if renewals have failed for a quarter of the lease while this process was running: a process that stood still knows
- * nothing about the store.
+ * Renews the lease of an attempt. The lease is lost when the store refuses a renewal. Where another process could claim the run, it is
+ * also lost shortly before it expires, if renewals have failed for a quarter of the lease while this process was running: a process
+ * that stood still knows nothing about the store.
  */
-export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
-  const { storage, scope, environment, lease, lease_ms } = options;
-  let { until } = options;
-  let failingSince: number | null = null;
-  let stopped = false;
-  let checking = false;
-  let checkAgain = false;
-  let cancelTimer = (): void => {};
+export class Heartbeat {
+  readonly #options: HeartbeatOptions;
+  #until: number;
+  #failingSince: number | null = null;
+  #isStopped = false;
+  #isChecking = false;
+  #checksAgain = false;
+  #cancelTimer = (): void => {};
 
-  function stop(): void {
-    stopped = true;
-    cancelTimer();
+  constructor(options: HeartbeatOptions) {
+    const { environment, lease_ms, until } = options;
+    this.#options = options;
+    this.#until = until;
+    this.#schedule(until - environment.now() - (2 * lease_ms) / 3);
   }
 
-  function lose(): void {
-    stop();
-    options.onLost();
+  /** An expired lease can still be renewed until another process claims the run. */
+  isExpired(now: number): boolean {
+    return now >= this.#until;
   }
 
-  function schedule(ms: number): void {
-    cancelTimer();
-    if (!stopped) cancelTimer = environment.timer(Math.max(0, ms), () => void renew());
+  /** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
+  isEnding(): boolean {
+    const { environment, lease_ms } = this.#options;
+    return environment.now() >= this.#until - lease_ms / 4;
   }
 
-  /** `late`: the delay with which the process noticed the failure, because it stood still. */
-  function failed(error: unknown, late = 0): void {
-    if (stopped) return;
-    const { run_id, thread_id } = lease;
-    // One log record until the next success.
-    if (failingSince === null) {
-      environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
-    }
-    const now = environment.now();
-    // A process that stands still again and again leaves no time for an answer.
-    failingSince = late > lease_ms / 20 ? now : (failingSince ?? now);
-    if (!storage.single_process && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lose();
-    else schedule(lease_ms / 20);
-  }
-
-  async function renew(): Promise<boolean> {
-    const sent = environment.now();
-    const next = sent + lease_ms;
+  /** True if the lease was renewed. */
+  async renew(): Promise<boolean> {
+    const { storage, scope, environment, lease, lease_ms } = this.#options;
+    const sentAt = environment.now();
     const cancelWait = environment.timer(lease_ms / 6, () => {
-      failed(new Error("The store does not answer"), environment.now() - sent - lease_ms / 6);
+      this.#fail(new Error("The store does not answer"), environment.now() - sentAt - lease_ms / 6);
     });
     try {
-      const renewed = await storage.renewLease(scope, lease, next);
-      if (renewed && !stopped) {
-        // The answer of an earlier renewal can arrive last: renew again, because the store may hold the earlier time.
-        schedule(next < until ? 0 : lease_ms / 3);
-        until = next;
-        failingSince = null;
-        if (renewed.cancelled) options.onCancelled();
-      } else if (!stopped) {
-        lose();
-      }
+      const renewed = await storage.renewLease(scope, lease, sentAt + lease_ms);
+      if (!this.#isStopped) this.#handleAnswer(renewed, sentAt + lease_ms);
       return renewed !== null;
     } catch (error) {
-      failed(error);
+      this.#fail(error, 0);
       return false;
     } finally {
       cancelWait();
     }
   }
 
-  function checkCancelled(): void {
-    checkAgain = checking;
-    if (checking || stopped) return;
-    checking = true;
-    void renew().then(() => {
-      checking = false;
-      if (checkAgain) checkCancelled();
+  /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
+  checkCancelled(): void {
+    this.#checksAgain = this.#isChecking;
+    if (this.#isChecking || this.#isStopped) return;
+    this.#isChecking = true;
+    void this.renew().then(() => {
+      this.#isChecking = false;
+      if (this.#checksAgain) this.checkCancelled();
     });
   }
 
-  schedule(until - environment.now() - (2 * lease_ms) / 3);
-  return {
-    isExpired: (now) => now >= until,
-    isEnding: () => environment.now() >= until - lease_ms / 4,
-    renew,
-    checkCancelled,
-    stop,
-  };
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancelTimer();
+  }
+
+  #schedule(ms: number): void {
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.environment.timer(Math.max(0, ms), () => void this.renew());
+  }
+
+  #handleAnswer(renewed: Awaited<ReturnType<Storage["renewLease"]>>, until: number): void {
+    if (!renewed) {
+      this.#lose();
+      return;
+    }
+    // The answer of an earlier renewal can arrive last: renew again, because the store may hold the earlier time.
+    this.#schedule(until < this.#until ? 0 : this.#options.lease_ms / 3);
+    this.#until = until;
+    this.#failingSince = null;
+    if (renewed.cancelled) this.#options.onCancelled();
+  }
+
+  /** `late_ms`: the delay with which the process noticed the failure, because it stood still. */
+  #fail(error: unknown, late_ms: number): void {
+    if (this.#isStopped) return;
+    const { storage, environment, lease, lease_ms } = this.#options;
+    const { run_id, thread_id } = lease;
+    // One log record until the next success.
+    if (this.#failingSince === null) {
+      environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
+    }
+    const now = environment.now();
+    // A process that stands still again and again leaves no time for an answer.
+    const since = late_ms > lease_ms / 20 ? now : (this.#failingSince ?? now);
+    this.#failingSince = since;
+    const isLost = now >= this.#until - lease_ms / 10 && now - since >= lease_ms / 4;
+    if (isLost && !storage.single_process) this.#lose();
+    else this.#schedule(lease_ms / 20);
+  }
+
+  #lose(): void {
+    this.stop();
+    this.#options.onLost();
+  }
 }
 
 /** Repeats a failing call of the store for as long as a lease lasts. */

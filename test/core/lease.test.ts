@@ -1,7 +1,7 @@
 /** When a lease that cannot be renewed counts as lost. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Heartbeat, startHeartbeat } from "../../lib/engine/leases.ts";
+import { Heartbeat } from "../../lib/engine/leases.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";
@@ -25,7 +25,7 @@ function held(alone = false): Subject {
   let lost = false;
   const gate = Promise.withResolvers<{ readonly cancelled: boolean } | null>();
   const now = (): number => clock.now() + skew;
-  const lease = startHeartbeat({
+  const lease = new Heartbeat({
     storage: { single_process: alone, renewLease: () => gate.promise } as unknown as Storage,
     scope: { deployment: "d" },
     environment: { ...systemEnvironment(), timer: clock.timer, now, log: () => {} },

@@ -1,6 +1,7 @@
 /** What a worker starts, and does not start, beside executors whose leases are lost or may be. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { systemEnvironment } from "../../lib/environment.ts";
 import { type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import type { ClaimRequest, CreateRun, Scope } from "../../lib/storage/mod.ts";
 import { testClock } from "../suite/kit.ts";
@@ -64,6 +65,44 @@ describe("a worker", () => {
     behind_ms = 2 * LEASE_MS;
     await create();
     assert.deepEqual(claimed, [true, false]);
+  });
+
+  it("renews a lease whose last quarter has begun before the executor begins", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    let stall_ms = 0;
+    let skew_ms = 0;
+    let renewals = 0;
+    const renewalsAtStart: number[] = [];
+    faults.createRun = async (call) => {
+      const created = await call();
+      stall_ms = LEASE_MS * 0.8;
+      return created;
+    };
+    faults.renewLease = (call) => {
+      renewals++;
+      return call();
+    };
+    const environment = {
+      ...clock,
+      now: () => clock.now() + skew_ms,
+      // The process stalls between the claim and the start, for less than the lease.
+      defer(fn: () => void) {
+        skew_ms += stall_ms;
+        stall_ms = 0;
+        systemEnvironment().defer(fn);
+      },
+    };
+    const agent = async (): Promise<string> => {
+      renewalsAtStart.push(renewals);
+      return "done";
+    };
+    await using kit = await clockedService(clock, { storage, worker, environment, executor: fromFunctions({ agent }) });
+    await clock.advance(1_000);
+    const { frames } = await kit.service.runs.stream(null, { assistant_id: "agent", input: {} });
+    for await (const { event } of frames) if (event === "end") break;
+    assert.equal(skew_ms, LEASE_MS * 0.8);
+    assert.deepEqual(renewalsAtStart, [1]);
   });
 
   it("ends the messages of an earlier attempt, although it could not read that attempt's events at first", async () => {

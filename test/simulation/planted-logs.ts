@@ -21,6 +21,12 @@ export const LOGS: readonly PlantedFault[] = [
     file: "lib/executor/checkpoints.ts",
     find: "buffer.addWrites({ ...at, task_id, writes }, barrier.newest);",
     replace: "buffer.addWrites({ ...at, task_id, writes }, 0);",
+    also: [
+      {
+        find: "buffer.addCheckpoint({ ...checkpoint, values, created_at }, barrier.newest);",
+        replace: "buffer.addCheckpoint({ ...checkpoint, values, created_at }, 0);",
+      },
+    ],
   },
   {
     name: "events are stored before the writes that they show",

@@ -64,7 +64,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "no heartbeat",
     file: "lib/engine/leases.ts",
-    find: "schedule(until - environment.now() - (2 * lease_ms) / 3);",
+    find: "this.#schedule(until - environment.now() - (2 * lease_ms) / 3);",
     replace: "",
   },
   {
@@ -302,10 +302,10 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "an executor begins when its lease is almost over",
-    from: 91_058,
+    test: "test/core/lost-leases.test.ts",
     file: "lib/engine/leases.ts",
-    find: "environment.now() >= until - lease_ms / 4",
-    replace: "environment.now() >= until",
+    find: "environment.now() >= this.#until - lease_ms / 4",
+    replace: "environment.now() >= this.#until",
   },
   {
     name: "a process that stood still before it starts an executor does not know it",
@@ -366,8 +366,6 @@ function search(fault: PlantedFault, seeds: number): Promise<string | null> {
     "--stop",
     "--seeds",
     String(seeds),
-    "--from",
-    String(fault.from ?? 1),
     ...(fault.durable ? ["--durable"] : []),
     ...(process.env["SIM_IGNORE"] ? ["--ignore", process.env["SIM_IGNORE"]] : []),
   ]);
