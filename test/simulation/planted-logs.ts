@@ -23,8 +23,8 @@ export const LOGS: readonly PlantedFault[] = [
     replace: "buffer.addWrites({ ...at, task_id, writes }, 0);",
     also: [
       {
-        find: "buffer.addCheckpoint({ ...checkpoint, values, created_at }, barrier.newest);",
-        replace: "buffer.addCheckpoint({ ...checkpoint, values, created_at }, 0);",
+        find: "buffer.addCheckpoint(cache.add(checkpoint, options.now()), barrier.newest);",
+        replace: "buffer.addCheckpoint(cache.add(checkpoint, options.now()), 0);",
       },
     ],
   },

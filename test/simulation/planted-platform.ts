@@ -11,8 +11,6 @@ export interface PlantedFault {
   readonly also?: readonly { readonly find: string; readonly replace: string }[];
   /** `--durable` finds it. */
   readonly durable?: boolean;
-  /** The first seed that is tried, where few find it. Default: 1. */
-  readonly from?: number;
   /** The test that finds it, where hardly a seed does. */
   readonly test?: string;
   /** Why no behaviour that anybody may rely on changes; then it need not be found. */
