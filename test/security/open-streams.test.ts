@@ -10,7 +10,18 @@ import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { advanceUntil, clockedService } from "../core/faulty.ts";
 import { owning } from "../http/custom-world.ts";
 import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
-import { CALLS, called, type Headers, KINDS, Rooms, runningPlace, type ThreadAndRun } from "./open-streams.ts";
+import {
+  CALLS,
+  called,
+  type Headers,
+  KINDS,
+  PLATFORM,
+  PROTOCOLS,
+  Rooms,
+  reading,
+  runningPlace,
+  type ThreadAndRun,
+} from "./open-streams.ts";
 
 /** How long a stream may stay open without permission, on the test's clock. */
 const LIMIT_MS = 3_000;
@@ -76,6 +87,7 @@ function shared(auth: AuthOptions): TestServiceOptions {
   return { identity, auth: { mode: "agent_builder", owner: OWNER, shared: true, ...auth } };
 }
 
+const readBearer = ({ headers }: Request): string => (headers.get("authorization") ?? "").slice(7);
 const bearer = (name: string): Headers => ({ authorization: `Bearer ${name}` });
 
 /** Users see their own threads, and root sees all. `answers`: what the handler gives to some. */
@@ -83,7 +95,7 @@ function owned(answers: ReadonlyMap<string, false | JsonObject> = new Map()): Te
   return {
     auth: {
       custom: {
-        authenticate: ({ headers }) => (headers.get("authorization") ?? "").slice(7),
+        authenticate: readBearer,
         on: {
           "*": (context) => {
             const { identity } = context.user;
@@ -206,7 +218,8 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
 async function openWorld(options: TestServiceOptions) {
   const clock = testClock();
   const rooms = new Rooms();
-  const at = await clockedService(clock, { agents: { agent: rooms.agent }, environment: clock, ...options });
+  const agents = { agent: rooms.agent, speaker: rooms.speaker };
+  const at = await clockedService(clock, { agents, environment: clock, ...options });
   return { clock, rooms, at };
 }
 
@@ -245,6 +258,62 @@ for (const [cause, make] of Object.entries(CAUSES)) {
     }
   });
 }
+
+/** A run of an agent protocol, whose caller loses the access. */
+const LOSSES: Readonly<
+  Record<
+    string,
+    {
+      readonly options: () => TestServiceOptions;
+      readonly prepare: (at: TestService) => Promise<{ readonly reader: Headers; lose(): Promise<unknown> }>;
+    }
+  >
+> = {
+  "the key is revoked": {
+    options: () => BY_KEY,
+    async prepare({ service: { accounts } }) {
+      const { key, row } = await accounts.createKey({ kind: "sk" });
+      return { reader: keyOf(key), lose: () => accounts.revokeKey(row.id) };
+    },
+  },
+  "the thread gets another owner": {
+    // Only threads have owners: the tools and agents are everybody's.
+    options: () => ({ auth: { custom: { authenticate: readBearer, on: { threads: owning } } } }),
+    prepare: async ({ service: { threads } }) => ({
+      reader: bearer("ann"),
+      async lose() {
+        const [thread] = (await threads.search({})).items;
+        assert.ok(thread?.thread_id);
+        await threads.update(thread.thread_id, { metadata: { owner: "bob" } });
+      },
+    }),
+  },
+};
+
+describe("the stream of an agent protocol", () => {
+  for (const [loss, { options, prepare }] of Object.entries(LOSSES)) {
+    for (const [protocol, requestBy] of Object.entries(PROTOCOLS)) {
+      it(`ends when ${loss}: ${protocol}`, async () => {
+        const { clock, rooms, at } = await openWorld(options());
+        await using _ = at;
+        const { reader, lose } = await prepare(at);
+        const mine = await reading(await at.fetch(requestBy(reader)));
+        assert.equal(mine.status, 200);
+        rooms.say(PLATFORM, "before");
+        await advanceUntil(clock, () => mine.text().includes("before"), STEP_MS);
+        assert.ok(!mine.ended());
+        await lose();
+        for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
+        const seen = mine.text();
+        rooms.say(PLATFORM, "after");
+        for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
+        assert.ok(mine.ended(), "the stream has ended");
+        assert.equal(mine.text(), seen, "nothing arrives any more");
+        await mine.close();
+      });
+    }
+  }
+});
 
 /** The same, where the reads of one verb are counted. */
 async function openCounted(verb: "findKey" | "getThread", options: TestServiceOptions) {

@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import type { AgentFunction } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { requestOf as a2aRequest, say } from "../http/a2a-asker.ts";
+import { requestOf as mcpRequest } from "../http/mcp-asker.ts";
 import type { TestService } from "../suite/kit.ts";
 
 export type Headers = Readonly<Record<string, string>>;
@@ -33,6 +35,15 @@ export class Rooms {
         });
     }
   }.bind(this) as AgentFunction;
+
+  /** Says the same as the message of an agent, and as the progress of a tool. */
+  readonly speaker: AgentFunction = async function* (this: Rooms, job: Parameters<AgentFunction>[0]) {
+    let progress = 0;
+    for await (const { said } of this.agent({ ...job, input: { room: PLATFORM } }) as AsyncIterable<{ said: string }>) {
+      job.emit({ progress: ++progress, message: said });
+      yield said;
+    }
+  }.bind(this) as AgentFunction;
 }
 
 /** A stream that a caller has opened. */
@@ -55,7 +66,7 @@ export interface ThreadAndRun {
 type Open = (service: TestService, headers: Headers, place: ThreadAndRun) => Promise<OpenStream>;
 
 /** A body that is read from now on. */
-async function reading(response: Response): Promise<OpenStream> {
+export async function reading(response: Response): Promise<OpenStream> {
   let text = "";
   let ended = false;
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
@@ -156,6 +167,37 @@ export const KINDS: Readonly<Record<string, Open>> = {
   "v2 server-sent events": async ({ fetch }, headers, { thread_id }) =>
     await reading(await fetch(url(`/threads/${thread_id}/stream/events`), posting(headers, CHANNELS))),
   "a WebSocket": socketOf,
+};
+
+/** The room of `Rooms.speaker`. */
+export const PLATFORM = "platform";
+
+/** The ways of the agent protocols to start a run, and to read what it says while it says it. */
+export const PROTOCOLS: Readonly<Record<string, (headers: Headers) => Request>> = {
+  "a chat of the AI SDK": (headers) =>
+    new Request(
+      url("/ai/speaker/chat"),
+      posting(headers, {
+        ...{ id: crypto.randomUUID(), trigger: "submit-message" },
+        messages: [{ id: "u1", role: "user", parts: [{ type: "text", text: "Hi" }] }],
+      }),
+    ),
+  "an AG-UI run": (headers) =>
+    new Request(
+      url("/ag-ui/speaker"),
+      posting(headers, {
+        ...{ threadId: crypto.randomUUID(), runId: "r1", tools: [], context: [], state: {}, forwardedProps: {} },
+        messages: [{ id: "u1", role: "user", content: "Hi" }],
+      }),
+    ),
+  "an A2A task": (headers) => a2aRequest(url("/a2a/speaker"), "SendStreamingMessage", say("Hi"), headers),
+  "an MCP tool call": (headers) =>
+    mcpRequest(
+      url("/mcp"),
+      "tools/call",
+      { name: "speaker", arguments: { message: "Hi" } },
+      { capabilities: {}, meta: { progressToken: "p" }, headers },
+    ),
 };
 
 export async function post({ fetch }: TestService, headers: Headers, path: string, body: object): Promise<JsonObject> {
