@@ -247,37 +247,45 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
   async #next(): Promise<readonly Shown[]> {
     while (!this.left) {
       if (this.isGone()) return this.end();
+      const { place } = this;
       try {
         const ready: Shown[] = [];
-        const { place } = this;
-        const waiting = this.attached ? this.#take(ready) : undefined;
-        if (waiting) await waiting;
-        if (ready.length === 0) {
-          // What it has taken is not shown. More may follow it in the page, or in the log behind the page.
-          if (this.place > place) continue;
+        const taking = this.attached ? this.#take(ready) : undefined;
+        if (taking) await taking;
+        if (ready.length > 0) {
+          const checking = this.check?.();
+          if (checking) await checking;
+          if (!this.left && !this.isGone()) return ready;
+        } else if (this.place === place) {
           if (this.isAtEnd()) return this.end();
-          const { change, keepAlive } = this.#log;
-          const changed = change.wait(this);
-          keepAlive?.acquire();
-          try {
-            if (!this.attached) (await this.attach?.()) || (await changed);
-            else if (this.place >= this.floor) await changed;
-            else await this.#read();
-          } finally {
-            keepAlive?.release();
-          }
-          continue;
+          await this.#waitForItems();
         }
-        const checking = this.check?.();
-        if (checking) await checking;
-        if (!this.left && !this.isGone()) return ready;
+        // Else this reader gets none of what was taken. More may follow it in the page, or in the log behind the page.
       } catch (error) {
-        const expected = this.left || this.#log.closed;
-        if (!this.left) this.close();
-        if (!expected) throw error;
+        this.#failWith(error);
       }
     }
     return [];
+  }
+
+  /** Waits for a change of the log, or reads the next page. */
+  async #waitForItems(): Promise<void> {
+    const { change, keepAlive } = this.#log;
+    const changed = change.wait(this);
+    keepAlive?.acquire();
+    try {
+      if (this.attached && this.place < this.floor) await this.#read();
+      else if (this.attached || !(await this.attach?.())) await changed;
+    } finally {
+      keepAlive?.release();
+    }
+  }
+
+  /** Throws the error, unless the reader has left or the service stops. */
+  #failWith(error: unknown): void {
+    const isExpected = this.left || this.#log.closed;
+    if (!this.left) this.close();
+    if (!isExpected) throw error;
   }
 
   /** Takes a batch of the log or of the page. An item that must be read first ends it: then the result resolves once it is taken. */
