@@ -7,6 +7,9 @@ import type { HeaderValues } from "./respond.ts";
 import type { OpenBodies, RequestContext } from "./route.ts";
 
 interface StreamOptions {
+  /** Part of the log records of the stream. */
+  readonly ids?: Readonly<Record<string, string>>;
+  readonly headers?: HeaderValues;
   /**
    * It outlives its runs. It begins with a heartbeat, because clients wait for the headers. Where other streams fail it closes
    * normally: its clients reconnect after any end, and proxies such as Vite's pass on no failure.
@@ -23,14 +26,11 @@ const HEADERS: HeaderValues = {
 /**
  * Returns frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
  * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
- * `ids` are part of its log records.
  */
 export function eventStream(
   context: RequestContext,
   frames: Reader<Frame>,
-  ids: Readonly<Record<string, string>>,
-  headers: HeaderValues,
-  { endless = false }: StreamOptions = {},
+  { ids, headers, endless = false }: StreamOptions = {},
 ): Response {
   const { request_id, handler } = context;
   const source = new FrameSource(handler.bodies, frames, { ...ids, request_id }, endless);

@@ -69,7 +69,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const thread_id = threadId(context);
       const filter = await context.body();
       const reader = await context.nouns.protocol.subscribe(thread_id, filter);
-      return eventStream(context, reader, { thread_id }, {}, { endless: true });
+      return eventStream(context, reader, { ids: { thread_id }, endless: true });
     },
   }),
   route("get", EVENTS, {

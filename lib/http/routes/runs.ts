@@ -145,7 +145,7 @@ async function streamRun(context: RequestContext): Promise<Response> {
   const { run, frames } = await context.nouns.runs.stream(thread_id, request, origin, ...options);
   const path = pathOf(thread_id, run.run_id);
   const ids = { run_id: run.run_id, thread_id: run.thread_id };
-  return eventStream(context, frames, ids, { "content-location": path, location: `${path}/stream` });
+  return eventStream(context, frames, { ids, headers: { "content-location": path, location: `${path}/stream` } });
 }
 
 async function waitForRun(context: RequestContext): Promise<Response> {
@@ -212,7 +212,7 @@ async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof 
   const after = readLastEventId(context.request.headers);
   const { frames } = await context.nouns.runs.joinStream(thread_id, run_id, { after, modes, ...options });
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
-  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
+  return eventStream(context, frames, { ids, headers: { location: `${pathOf(thread_id, run_id)}/stream` } });
 }
 
 const newRun = {

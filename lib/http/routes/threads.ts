@@ -442,7 +442,10 @@ export const THREAD_ROUTES: readonly Route[] = [
       const after = readThreadEventId(context.request.headers);
       const options = { modes: [...stream_mode, ...stream_modes], after };
       const frames = await context.nouns.threads.stream(thread_id, options);
-      return eventStream(context, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
+      return eventStream(context, frames, {
+        ids: { thread_id },
+        headers: { location: `/threads/${thread_id}/stream` },
+      });
     },
   }),
 ];

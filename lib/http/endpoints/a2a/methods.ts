@@ -53,13 +53,13 @@ export async function subscribe({ context, request, assistant_id }: Called<"Subs
   const more = extensionHeaders(context.request.headers);
   if (!isActive(newest)) {
     // The stream of 0.3 ends with a final status, which a question is.
-    if (request.version === "0.3") return eventStream(context, restingFrames(request, opening), ids, more);
+    if (request.version === "0.3") return eventStream(context, restingFrames(request, opening), { ids, headers: more });
     const look = async (): Promise<CallState | null> => await readCall(nouns, first).catch(nullIfNotFound);
     const frames = waitingFrames(context, request, { opening, asked: newest.run_id, look });
-    return eventStream(context, frames, ids, more);
+    return eventStream(context, frames, { ids, headers: more });
   }
   const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
-  return eventStream(context, taskFrames(context, request, stream, opening), ids, more);
+  return eventStream(context, taskFrames(context, request, stream, opening), { ids, headers: more });
 }
 
 /** How many runs are searched at once, and how much text of conversations a page reads before it ends early. */

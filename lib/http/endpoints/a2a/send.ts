@@ -136,7 +136,7 @@ export async function sendMessage(called: CalledToSend): Promise<Response> {
   if (isStream) {
     const stream = await nouns.runs.stream(thread_id, requestOf(wanted, true), origin).catch(hide);
     const frames = taskFrames(context, request, stream, openingOf(first ?? stream.run, stream.run, sent, history));
-    return eventStream(context, frames, { run_id: stream.run.run_id, thread_id }, more);
+    return eventStream(context, frames, { ids: { run_id: stream.run.run_id, thread_id }, headers: more });
   }
 
   const show = (task: Task): JsonObject => {

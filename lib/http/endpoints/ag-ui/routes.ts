@@ -44,7 +44,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
           ...(isLast(event) ? { last: true } : {}),
         }));
       }, events.leave);
-      return eventStream(context, frames, { run_id: run.run_id, thread_id: run.thread_id }, {});
+      return eventStream(context, frames, { ids: { run_id: run.run_id, thread_id: run.thread_id } });
     },
   }),
 ];

@@ -106,5 +106,5 @@ const HEADERS = { "x-vercel-ai-ui-message-stream": "v1" };
 
 function uiStream(context: RequestContext, { run, frames }: ChatStream): Response {
   const ids: Record<string, string> = run ? { run_id: run.run_id, thread_id: run.thread_id } : {};
-  return eventStream(context, frames, ids, HEADERS);
+  return eventStream(context, frames, { ids, headers: HEADERS });
 }

@@ -86,5 +86,5 @@ export async function listen(context: RequestContext, request: RpcRequest<"subsc
     isDone = true;
     watch.close();
   });
-  return eventStream(context, frames, {}, SSE_HEADERS);
+  return eventStream(context, frames, { headers: SSE_HEADERS });
 }

@@ -136,7 +136,7 @@ function answerOf(context: RequestContext, request: RequestHead, call: OpenCall)
     return waitResponse(context, { run, result: answer, leave }, {});
   const frames = createMessages(context, request.progressToken, call);
   const { run_id, thread_id } = run;
-  return eventStream(context, frames, { run_id, thread_id }, SSE_HEADERS);
+  return eventStream(context, frames, { ids: { run_id, thread_id }, headers: SSE_HEADERS });
 }
 
 /** The id for the answer to a message, which may be malformed. */
