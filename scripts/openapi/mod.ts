@@ -3,89 +3,17 @@
  * list of routes in docs/reference/http-routes.md.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { toJsonSchema } from "@valibot/to-json-schema";
-import { runAgentInput } from "../../lib/http/endpoints/ag-ui/requests.ts";
-import { chatBody } from "../../lib/http/endpoints/ai/requests.ts";
-import { type Fields, UUID } from "../../lib/http/parse.ts";
 import type { Route } from "../../lib/http/route.ts";
-import {
-  assistantCount,
-  assistantCreate,
-  assistantPatch,
-  assistantSearch,
-  latest,
-  versionSearch,
-} from "../../lib/http/routes/assistants.ts";
-import { feedbackCreate, feedbackLink, feedbackPatch, submission } from "../../lib/http/routes/feedback-requests.ts";
 import { allRoutes } from "../../lib/http/routes/mod.ts";
-import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
-import { cancelMany } from "../../lib/http/routes/runs.ts";
-import {
-  historySearch,
-  stateAt,
-  stateChange,
-  stateNote,
-  threadCount,
-  threadCreate,
-  threadPatch,
-  threadPrune,
-  threadSearch,
-} from "../../lib/http/routes/threads.ts";
-import { runCreate } from "../../lib/http/run-request.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
+import { cronAndStoreSchemas } from "./crons-and-store.ts";
 import { operationSchemas } from "./operations.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
+import { REQUESTS, requestSchema } from "./requests.ts";
 import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, ref, schemas, string, uuid } from "./schemas.ts";
 
 const ROUTES = await allRoutes();
-
-type Schema = Fields<unknown>;
-
-/** The JSON Schema of what a client may send. In a body, null stands for an absent field, or clears it. */
-function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
-  const { $schema, ...rest } = toJsonSchema(schema, {
-    target: "draft-2020-12",
-    typeMode: "input",
-    errorMode: "ignore",
-    overrideAction: ({ valibotAction, jsonSchema }) => {
-      if (valibotAction.type !== "regex" || !("requirement" in valibotAction) || valibotAction.requirement !== UUID) {
-        return undefined;
-      }
-      // The expression ignores case, which JSON Schema cannot say.
-      const { pattern: _, ...rest } = jsonSchema;
-      return { ...rest, format: "uuid" };
-    },
-    overrideSchema: ({ valibotSchema, jsonSchema }) => {
-      // JSON Schema cannot say that the last variant is for all other values.
-      if (valibotSchema.type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
-      // The optional field inside has null already.
-      if (valibotSchema.type === "nullish") {
-        const [inner] = jsonSchema.anyOf as [JsonObject];
-        const nulls = (inner.anyOf ?? []) as readonly JsonObject[];
-        const taken = Object.keys(inner).length === 0 || nulls.some(({ type }) => type === "null");
-        if (taken) return inner as typeof jsonSchema;
-        // Null is what an absent member is read as: that is not worth saying.
-        const { default: standard, ...present } = jsonSchema;
-        return standard === null ? present : undefined;
-      }
-      const open = Object.keys(jsonSchema).length === 0;
-      if (place === "query" || open || valibotSchema.type !== "optional") return undefined;
-      const { default: standard, ...present } = jsonSchema;
-      return {
-        anyOf: [...(present.anyOf ?? [present]), { type: "null" }],
-        ...(standard === undefined ? {} : { default: standard }),
-      };
-    },
-  });
-  return JSON.parse(JSON.stringify(rest, withoutEmpty)) as JsonObject;
-}
-
-function withoutEmpty(key: string, value: unknown): unknown {
-  const empty = typeof value === "object" && value !== null && Object.keys(value).length === 0;
-  return empty && (key === "required" || key === "properties") ? undefined : value;
-}
 
 /** Path parameters that are UUIDs. */
 const IDS = new Set(["thread_id", "run_id", "cron_id", "token", "id"]);
@@ -166,13 +94,13 @@ function responses(route: Route): JsonObject {
   return { ...success, ...Object.fromEntries(failures) };
 }
 
-function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
+function requestBody(route: Route): JsonObject {
   const { body, list: asList = false } = route;
   const byHand = handRead(route).body;
   if (byHand) return { requestBody: { required: true, content: { "application/json": { schema: byHand } } } };
   if (!body) return {};
-  const name = names.get(body);
-  if (!name) throw new Error(`Name the body of ${keyOf(route)} in openapi() of scripts/openapi/mod.ts`);
+  const name = REQUESTS.get(body);
+  if (!name) throw new Error(`Name the body of ${keyOf(route)} in REQUESTS of scripts/openapi/requests.ts`);
   const one = ref(name);
   const required = asList || Object.values(body.entries).some(({ type }) => type !== "optional" && type !== "nullish");
   const schema = asList ? { ...list(one), minItems: 1 } : one;
@@ -181,34 +109,6 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
 
 /** The OpenAPI description of every built route. */
 export function openapi(version: string): JsonObject {
-  const names = new Map<Schema, string>([
-    [assistantCreate, "AssistantCreate"],
-    [assistantPatch, "AssistantPatch"],
-    [assistantSearch, "AssistantSearch"],
-    [assistantCount, "AssistantCount"],
-    [versionSearch, "VersionSearch"],
-    [latest, "Latest"],
-    [threadCreate, "ThreadCreate"],
-    [threadPatch, "ThreadPatch"],
-    [threadSearch, "ThreadSearch"],
-    [threadCount, "ThreadCount"],
-    [threadPrune, "ThreadPrune"],
-    [stateChange, "StateChange"],
-    [stateNote, "StateNote"],
-    [stateAt, "StateAt"],
-    [historySearch, "HistorySearch"],
-    [threadCommand, "ThreadCommand"],
-    [eventFilter, "EventFilter"],
-    [runCreate, "RunCreate"],
-    [cancelMany, "RunsCancel"],
-    [chatBody, "ChatRequest"],
-    [runAgentInput, "RunAgentInput"],
-    [feedbackCreate, "FeedbackCreate"],
-    [feedbackPatch, "FeedbackPatch"],
-    [feedbackLink, "FeedbackTokenCreate"],
-    [submission, "Submission"],
-    ...cronAndStoreRequests,
-  ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};
   for (const route of ROUTES.filter(({ handle }) => handle)) {
     const path = templateOf(route);
@@ -216,13 +116,13 @@ export function openapi(version: string): JsonObject {
       tags: [route.tag],
       summary: route.summary,
       parameters: parameters(route),
-      ...requestBody(route, names),
+      ...requestBody(route),
       responses: responses(route),
       ...(route.access === "open" ? { security: [] } : {}),
     };
     paths[path] = { ...paths[path], [route.method]: described };
   }
-  const requests = [...names].map(([schema, name]) => [name, requestSchema(schema, "body")]);
+  const requests = [...REQUESTS].map(([schema, name]) => [name, requestSchema(schema, "body")]);
   const components: JsonObject = {
     ...schemas,
     ...cronAndStoreSchemas,

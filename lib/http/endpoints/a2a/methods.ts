@@ -76,66 +76,91 @@ const STATUSES: Readonly<Partial<Record<TaskState, readonly RunStatus[]>>> = {
   CANCELED: ["interrupted", "success"],
 };
 
+type CalledToList = Called<"ListTasks">;
+
 /**
  * `ListTasks`: the caller's tasks of this agent. Pages follow each other by when their tasks began, newest first; in a page the task whose
  * status changed last is the first one. A page may be short before the end.
  */
-export async function listTasks({ context, request, assistant_id }: Called<"ListTasks">): Promise<JsonObject> {
-  const { nouns } = context;
-  const { status: state, pageSize: size, contextId, pageToken, includeArtifacts = false } = request.params;
+export async function listTasks(called: CalledToList): Promise<JsonObject> {
+  const { context, request } = called;
+  const { status, pageSize, contextId } = request.params;
   const history = historyOf(request.params, context.request.headers, 0);
-  const statuses = state === null ? undefined : STATUSES[state];
-  const empty: JsonObject = { tasks: [], nextPageToken: "", pageSize: size, totalSize: 0 };
+  const statuses = status === null ? undefined : STATUSES[status];
   // Nothing has such a context, or such a state.
-  if ((contextId !== null && !UUID.test(contextId)) || (state !== null && !statuses)) return empty;
+  if ((contextId !== null && !UUID.test(contextId)) || (status !== null && !statuses)) {
+    return { tasks: [], nextPageToken: "", pageSize, totalSize: 0 };
+  }
+  const { found, cursor } = await readPage(called, history, statuses);
+  const timeOf = (task: Task): number => Date.parse(task.status.timestamp);
+  const tasks = found.sort((a, b) => timeOf(b) - timeOf(a)).map((task): Json => taskJson(task, request.version));
+  return { tasks, nextPageToken: cursor ?? "", pageSize, totalSize: tasks.length + (cursor === null ? 0 : 1) };
+}
+
+/** Reads the tasks of a page. `cursor`: of the next page; null at the end. */
+async function readPage(
+  called: CalledToList,
+  history: HistoryChoice,
+  statuses: readonly RunStatus[] | undefined,
+): Promise<{ readonly found: Task[]; readonly cursor: string | null }> {
+  const { context, request } = called;
   const found: Task[] = [];
-  let cursor = pageToken;
-  let left = size;
+  let cursor = request.params.pageToken;
+  let left = request.params.pageSize;
   let read_chars = 0;
-  let isLast = false;
   // The tasks of one context share its conversation, which each of them reads: a page of long ones ends early.
   while (left > 0 && read_chars < MAX_READ_CHARS) {
-    const page = await nouns.runs
-      .search({
-        ...{ assistant_id, metadata: { created_by: "a2a" }, limit: Math.min(left, PART) },
-        ...(contextId === null ? {} : { thread_id: contextId.toLowerCase() }),
-        ...(statuses ? { status: statuses } : {}),
-        ...(cursor === "" ? {} : { cursor }),
-      })
-      .catch((error: unknown) => {
-        if (error instanceof ServiceError && error.code === "invalid")
-          throw new RpcError("params", "pageToken: is unknown");
-        throw error;
+    const { items, next } = await searchRuns(called, statuses, cursor, Math.min(left, PART));
+    for (const { run_id } of items.filter(({ metadata, temporary }) => metadata.task_id === undefined && !temporary)) {
+      const task = await listedTask(called, run_id, history, (chars) => {
+        read_chars += chars;
       });
-    for (const { run_id, metadata, temporary } of page.items) {
-      if (metadata.task_id !== undefined || temporary) continue;
-      const task = await listed(run_id);
       if (task) found.push(task);
       await context.tick();
       if (context.large.isGone()) throw new ClientGone();
     }
-    left -= page.items.length;
-    cursor = page.next ?? "";
-    isLast = page.next === null;
-    if (isLast) break;
+    if (next === null) return { found, cursor: null };
+    left -= items.length;
+    cursor = next;
   }
-  const timeOf = ({ status }: Task): number => Date.parse(status.timestamp);
-  const tasks = found.sort((a, b) => timeOf(b) - timeOf(a)).map((task): Json => taskJson(task, request.version));
-  return { tasks, nextPageToken: cursor, pageSize: size, totalSize: tasks.length + (isLast ? 0 : 1) };
+  return { found, cursor };
+}
 
-  /** Null for a task that does not fit, or was deleted meanwhile. */
-  async function listed(run_id: string): Promise<Task | null> {
-    const first = await firstRun(nouns, run_id, assistant_id);
-    if (!first) return null;
-    const { artifacts, ...task } = await readTask(nouns, await readCall(nouns, first), history, (chars) => {
-      read_chars += chars;
-    });
-    const { status } = task;
-    if (
-      (state !== null && status.state !== state) ||
-      Date.parse(status.timestamp) < request.params.statusTimestampAfter
-    )
-      return null;
-    return includeArtifacts && artifacts ? { ...task, artifacts } : task;
-  }
+/** Errors: an unknown page. */
+async function searchRuns(
+  { context: { nouns }, request, assistant_id }: CalledToList,
+  statuses: readonly RunStatus[] | undefined,
+  cursor: string,
+  limit: number,
+): ReturnType<Called["context"]["nouns"]["runs"]["search"]> {
+  const { contextId } = request.params;
+  const query = {
+    ...{ assistant_id, metadata: { created_by: "a2a" }, limit },
+    ...(contextId === null ? {} : { thread_id: contextId.toLowerCase() }),
+    ...(statuses ? { status: statuses } : {}),
+    ...(cursor === "" ? {} : { cursor }),
+  };
+  return await nouns.runs.search(query).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "invalid") {
+      throw new RpcError("params", "pageToken: is unknown");
+    }
+    throw error;
+  });
+}
+
+/** Null for a task that does not fit, or was deleted meanwhile. */
+async function listedTask(
+  { context: { nouns }, request, assistant_id }: CalledToList,
+  run_id: string,
+  history: HistoryChoice,
+  onRead: (chars: number) => void,
+): Promise<Task | null> {
+  const { status: state, statusTimestampAfter, includeArtifacts } = request.params;
+  const first = await firstRun(nouns, run_id, assistant_id);
+  if (!first) return null;
+  const { artifacts, ...task } = await readTask(nouns, await readCall(nouns, first), history, onRead);
+  const { status } = task;
+  if (state !== null && status.state !== state) return null;
+  if (Date.parse(status.timestamp) < statusTimestampAfter) return null;
+  return includeArtifacts && artifacts ? { ...task, artifacts } : task;
 }

@@ -29,10 +29,19 @@ export const rpcCall: Reads<{ readonly id: RpcId; readonly method: string; reado
 const string = v.string("must be a text");
 const text = v.pipe(string, v.nonEmpty("must not be empty"));
 
-/** The id of a task: as text, also where it is none. Null: absent. */
+/** A value as text, also where it is none. */
+const asText = (sent: unknown): string => (v.is(v.string(), sent) ? sent : JSON.stringify(sent));
+
+/** The id of a task, which need not be one. Null: absent. */
 const taskId: Reads<string | null> = v.pipe(
   withDefault<unknown>(v.unknown(), null),
-  v.transform((id) => (id === null || id === "" ? null : v.is(v.string(), id) ? id : JSON.stringify(id))),
+  v.transform((id) => (id === null || id === "" ? null : asText(id))),
+);
+
+/** The answers of a data part to several questions, by the ids of these. */
+export const sentAnswers: Reads<readonly { readonly id: string; readonly value: Json }[]> = v.pipe(
+  v.array(v.object({ id: v.pipe(v.union([v.string(), v.number()]), v.transform(String)), value: anyJson })),
+  v.nonEmpty(),
 );
 
 /** Which messages are shown with a task. */

@@ -126,11 +126,17 @@ const answer = v.pipe(
   ),
 );
 
+/** Older clients send its members without the object around them. */
+function configurableOf(config: Json): JsonObject | undefined {
+  if (!isObject(config)) return undefined;
+  return isObject(config.configurable) ? config.configurable : config;
+}
+
 const forwardedProps = v.pipe(
   anyObject,
   v.transform(({ config = null, command = null, ...props }) => ({
     resume_all: isObject(command) ? command.resume : undefined,
-    configurable: isObject(config) ? (isObject(config.configurable) ? config.configurable : config) : undefined,
+    configurable: configurableOf(config),
     props,
   })),
 );

@@ -1,0 +1,110 @@
+/** The bodies and queries of requests as JSON Schemas, from the schemas that read them. */
+import { toJsonSchema } from "@valibot/to-json-schema";
+import { runAgentInput } from "../../lib/http/endpoints/ag-ui/requests.ts";
+import { chatBody } from "../../lib/http/endpoints/ai/requests.ts";
+import { type Fields, UUID } from "../../lib/http/parse.ts";
+import {
+  assistantCount,
+  assistantCreate,
+  assistantPatch,
+  assistantSearch,
+  latest,
+  versionSearch,
+} from "../../lib/http/routes/assistants.ts";
+import { feedbackCreate, feedbackLink, feedbackPatch, submission } from "../../lib/http/routes/feedback-requests.ts";
+import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
+import { cancelMany } from "../../lib/http/routes/runs.ts";
+import {
+  historySearch,
+  stateAt,
+  stateChange,
+  stateNote,
+  threadCount,
+  threadCreate,
+  threadPatch,
+  threadPrune,
+  threadSearch,
+} from "../../lib/http/routes/threads.ts";
+import { runCreate } from "../../lib/http/run-request.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { cronAndStoreRequests } from "./crons-and-store.ts";
+
+type Schema = Fields<unknown>;
+
+/** The bodies, with their names in the document. */
+export const REQUESTS: ReadonlyMap<Schema, string> = new Map<Schema, string>([
+  [assistantCreate, "AssistantCreate"],
+  [assistantPatch, "AssistantPatch"],
+  [assistantSearch, "AssistantSearch"],
+  [assistantCount, "AssistantCount"],
+  [versionSearch, "VersionSearch"],
+  [latest, "Latest"],
+  [threadCreate, "ThreadCreate"],
+  [threadPatch, "ThreadPatch"],
+  [threadSearch, "ThreadSearch"],
+  [threadCount, "ThreadCount"],
+  [threadPrune, "ThreadPrune"],
+  [stateChange, "StateChange"],
+  [stateNote, "StateNote"],
+  [stateAt, "StateAt"],
+  [historySearch, "HistorySearch"],
+  [threadCommand, "ThreadCommand"],
+  [eventFilter, "EventFilter"],
+  [runCreate, "RunCreate"],
+  [cancelMany, "RunsCancel"],
+  [chatBody, "ChatRequest"],
+  [runAgentInput, "RunAgentInput"],
+  [feedbackCreate, "FeedbackCreate"],
+  [feedbackPatch, "FeedbackPatch"],
+  [feedbackLink, "FeedbackTokenCreate"],
+  [submission, "Submission"],
+  ...cronAndStoreRequests,
+] as [Schema, string][]);
+
+/** What Valibot gives to an override, and takes from it. */
+type Overrides = Required<Pick<NonNullable<Parameters<typeof toJsonSchema>[1]>, "overrideAction" | "overrideSchema">>;
+
+/** The JSON Schema of what a client may send. In a body, null stands for an absent field, or clears it. */
+export function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
+  const { $schema, ...rest } = toJsonSchema(schema, {
+    ...{ target: "draft-2020-12", typeMode: "input", errorMode: "ignore", overrideAction },
+    overrideSchema: (context) => overrideSchema(context, place),
+  });
+  return JSON.parse(JSON.stringify(rest, withoutEmpty)) as JsonObject;
+}
+
+const overrideAction: Overrides["overrideAction"] = ({ valibotAction, jsonSchema }) => {
+  if (!("requirement" in valibotAction) || valibotAction.requirement !== UUID) return undefined;
+  // The expression ignores case, which JSON Schema cannot say.
+  const { pattern: _, ...present } = jsonSchema;
+  return { ...present, format: "uuid" };
+};
+
+type Converted = ReturnType<Overrides["overrideSchema"]>;
+
+function overrideSchema(
+  { valibotSchema: { type }, jsonSchema }: Parameters<Overrides["overrideSchema"]>[0],
+  place: "body" | "query",
+): Converted {
+  // JSON Schema cannot say that the last variant is for all other values.
+  if (type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
+  const { default: standard, ...present } = jsonSchema;
+  if (type === "nullish") {
+    const [inner] = jsonSchema.anyOf as [NonNullable<Converted>];
+    const alternatives = (inner.anyOf ?? []) as readonly { readonly type?: unknown }[];
+    // The optional field inside has null already.
+    if (Object.keys(inner).length === 0 || alternatives.some((one) => one.type === "null")) return inner;
+    // Null is what an absent member is read as: that is not worth saying.
+    return standard === null ? present : undefined;
+  }
+  if (place === "query" || type !== "optional" || Object.keys(jsonSchema).length === 0) return undefined;
+  return {
+    anyOf: [...(present.anyOf ?? [present]), { type: "null" }],
+    ...(standard === undefined ? {} : { default: standard }),
+  };
+}
+
+function withoutEmpty(key: string, value: unknown): unknown {
+  const empty = typeof value === "object" && value !== null && Object.keys(value).length === 0;
+  return empty && (key === "required" || key === "properties") ? undefined : value;
+}
