@@ -8,9 +8,16 @@ import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import { type Environment, keepAliveUntil, withTimeout } from "./environment.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
-import { callerNouns, ownNouns, requestNouns, trackDirectories } from "./service/callers.ts";
+import {
+  callerNouns,
+  createOpenCalls,
+  type OpenCalls,
+  ownNouns,
+  requestNouns,
+  STOPPING,
+  trackDirectories,
+} from "./service/callers.ts";
 import { type CallerNouns, createNouns, type Directories, type Nouns, type RequestNouns } from "./service/nouns.ts";
-import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.ts";
 import type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 import {
   createWriteProbe,
