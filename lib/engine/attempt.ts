@@ -73,20 +73,10 @@ class RunAttempt implements Attempt, AttemptEvents {
     } catch {
       // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
     }
-    await this.#leave();
-    // In one go: a reader of the result may create the next run at once, which takes this slot.
-    try {
-      publishEnd?.();
-    } catch (error) {
-      const { run_id, thread_id } = this;
-      this.#parts.options.environment.log({
-        level: "error",
-        message: "the end of a run was not published",
-        run_id,
-        thread_id,
-        error,
-      });
-    }
+    this.#parts.heartbeat.stop();
+    this.#publish(publishEnd);
+    // Nothing is awaited once a result is published: its reader may create the next run at once, which takes this slot.
+    if (this.#goesOn()) await this.#leave();
     this.#state.enter("ended");
     this.#parts.slot.left();
   }
@@ -171,15 +161,28 @@ class RunAttempt implements Attempt, AttemptEvents {
     return finishRun(this.#parts, failure);
   }
 
-  /** The lease is given up. If the run goes on in another attempt, its features and its thread learn it. */
-  async #leave(): Promise<void> {
-    const { options, claimed, heartbeat, journal, mapper } = this.#parts;
-    const { reason, mayWrite } = this.#state;
-    heartbeat.stop();
-    if (!mayWrite || reason === "shutting_down" || journal?.suspension) {
-      const isRetried = reason === "shutting_down" || reason === "lease_lost";
-      await options.features.left(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
+  #publish(publishEnd: PublishEnd | null): void {
+    try {
+      publishEnd?.();
+    } catch (error) {
+      const { run_id, thread_id } = this;
+      const message = "the end of a run was not published";
+      this.#parts.options.environment.log({ level: "error", message, run_id, thread_id, error });
     }
+  }
+
+  /** The run goes on in another attempt, or another process has it. */
+  #goesOn(): boolean {
+    const isSuspended = (this.#parts.journal?.suspension ?? null) !== null;
+    return !this.#state.mayWrite || this.#state.reason === "shutting_down" || isSuspended;
+  }
+
+  /** Tells the features of the run, and frees the lock of its thread if the lease is lost. */
+  async #leave(): Promise<void> {
+    const { options, claimed, journal, mapper } = this.#parts;
+    const { reason } = this.#state;
+    const isRetried = reason === "shutting_down" || reason === "lease_lost";
+    await options.features.left(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
     if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
   }
 

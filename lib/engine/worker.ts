@@ -119,9 +119,15 @@ export function createWorker(options: WorkerOptions): Worker {
     counters.started++;
     if (number > 1) counters.retried++;
     const signal = slots.takeSignals(run_id);
-    const stopped = signal.reason ?? (claimed.cancelled ? "cancelled" : stopping ? "shutting_down" : null);
-    if (stopped) attempt.stop(stopped);
+    const reason = signal.reason ?? initialStop(claimed);
+    if (reason) attempt.stop(reason);
     if (signal.check) attempt.checkCancelled();
+  }
+
+  /** Why an attempt stops before it begins; null if it need not. */
+  function initialStop(claimed: ClaimedRun): StopReason | null {
+    if (claimed.cancelled) return "cancelled";
+    return stopping ? "shutting_down" : null;
   }
 
   function poll(): void {

@@ -154,8 +154,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a run that was cancelled is executed by the worker that claims it next",
     file: "lib/engine/worker.ts",
-    find: '(claimed.cancelled ? "cancelled" : stopping',
-    replace: "(stopping",
+    find: '    if (claimed.cancelled) return "cancelled";\n',
+    replace: "",
   },
   {
     name: "a rollback leaves pending writes",
