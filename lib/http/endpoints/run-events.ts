@@ -3,6 +3,7 @@ import { ContentBlocks, type MessageEvent } from "../../executor/content-blocks.
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { decodeFrame, type Frame } from "../../streams/frames.ts";
+import { createReader, type Reader } from "../../streams/log.ts";
 
 /** The modes of a run whose frames `RunEventMapper` reads. It needs `stream_subgraphs` too. */
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
@@ -81,6 +82,30 @@ export type RunEvent =
   | { readonly type: "end"; readonly status: string }
   /** Any other frame, such as those of `tasks`. */
   | (Source & { readonly type: "frame"; readonly event: string; readonly data: Json });
+
+/** The events of one frame. */
+export interface FrameEvents {
+  /** The number of the frame in its run. */
+  readonly frame_id: number;
+  readonly events: readonly RunEvent[];
+}
+
+/** Reads the events of a run from its frames, which must begin with the first one. Omits frames that are not part of its log. */
+export function readRunEvents(frames: Reader<Frame>): Reader<FrameEvents> {
+  const mapper = new RunEventMapper();
+  const toEvents = (frame: Frame): FrameEvents[] =>
+    frame.id === null ? [] : [{ frame_id: Number(frame.id), events: mapper.take(frame) }];
+  return createReader(async () => {
+    for (;;) {
+      const batch = await frames.next();
+      const events = batch.flatMap(toEvents);
+      if (batch.length === 0 || events.length > 0) return events;
+    }
+  }, frames.leave);
+}
+
+/** Returns whether the events are those of the last frame. */
+export const endsRun = ({ events }: FrameEvents): boolean => events.at(-1)?.type === "end";
 
 type NewPart = Omit<Part, "message_id" | "id">;
 
@@ -304,8 +329,8 @@ export class RunEventMapper {
     const delta = text.slice(opened.shown);
     if (delta !== "") events.push({ ...part, type: "tool-call-delta", tool_call_id, delta });
     const { args } = content;
-    const error =
-      args === undefined ? "The call was cut off" : typeof content.error === "string" ? content.error : null;
+    const invalid = typeof content.error === "string" ? content.error : null;
+    const error = args === undefined ? "The call was cut off" : invalid;
     return [...events, { ...part, type: "tool-call-close", tool_call_id, name, args: args ?? "", error }];
   }
 }

@@ -8,7 +8,7 @@ import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
 import { callMetadata, conflict, expectedAnswers, isAnswer, notOpen, refuseLate, requireAssistant } from "../calls.ts";
-import { EVENT_RUN, RUN_EVENT_MODES, RunEventMapper } from "../run-events.ts";
+import { EVENT_RUN, endsRun, type FrameEvents, RUN_EVENT_MODES, readRunEvents } from "../run-events.ts";
 import {
   checkpointBefore,
   checkpointToRegenerate,
@@ -70,7 +70,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     await requireAssistant(nouns, known, origin.assistant_id);
     const options = cancels ? { cancel_on_disconnect: true } : {};
     const { frames } = await nouns.runs.joinStream(thread_id, known.run_id, options);
-    return { run: known, events: eventsOf(nouns, known, frames, sent, origin) };
+    return { run: known, events: eventsOf(nouns, { run: known, frames, request: sent, settings: origin }) };
   }
   const values = isObject(state?.values ?? null) ? (state?.values as JsonObject) : {};
   const messages = state ? stateMessages(state) : [];
@@ -98,7 +98,7 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   try {
     const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
     const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
-    return { run, events: eventsOf(nouns, run, frames, sent, origin, missed) };
+    return { run, events: eventsOf(nouns, { run, frames, request: sent, settings: origin, missed }) };
   } catch (error) {
     refuseLate(error);
     return hideForeign(error);
@@ -247,42 +247,50 @@ const functionOf = ({ name = "", description = "", parameters = {} }: JsonObject
   function: { name, description, parameters },
 });
 
+interface RunToMap {
+  readonly run: Run;
+  readonly frames: Reader<Frame>;
+  readonly request: AguiRequest;
+  readonly settings: AguiSettings;
+  /** All messages of the thread, if the client lacks some. */
+  readonly missed?: JsonObject[] | null;
+}
+
 /** The events of a run, from its first frame. */
-function eventsOf(
-  { threads }: AguiNouns,
-  run: Run,
-  frames: Reader<Frame>,
-  { threadId, runId, parentRunId, protocolVersion, ids }: AguiRequest,
-  { legacy_interrupts = false }: AguiSettings,
-  missed: JsonObject[] | null = null,
-): Reader<AguiEvent> {
-  const messageIds = missed?.map(({ id }) => id as string) ?? ids;
+function eventsOf({ threads }: AguiNouns, { run, frames, request, settings, missed }: RunToMap): Reader<AguiEvent> {
+  const { threadId, runId, parentRunId, protocolVersion, ids } = request;
   const mapper = new AguiMapper({
-    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts, messageIds },
+    ...{ threadId, runId, run_id: run.run_id, legacy_interrupts: settings.legacy_interrupts ?? false },
+    messageIds: missed?.map(({ id }) => id as string) ?? ids,
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(protocolVersion === undefined ? {} : { protocolVersion }),
   });
-  const events = new RunEventMapper();
-  let begun = false;
+  const runEvents = readRunEvents(frames);
+  let hasStarted = false;
+
+  async function toAguiEvents(batch: readonly FrameEvents[]): Promise<AguiEvent[]> {
+    const mapped: AguiEvent[] = [];
+    for (const frame of batch) {
+      const lacksState = endsRun(frame) && mapper.needsState;
+      // A run that pauses at once shows no state.
+      const state = lacksState ? await threads.state(run.thread_id).catch(nullIfNotFound) : null;
+      for (const event of frame.events) mapped.push(...mapper.take(event, state?.values));
+    }
+    return mapped;
+  }
+
   return createReader(async () => {
-    if (!begun) {
-      begun = true;
+    if (!hasStarted) {
+      hasStarted = true;
       return [mapper.start(), ...(missed ? snapshotsOf(missed, new Set(ids)) : [])];
     }
     for (;;) {
-      const next = await frames.next();
-      if (next.length === 0) return mapper.stop();
-      const ready: AguiEvent[] = [];
-      for (const frame of next) {
-        if (frame.id === null) continue;
-        const isEnd = frame.event === "end";
-        // A run that pauses at once shows no state.
-        const state = isEnd && mapper.needsState ? await threads.state(run.thread_id).catch(nullIfNotFound) : null;
-        for (const event of events.take(frame)) ready.push(...mapper.take(event, state?.values));
-      }
-      if (ready.length > 0) return ready;
+      const batch = await runEvents.next();
+      if (batch.length === 0) return mapper.stop();
+      const mapped = await toAguiEvents(batch);
+      if (mapped.length > 0) return mapped;
     }
-  }, frames.leave);
+  }, runEvents.leave);
 }
 
 /** Nothing follows these. */

@@ -5,7 +5,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { RunEventMapper } from "../run-events.ts";
+import { endsRun, type FrameEvents, readRunEvents } from "../run-events.ts";
 import { lastHuman, stateMessages } from "../states.ts";
 import { type AiVersion, type Answered, ChunkMapper, type UIMessageChunk } from "./chunks.ts";
 import { type AnswerPoint, replyId, turnsOf, type UIMessage } from "./messages.ts";
@@ -178,7 +178,7 @@ export function chunkFrames(
   { seen = null, knows = false }: { readonly seen?: Seen | null; readonly knows?: boolean } = {},
 ): Reader<Frame> {
   const mark = runMark(run.run_id);
-  const events = new RunEventMapper();
+  const runEvents = readRunEvents(frames);
   let place = 0;
   let begun = false;
 
@@ -195,12 +195,11 @@ export function chunkFrames(
     });
   }
 
-  function framesOf(frame: Frame): Frame[] {
-    if (frame.id === null) return [];
-    place = Number(frame.id);
-    const mapped = events.take(frame).flatMap((event) => mapper.take(event));
+  function framesOf(frame: FrameEvents): Frame[] {
+    place = frame.frame_id;
+    const mapped = frame.events.flatMap((event) => mapper.take(event));
     const ready = mapped.flatMap((chunk, index) => frameOf(chunk, index + 1, index + 1 === mapped.length) ?? []);
-    return frame.event === "end" ? [...ready, { id: null, event: "", data: DONE, last: true }] : ready;
+    return endsRun(frame) ? [...ready, { id: null, event: "", data: DONE, last: true }] : ready;
   }
 
   return createReader(async () => {
@@ -208,12 +207,12 @@ export function chunkFrames(
     begun = true;
     if (first.length > 0) return first;
     for (;;) {
-      const next = await frames.next();
+      const next = await runEvents.next();
       if (next.length === 0) return [];
       const ready = next.flatMap(framesOf);
       if (ready.length > 0) return ready;
     }
-  }, frames.leave);
+  }, runEvents.leave);
 }
 
 /** A message that no run writes on any more, whole. */
