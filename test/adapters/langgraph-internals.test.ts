@@ -1,5 +1,7 @@
 /** What the adapter uses of LangGraph and LangGraph does not document: the installed version has it, and another version need not. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { AIMessage } from "@langchain/core/messages";
 import { entrypoint, MessagesAnnotation, START, StateGraph, StreamChannel, task } from "@langchain/langgraph";
@@ -79,6 +81,17 @@ function otherVersion(nodes: Readonly<Record<string, Work>>): never {
   };
   return other as never;
 }
+
+describe("langgraph-internals.ts", () => {
+  it("names the versions of LangGraph that the package supports and tests", () => {
+    const root = join(import.meta.dirname, "../..");
+    const { peerDependencies, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+    const text = readFileSync(join(root, "adapters/langgraph/langgraph-internals.ts"), "utf8");
+    const [, lowest, newest] = /LangGraph (\S+) to (\S+) have/.exec(text) ?? [];
+    const name = "@langchain/langgraph";
+    assert.deepEqual([`^${lowest}`, newest], [peerDependencies[name], devDependencies[name]]);
+  });
+});
 
 describe("the installed LangGraph", () => {
   it("has what langgraph-internals.ts uses of a compiled graph", async () => {
