@@ -3,11 +3,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { unauthenticated } from "../../lib/auth/principal.ts";
 import { ServiceError } from "../../lib/errors.ts";
+import { accessOf } from "../../lib/http/access.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Route } from "../../lib/http/route.ts";
 import { allRoutes, LAZY_ROUTES } from "../../lib/http/routes/mod.ts";
 import { GROUP_OPTIONS } from "../../lib/options/http.ts";
 import type { CommandCaller } from "../../lib/protocol/mod.ts";
+import { OPERATIONS, ROUTE_OPERATIONS } from "../../lib/service/operations.ts";
 import type { ServiceInternals } from "../../lib/service.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { until } from "../support/until.ts";
@@ -90,6 +92,20 @@ async function openSocket(handler: Handler, path: string, isDone: () => boolean)
   return response;
 }
 
+let changesFound = 0;
+/** The calls that the last request made, as `threads.copy: create`. */
+const operations: string[] = [];
+for (const [noun, rows] of [...Object.entries(OPERATIONS), ...Object.entries(ROUTE_OPERATIONS)]) {
+  for (const [name, row] of Object.entries<{ readonly kind: string; bind(...args: unknown[]): unknown }>(rows)) {
+    const { kind, bind } = row;
+    const noted = (...args: unknown[]): unknown => {
+      operations.push(`${noun}.${name}: ${kind}`);
+      return bind(...args);
+    };
+    Object.assign(row, { bind: noted });
+  }
+}
+
 describe("the route table", () => {
   it("has each method of a path once, and no row that another one hides", () => {
     for (const [at, route] of ROUTES.entries()) {
@@ -150,7 +166,7 @@ describe("the route table", () => {
   });
 
   for (const route of ROUTES.filter(({ handle, access }) => handle && access !== "open")) {
-    it(`names the events that authorization is asked: ${keyOf(route)}`, async () => {
+    it(`names the events that authorization is asked, and changes nothing by a read: ${keyOf(route)}`, async () => {
       const events = new Set<string>();
       const access: Partial<ServiceInternals["access"]> = {
         async authorize(_caller, event, value) {
@@ -186,14 +202,24 @@ describe("the route table", () => {
       result.resolve({});
       for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
         const path = route.path.replace(":thread_id", THREAD).replace(":assistant_id", ASSISTANT).replace(/:\w+/, RUN);
+        operations.length = 0;
         const response = route.upgrades
           ? await openSocket(handler, path, () => calls.some(([call]) => call === "protocol.command"))
           : await send(route.method.toUpperCase(), `${path}${query}`, body);
         await response.body?.cancel();
         const free = route.events === undefined;
         assert.ok(free || response.status < 300, `${response.status}`);
+        const request = new Request(`http://127.0.0.1:2024${path}${query}`, {
+          method: route.method === "all" ? "PUT" : route.method.toUpperCase(),
+        });
+        const changes = operations.filter((call) => /: (?:change|create)$/.test(call));
+        // A socket asks for the permission of each run that a command creates.
+        if (accessOf(request, { path, route, routes: () => [route] }) !== "read") changesFound += changes.length;
+        else if (!route.upgrades) assert.deepEqual(changes, []);
       }
       assert.deepEqual([...events].sort(), [...(route.events ?? [])].sort());
     });
   }
+
+  it("has routes that change something", () => assert.ok(changesFound > 30, `${changesFound}`));
 });
