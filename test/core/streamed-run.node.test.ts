@@ -1,4 +1,4 @@
-/** docs/architecture.md lists the files of lib/ that one streamed run executes: coverage says which these are. */
+/** docs/architecture.md lists and draws the files of lib/ that one streamed run executes: coverage says which these are. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";
@@ -18,8 +18,8 @@ async function prepared(handler: Handler): Promise<() => Promise<string>> {
   return async () => (await post(`/threads/${thread_id}/runs/stream`, request)).text();
 }
 
-/** Files of lib/ in which a function was called. */
-async function filesCalled(work: () => Promise<unknown>): Promise<string[]> {
+/** The functions that were called, by the file of lib/ that has them. */
+async function functionsCalled(work: () => Promise<unknown>): Promise<Map<string, ReadonlySet<string>>> {
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
@@ -27,14 +27,15 @@ async function filesCalled(work: () => Promise<unknown>): Promise<string[]> {
   await work();
   const { result } = await session.post("Profiler.takePreciseCoverage");
   session.disconnect();
-  return result
-    .filter(({ url }) => url.startsWith(`${ROOT.href}lib/`))
-    .filter(({ functions }) => functions.some(({ ranges }) => (ranges[0]?.count ?? 0) > 0))
-    .map(({ url }) => url.slice(ROOT.href.length))
-    .sort();
+  const inLib = result.filter(({ url }) => url.startsWith(`${ROOT.href}lib/`));
+  const called = inLib.map(({ url, functions }): [string, ReadonlySet<string>] => {
+    const names = functions.filter(({ ranges }) => (ranges[0]?.count ?? 0) > 0).map(({ functionName }) => functionName);
+    return [url.slice(ROOT.href.length), new Set(names)];
+  });
+  return new Map(called.filter(([, names]) => names.size > 0));
 }
 
-it("the files that docs/architecture.md lists are those that a streamed run executes", async () => {
+it("the files that docs/architecture.md lists, and the functions that it draws, are those that a streamed run executes", async () => {
   const page = readFileSync(new URL("docs/architecture.md", ROOT), "utf8");
   const section = page.split(/^## /m).find((part) => part.startsWith("One streamed run\n")) ?? "";
   const listed = section.match(/(?<=`)lib\/[\w/-]+\.ts(?=`)/g) ?? [];
@@ -55,13 +56,17 @@ it("the files that docs/architecture.md lists are those that a streamed run exec
     assert.match(warm, /"status":"success"/);
     const run = await prepared(handler);
     let streamed = "";
-    const called = await filesCalled(async () => {
+    const functions = await functionsCalled(async () => {
       streamed = await run();
     });
     assert.match(streamed, /"status":"success"/);
+    const called = [...functions.keys()].sort();
     const [list, ran] = [new Set(listed), new Set(called)];
     const [missing, wrong] = [called.filter((file) => !list.has(file)), listed.filter((file) => !ran.has(file))];
     assert.deepEqual({ missing, wrong, count: listed.length }, { missing: [], wrong: [], count: called.length });
+    const drawn = [...section.matchAll(/"([#\w]+) · (lib\/[\w/-]+\.ts)"/g)];
+    assert.ok(drawn.length >= 15);
+    for (const [label, name = "", file = ""] of drawn) assert.ok(functions.get(file)?.has(name), label);
   } finally {
     await service.stop(0);
   }
