@@ -3,7 +3,7 @@
 update "assistants" set "graph_id" = ?, "name" = ?, "description" = ?, "config" = ?, "context" = ?, "metadata" = ?, "updated_at" = ?, "version" = coalesce(?, (select max(v.version) from assistant_versions v
         where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id)), "revision" = revision + 1 where "deployment" = ? and "assistant_id" = ? and "revision" = ? returning *
 --   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH v USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
 
 -- deleteAssistant
@@ -30,11 +30,11 @@ delete from "assistants" where "deployment" = $1::text and "assistant_id" = $2::
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) returning "assistant_id"
 --   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH crons USING COVERING INDEX crons_assistant (deployment=? AND assistant_id=?)
 --   SEARCH assistant_versions USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
@@ -62,7 +62,7 @@ insert into assistant_versions (deployment, assistant_id, version, graph_id, nam
     from assistants a
     where a.deployment = ? and a.assistant_id = ? and a.revision = ?
 --   SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH v USING COVERING INDEX sqlite_autoindex_assistant_versions_1 (deployment=? AND assistant_id=?)
 
 -- selectAssistant
@@ -87,11 +87,11 @@ select * from "assistants" where "deployment" = $1::text and "assistant_id" = $2
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
 --   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectVersion

@@ -26,35 +26,19 @@ with recursive parts (ns, channel, version) as (
 --   CO-ROUTINE parts
 --     SETUP
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
 --     RECURSIVE STEP
 --       SCAN parts
 --       SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       LIST SUBQUERY 8
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --   SCAN parts
 --   SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   LIST SUBQUERY 15
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 16
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)

@@ -4,20 +4,8 @@ delete from "checkpoints" where deployment = (select ?) and thread_id = (select 
     and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 
 -- deleteLeased ({"table":"checkpoint_writes"})
 -- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
@@ -25,20 +13,8 @@ delete from "checkpoint_writes" where deployment = (select ?) and thread_id = (s
     and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 
 -- deleteLeased ({"table":"channel_values"})
 -- (deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
@@ -46,33 +22,13 @@ delete from "channel_values" where deployment = (select ?) and thread_id = (sele
     and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 
 -- selectCheckpoint
 -- (deployment text, thread_id text, ns text, checkpoint_id text)
 select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true and "checkpoint_id" = (select ?)
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectCheckpoint (filtered)
 -- (deployment text, thread_id text, ns text, filter text, checkpoint_id text)
@@ -93,62 +49,26 @@ select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and "checkpoint_id" = $5::text
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectCheckpoints ({"in_namespace":false,"before":false,"filtered":false})
 -- (deployment text, thread_id text, below bigint, limit bigint)
 select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" < (select ?) and true order by "seq" desc limit (select ?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectCheckpoints ({"in_namespace":true,"before":true,"filtered":false})
 -- (deployment text, thread_id text, below bigint, ns text, deployment text, thread_id text, before text, ns text, limit bigint)
 select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" < (select ?) and true and "ns" = (select ?) and "seq" < (select max(seq) as seq from checkpoints where deployment = (select ?)
     and thread_id = (select ?) and checkpoint_id = (select ?) and ns = (select ?)) order by "seq" desc limit (select ?)
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectCheckpoints ({"in_namespace":false,"before":true,"filtered":true})
 -- (deployment text, thread_id text, below bigint, filter text, deployment text, thread_id text, before text, limit bigint)
@@ -170,43 +90,21 @@ select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and "seq" < (select max(seq) as seq from checkpoints where deployment = $5::text
     and thread_id = $6::text and checkpoint_id = $7::text) order by "seq" desc limit $8::bigint
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectNewestCheckpoint
 -- (deployment text, thread_id text, ns text)
 select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true order by "seq" desc limit 1
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectNewestCheckpoint (filtered)
 -- (deployment text, thread_id text, ns text, filter text)
@@ -227,34 +125,18 @@ select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "seq" desc limit 1
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectNewestOfRun
 -- (deployment text, thread_id text, ns text, run_id text)
 select * from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and true and "run_id" = (select ?) order by "seq" desc limit 1
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectNewestOfRun (filtered)
 -- (deployment text, thread_id text, ns text, filter text, run_id text)
@@ -275,22 +157,12 @@ select * from "checkpoints" where "deployment" = $1::text and "thread_id" = $2::
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and "run_id" = $5::text order by "seq" desc limit 1
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectSizes
@@ -304,22 +176,10 @@ select 'checkpoints' as section, '' as channel, count(*) as count,
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
 --       SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
 --     UNION ALL
 --       SEARCH checkpoint_writes USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
 --     UNION ALL
 --       SEARCH channel_values USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 8
---         SCAN CONSTANT ROW
 --       USE TEMP B-TREE FOR GROUP BY
 
 -- selectWrites
@@ -332,13 +192,7 @@ select w.* from (select (value ->> 0) collate "C" as "ns", (value ->> 1) collate
     cross join checkpoint_writes w
     where w.deployment = $2::text and w.thread_id = $3::text and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   SEARCH w USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- upsertLeasedCheckpoints (1 rows)
 -- (deployment text, thread_id text, run_id text, deployment text, thread_id text, 1, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, deployment text, thread_id text, run_id text, token text)
@@ -357,29 +211,10 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
 
 -- upsertLeasedCheckpoints (2 rows)
 -- (deployment text, thread_id text, run_id text, deployment text, thread_id text, 1, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, 2, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, deployment text, thread_id text, run_id text, token text)
@@ -399,27 +234,9 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
 
 -- upsertLeasedValues (1 rows)
 -- (deployment text, thread_id text, run_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text, run_id text, token text)
@@ -433,23 +250,8 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- upsertLeasedValues (2 rows)
 -- (deployment text, thread_id text, run_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text, run_id text, token text)
@@ -464,21 +266,7 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- upsertLeasedWrites (1 rows)
 -- (deployment text, thread_id text, run_id text, run_id text, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, deployment text, thread_id text, run_id text, token text)
@@ -493,27 +281,10 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- upsertLeasedWrites (2 rows)
 -- (deployment text, thread_id text, run_id text, run_id text, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, deployment text, thread_id text, run_id text, token text)
@@ -529,22 +300,6 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW

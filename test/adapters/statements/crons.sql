@@ -2,7 +2,7 @@
 -- (next_run_date bigint, now bigint, deployment text, cron_id text, seen_next bigint, seen_revision bigint, run_id text, run_id text)
 update "crons" set "next_run_date" = ?, "updated_at" = ? where "deployment" = ? and "cron_id" = ? and "enabled" = 1 and "next_run_date" = ? and "revision" = ? and (? is null or exists (select 1 from runs where run_id = ?)) returning "cron_id"
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- deleteCron
@@ -28,11 +28,11 @@ delete from "crons" where "deployment" = $1::text and "cron_id" = $2::text and n
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) returning "cron_id"
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH cron_firings USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=?)
 
@@ -43,14 +43,8 @@ delete from cron_firings where (deployment, cron_id, scheduled_at) in (
         and fired_at < (select ?) order by fired_at limit (select ?))
     returning cron_id
 --   SEARCH cron_firings USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
---   LIST SUBQUERY 5
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
+--   LIST SUBQUERY
 --     SEARCH cron_firings USING INDEX cron_firings_fired (deployment=? AND fired_at<?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 
 -- deleteOrphanedEntries
 -- (deployment text, cron_ids text)
@@ -62,9 +56,9 @@ delete from labels where kind in ('cron') and not exists (select 1 from "crons" 
     where gone.deployment = labels.deployment and gone."cron_id" = labels.row_id) and deployment = $1::text and row_id in (select value collate "C" as value from json_array_elements_text($2::text::json))
     returning row_id
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
 -- insertCron
@@ -73,7 +67,7 @@ insert into "crons" ("deployment", "cron_id", "assistant_id", "thread_id", "on_r
       and (? is null or exists (select 1 from threads
         where deployment = ? and thread_id = ? and hidden = 0)) returning *
 --   SEARCH assistants EXISTS USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH cron_firings USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=?)
 
@@ -104,29 +98,9 @@ insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, s
     and c.enabled = 1 and c.next_run_date = $7::bigint and c.revision = $8::bigint) and ($9::text is null or exists (select 1 from runs where run_id = $10::text))
     on conflict do nothing
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- isFiringOpen
 -- (deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint)
@@ -134,22 +108,8 @@ select 1 as open where exists (select 1 from crons c where c.deployment = (selec
     and c.enabled = 1 and c.next_run_date = (select ?) and c.revision = (select ?)) and not exists (select 1 from cron_firings f where f.deployment = (select ?)
     and f.cron_id = (select ?) and f.scheduled_at = (select ?))
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectCron
 -- (deployment text, cron_id text)
@@ -173,11 +133,11 @@ select * from "crons" where "deployment" = $1::text and "cron_id" = $2::text and
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectEnabledCrons ({"due":true,"failing":false})
@@ -198,27 +158,15 @@ select * from "crons" where "deployment" = ? and "enabled" = 1 limit ?
 -- selectFirings
 -- (deployment text, cron_id text, limit bigint, offset bigint)
 select * from "cron_firings" where "deployment" = (select ?) and "cron_id" = (select ?) order by "scheduled_at" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH cron_firings USING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectOrphanedCrons
 -- (deployment text, limit bigint)
 select distinct row_id from labels where kind in ('cron') and not exists (select 1 from "crons" gone
     where gone.deployment = labels.deployment and gone."cron_id" = labels.row_id) and deployment = (select ?)
     limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
 -- selectVisibleThread

@@ -27,53 +27,27 @@ update webhook_deliveries set claim_token = (select ?), claimed_until = (select 
       order by due.due_at, due.delivery_id limit (select ?)
     ) returning *
 --   SEARCH webhook_deliveries USING COVERING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     MATERIALIZE due
 --       CO-ROUTINE (subquery-21)
 --         MATERIALIZE hosts
 --           SETUP
 --             SEARCH webhook_deliveries USING COVERING INDEX deliveries_host (deployment=?)
---             SCALAR SUBQUERY 4
---               SCAN CONSTANT ROW
 --           RECURSIVE STEP
 --             SCAN hosts
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SEARCH w USING COVERING INDEX deliveries_host (deployment=? AND host>?)
---               SCALAR SUBQUERY 6
---                 SCAN CONSTANT ROW
 --         SCAN hosts
 --         SEARCH d USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---         CORRELATED LIST SUBQUERY 16
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
+--         CORRELATED LIST SUBQUERY
 --           SEARCH w USING INDEX deliveries_host (deployment=? AND host=? AND due_at<?)
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR ORDER BY
 --       SCAN (subquery-21)
 --     MATERIALIZE busy
 --       SEARCH webhook_deliveries USING INDEX deliveries_claimed (deployment=?)
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
 --     SCAN due
 --     SEARCH busy USING AUTOMATIC COVERING INDEX (host=?) LEFT-JOIN
---     SCALAR SUBQUERY 18
---       SCAN CONSTANT ROW
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- endWorkerClaims
 update "webhook_deliveries" set "due_at" = claimed_until, "claim_token" = null, "claimed_until" = null where "claim_token" is not null and "claim_token" like 'worker %'
@@ -94,11 +68,11 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
     join push_configs c on c.last_run = r.run_id
     where c.task_id = ? on conflict do nothing
 --   SEARCH c USING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SEARCH o USING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
@@ -131,18 +105,18 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
     join push_configs c on c.last_run = r.run_id
     where c.task_id = $7::text on conflict do nothing
 --   SEARCH c USING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SEARCH o USING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
@@ -176,24 +150,20 @@ update "webhook_deliveries" set "state" = 'pending', "series_attempts" = 0, "due
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) returning "delivery_id"
 --   SEARCH webhook_deliveries USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectAttempts
 -- (delivery_id text, deployment text)
 select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as "d" on "d"."delivery_id" = "a"."delivery_id" where "a"."delivery_id" = (select ?) and "d"."deployment" = (select ?) and true order by "a"."number"
 --   SEARCH d USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   REUSE SUBQUERY 1
+--   REUSE SUBQUERY
 --   SEARCH a USING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
 -- selectAttempts (filtered)
@@ -215,36 +185,22 @@ select "a".* from "delivery_attempts" as "a" inner join "webhook_deliveries" as 
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "a"."number"
 --   SEARCH d USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   REUSE SUBQUERY 1
+--   REUSE SUBQUERY
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 4
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH a USING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
 -- selectDeliveries ({"states":[],"of_run":false,"of_thread":false,"after":true,"filtered":false})
 -- (deployment text, after_created_at bigint, after_id text, limit bigint)
 select * from "webhook_deliveries" where "deployment" = (select ?) and (created_at, delivery_id) < ((select ?), (select ?)) and true order by "created_at" desc, "delivery_id" desc limit (select ?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH webhook_deliveries USING INDEX deliveries_created (deployment=? AND (created_at,delivery_id)<(?,?))
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   REUSE SUBQUERY 2
---   REUSE SUBQUERY 3
+--   REUSE SUBQUERY
+--   REUSE SUBQUERY
 
 -- selectDeliveries ({"states":["failed"],"of_run":false,"of_thread":false,"after":false,"filtered":true})
 -- (deployment text, filter text, limit bigint)
@@ -264,37 +220,21 @@ select * from "webhook_deliveries" where "deployment" = $1::text and state = 'fa
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "created_at" desc, "delivery_id" desc limit $3::bigint
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH webhook_deliveries USING INDEX deliveries_failed (deployment=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectDeliveries ({"states":["pending","delivered"],"of_run":true,"of_thread":true,"after":false,"filtered":false})
 -- (deployment text, run_id text, thread_id text, limit bigint)
 select * from "webhook_deliveries" where "deployment" = (select ?) and state in ('pending', 'delivered') and "delivery_id" = (select ?) and "thread_id" = (select ?) and true order by "created_at" desc, "delivery_id" desc limit (select ?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH webhook_deliveries USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectNextDue
 -- (deployment text)
 select "due_at" from "webhook_deliveries" where "deployment" = (select ?) and "state" = 'pending' and "claim_token" is null order by "due_at" limit 1
 --   SEARCH webhook_deliveries USING INDEX deliveries_due (deployment=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW

@@ -2,12 +2,11 @@
 -- (id text, now bigint, owner text, name text, owner text)
 insert into "organizations" ("id", "name", "created_at") select ?, 'Default', ? where not exists (select 1 from organizations) and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict do nothing
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SCAN organizations USING COVERING INDEX sqlite_autoindex_organizations_2
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SEARCH api_keys USING COVERING INDEX api_keys_short (organization_id=?)
 --   SCAN workspaces
@@ -25,46 +24,45 @@ insert into "projects" ("id", "workspace_id", "name", "created_at") select ?, co
       and p.id = (select project_id from deployments where name = ?)), (select id from workspaces where organization_id = (select id from organizations order by created_at, id limit 1)
   and deleted_at is null order by created_at, id limit 1)) and deleted_at is null order by case when id = (select project_id from deployments where name = ?) then 0 else 1 end, created_at, id limit 1) is null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict do nothing
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---     SCALAR SUBQUERY 5
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---     SCALAR SUBQUERY 7
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 14
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 10
+--     SCALAR SUBQUERY
 --       SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---       SCALAR SUBQUERY 9
+--       SCALAR SUBQUERY
 --         SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --       SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---     SCALAR SUBQUERY 12
+--     SCALAR SUBQUERY
 --       SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---       SCALAR SUBQUERY 11
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
---     SCALAR SUBQUERY 13
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 15
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 16
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
@@ -81,29 +79,28 @@ insert into "projects" ("id", "workspace_id", "name", "created_at") select ?, (s
       order by case when id = ? then 0 else 1 end limit 1) and deleted_at is null and (id = ? or name = ?)
     order by case when id = ? then 0 else 1 end limit 1) is null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict do nothing
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SCAN workspaces USING INDEX workspaces_name
---     SCALAR SUBQUERY 3
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 6
+--     SCALAR SUBQUERY
 --       SCAN workspaces USING INDEX workspaces_name
---       SCALAR SUBQUERY 5
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SCAN workspaces USING INDEX workspaces_name
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
@@ -116,23 +113,22 @@ insert into "workspaces" ("id", "organization_id", "name", "created_at") select 
       and p.id = (select project_id from deployments where name = ?)), (select id from workspaces where organization_id = (select id from organizations order by created_at, id limit 1)
   and deleted_at is null order by created_at, id limit 1)) is null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict do nothing
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SCAN organizations
 --     USE TEMP B-TREE FOR ORDER BY
 --   SCAN projects
@@ -143,18 +139,17 @@ insert into "workspaces" ("id", "organization_id", "name", "created_at") select 
       and (id = ? or (name = ? and organization_id = (select id from organizations order by created_at, id limit 1)))
       order by case when id = ? then 0 else 1 end limit 1) is null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict do nothing
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SCAN workspaces USING INDEX workspaces_name
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SCAN organizations
 --     USE TEMP B-TREE FOR ORDER BY
 --   SCAN projects
@@ -163,18 +158,18 @@ insert into "workspaces" ("id", "organization_id", "name", "created_at") select 
 select "o"."id" as "organization_id", "o"."name" as "organization_name", "o"."created_at" as "organization_created", "w"."id" as "workspace_id", "w"."name" as "workspace_name", "w"."created_at" as "workspace_created", "p"."id", "p"."name", "p"."created_at" from "organizations" as "o" inner join "workspaces" as "w" on "w"."organization_id" = "o"."id" inner join "projects" as "p" on "p"."workspace_id" = "w"."id" where "o"."id" = (select id from organizations order by created_at, id limit 1) and "w"."id" = (select id from workspaces where organization_id = (select id from organizations order by created_at, id limit 1)
   and deleted_at is null order by created_at, id limit 1) and "p"."deleted_at" is null order by "p"."created_at", "p"."id" limit 1
 --   SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SCAN organizations
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SCAN organizations
 --     USE TEMP B-TREE FOR ORDER BY
 --   SEARCH o USING INDEX sqlite_autoindex_organizations_1 (id=?)
 --   SEARCH p USING INDEX projects_name (workspace_id=?)
---   REUSE SUBQUERY 3
+--   REUSE SUBQUERY
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectDeployment
@@ -198,24 +193,24 @@ select "d"."name", "d"."project_id", "p"."workspace_id", "w"."organization_id", 
       and p.id = (select project_id from deployments where name = ?)), (select id from workspaces where organization_id = (select id from organizations order by created_at, id limit 1)
   and deleted_at is null order by created_at, id limit 1)) and deleted_at is null order by case when id = (select project_id from deployments where name = ?) then 0 else 1 end, created_at, id limit 1)
 --   SEARCH d USING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---       SCALAR SUBQUERY 1
+--       SCALAR SUBQUERY
 --         SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --       SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY
 --       SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---       SCALAR SUBQUERY 3
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
---     SCALAR SUBQUERY 5
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     USE TEMP B-TREE FOR ORDER BY
 --   SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---   REUSE SUBQUERY 6
+--   REUSE SUBQUERY
 --   SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
 
 -- selectPlacedDeployment ({"workspace":true,"project":true})
@@ -225,24 +220,24 @@ select "d"."name", "d"."project_id", "p"."workspace_id", "w"."organization_id", 
       order by case when id = ? then 0 else 1 end limit 1) and deleted_at is null and (id = ? or name = ?)
     order by case when id = ? then 0 else 1 end limit 1)
 --   SEARCH d USING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SCAN workspaces USING INDEX workspaces_name
---       SCALAR SUBQUERY 1
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
 --   SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---   REUSE SUBQUERY 3
+--   REUSE SUBQUERY
 --   SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
 
 -- updateDeployment
 -- (changes_owner bigint, owner text, changes_shared bigint, shared bigint, name text, owner text, owner text)
 update "deployments" set "owner_user_id" = case when ? = 1 then ? else owner_user_id end, "shared" = case when ? = 1 then ? else shared end where "name" = ? and (? is null or exists (select 1 from users where id = ? and deleted_at is null)) returning "name"
 --   SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 
 -- upsertDeployment ({"workspace":false,"project":false})
@@ -255,41 +250,40 @@ insert into "deployments" ("name", "project_id", "owner_user_id", "shared") sele
       and p.id = (select project_id from deployments where name = ?)), (select id from workspaces where organization_id = (select id from organizations order by created_at, id limit 1)
   and deleted_at is null order by created_at, id limit 1)) and deleted_at is null order by case when id = (select project_id from deployments where name = ?) then 0 else 1 end, created_at, id limit 1) is not null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict ("name") do update set "project_id" = excluded.project_id where "deployments"."project_id" <> excluded.project_id
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 8
+--     SCALAR SUBQUERY
 --       SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---       SCALAR SUBQUERY 7
+--       SCALAR SUBQUERY
 --         SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --       SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---     SCALAR SUBQUERY 10
+--     SCALAR SUBQUERY
 --       SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---       SCALAR SUBQUERY 9
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
---     SCALAR SUBQUERY 11
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 14
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SEARCH p USING INDEX sqlite_autoindex_projects_1 (id=?)
---       SCALAR SUBQUERY 1
+--       SCALAR SUBQUERY
 --         SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --       SEARCH w USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---     SCALAR SUBQUERY 4
+--     SCALAR SUBQUERY
 --       SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---       SCALAR SUBQUERY 3
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
---     SCALAR SUBQUERY 5
+--     SCALAR SUBQUERY
 --       SEARCH deployments USING INDEX sqlite_autoindex_deployments_1 (name=?)
 --     USE TEMP B-TREE FOR ORDER BY
 
@@ -303,25 +297,24 @@ insert into "deployments" ("name", "project_id", "owner_user_id", "shared") sele
       order by case when id = ? then 0 else 1 end limit 1) and deleted_at is null and (id = ? or name = ?)
     order by case when id = ? then 0 else 1 end limit 1) is not null and (? is null or exists (select 1 from deployments where name = ?)
     or exists (select 1 from users where id = ? and deleted_at is null)) on conflict ("name") do update set "project_id" = excluded.project_id where "deployments"."project_id" <> excluded.project_id
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 5
+--     SCALAR SUBQUERY
 --       SCAN workspaces USING INDEX workspaces_name
---       SCALAR SUBQUERY 4
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH deployments USING COVERING INDEX sqlite_autoindex_deployments_1 (name=?)
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH projects USING INDEX projects_name (workspace_id=?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SCAN workspaces USING INDEX workspaces_name
---       SCALAR SUBQUERY 1
+--       SCALAR SUBQUERY
 --         SCAN organizations
 --         USE TEMP B-TREE FOR ORDER BY
 --       USE TEMP B-TREE FOR ORDER BY

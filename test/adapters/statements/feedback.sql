@@ -2,7 +2,7 @@
 -- (token_id text, id text)
 update "feedback_tokens" set "submissions" = submissions + 1 where "token_id" = ? and exists (select 1 from feedback where feedback.id = ?)
 --   SEARCH feedback_tokens USING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH feedback USING COVERING INDEX sqlite_autoindex_feedback_1 (id=?)
 
 -- deleteRecord
@@ -11,7 +11,7 @@ delete from "feedback" where "id" = ? and "workspace_id" in (select value from j
 -- Postgres:
 delete from "feedback" where "id" = $1::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and true returning "id"
 --   SEARCH feedback USING INDEX sqlite_autoindex_feedback_1 (id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
@@ -36,17 +36,17 @@ delete from "feedback" where "id" = $1::text and "workspace_id" in (select value
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) returning "id"
 --   SEARCH feedback USING INDEX sqlite_autoindex_feedback_1 (id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 2
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- deleteToken
@@ -55,7 +55,7 @@ delete from "feedback_tokens" where "token_id" = ? and "deployment" = ? and "wor
 -- Postgres:
 delete from "feedback_tokens" where "token_id" = $1::text and "deployment" = $2::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($3::text::json)) and true returning "token_id"
 --   SEARCH feedback_tokens USING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
@@ -80,23 +80,22 @@ delete from "feedback_tokens" where "token_id" = $1::text and "deployment" = $2:
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) returning "token_id"
 --   SEARCH feedback_tokens USING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 2
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- insertRecord
 -- (id text, run_id text, workspace_id text, project_id text, thread_id text, key text, score text, value text, comment text, correction text, source text, source_metadata text, user_id text, run_started_at bigint, created_at bigint, modified_at bigint, extra text)
 insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction", "source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra") select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? where true on conflict do nothing returning "id"
---   SCAN CONSTANT ROW
 
 -- insertRecord (filtered)
 -- (id text, run_id text, workspace_id text, project_id text, thread_id text, key text, score text, value text, comment text, correction text, source text, source_metadata text, user_id text, run_started_at bigint, created_at bigint, modified_at bigint, extra text, run_id text, deployment text, filter text)
@@ -119,13 +118,13 @@ insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) on conflict do nothing returning "id"
 --   SEARCH of_run EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- insertSubmission
@@ -135,73 +134,13 @@ insert into "feedback" ("id", "run_id", "workspace_id", "project_id", "thread_id
         and not exists (select 1 from idempotency_keys k
           where k.deployment = (select ?) and k.route = (select ?) and k.key = (select ?)) returning "id"
 --   SEARCH t EXISTS USING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   SCALAR SUBQUERY 18
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 22
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 23
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
 
 -- insertSubmissionKey
 -- (deployment text, route text, key text, body_hash text, id text, now bigint, id text)
 insert into "idempotency_keys" ("deployment", "route", "key", "body_hash", "run_id", "created_at") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from feedback where feedback.id = (select ?))
 --   SEARCH feedback EXISTS USING COVERING INDEX sqlite_autoindex_feedback_1 (id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 
 -- insertTokens
 -- (deployment text, tokens text)
@@ -215,10 +154,6 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
     select $1::text, 0, t.* from (select (value ->> 0) collate "C" as "token_id", (value ->> 1) collate "C" as "run_id", (value ->> 2) collate "C" as "workspace_id", (value ->> 3) collate "C" as "project_id", (value ->> 4) collate "C" as "feedback_key", (value ->> 5) collate "C" as "config", (value ->> 6)::bigint as "expires_at", (value ->> 7)::bigint as "created_at" from json_array_elements($2::text::json)) t
     where true returning token_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- insertTokens (filtered)
 -- (deployment text, tokens text, run_ids text, deployment text, filter text)
@@ -249,27 +184,17 @@ insert into feedback_tokens (deployment, submissions, token_id, run_id, workspac
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0))) returning token_id
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 12
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 10
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 9
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- insertTokensOfRun
 -- (deployment text, workspace_id text, project_id text, life_ms bigint, now bigint, tokens text, run_id text)
@@ -281,25 +206,10 @@ insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project
     select t.token_id, $1::text, r.run_id, $2::text, $3::text, t.feedback_key, $4::bigint, $5::bigint
     from runs r cross join (select (value ->> 0) collate "C" as "feedback_key", (value ->> 1) collate "C" as "token_id" from json_array_elements($6::text::json)) t where r.run_id = $7::text
 --   SEARCH r USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 
 -- isRunVisible
 select 1 as visible where true
---   SCAN CONSTANT ROW
 
 -- isRunVisible (filtered)
 -- (run_id text, deployment text, filter text)
@@ -322,13 +232,13 @@ select 1 as visible where exists (select 1 from runs of_run where of_run.run_id 
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0)
 --   SEARCH of_run EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectObstacles
@@ -338,15 +248,7 @@ select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
       on k.deployment = (select ?) and k.route = (select ?) and k.key = (select ?)
     where t.token_id = (select ?)
 --   SEARCH t USING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH k USING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?) LEFT-JOIN
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectRecord
 -- (id text)
@@ -356,13 +258,7 @@ select * from "feedback" where "id" = ?
 -- selectRecords ({"one_workspace":true,"lists":[],"min_created_at":false,"max_created_at":false,"filtered":false,"has_comment":true,"has_score":false,"level":"run"})
 -- (workspace_id text, limit bigint, offset bigint)
 select * from "feedback" where workspace_id = (select ?) and coalesce(comment, '') <> '' and score is null and run_id is not null order by "created_at" desc, "id" limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH feedback USING INDEX feedback_created (workspace_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
 -- selectRecords ({"one_workspace":false,"lists":["id"],"min_created_at":true,"max_created_at":true,"filtered":false})
@@ -370,24 +266,12 @@ select * from "feedback" where workspace_id = (select ?) and coalesce(comment, '
 select * from "feedback" where workspace_id || '' in (select value from json_each((select ?))) and "id" in (select value from json_each((select ?))) and created_at >= (select ?) and created_at <= (select ?) order by "created_at" desc, "id" limit (select ?) offset (select ?)
 -- Postgres:
 select * from "feedback" where workspace_id || '' in (select value collate "C" as value from json_array_elements_text($1::text::json)) and "id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) and created_at >= $3::bigint and created_at <= $4::bigint order by "created_at" desc, "id" limit $5::bigint offset $6::bigint
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SEARCH feedback USING INDEX sqlite_autoindex_feedback_1 (id=?)
---   LIST SUBQUERY 4
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectRecords ({"one_workspace":true,"lists":["run_id","project_id","key","source","user_id"],"min_created_at":false,"max_created_at":false,"filtered":true})
@@ -410,49 +294,29 @@ select * from "feedback" where workspace_id || '' = $1::text and "run_id" in (se
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) order by "created_at" desc, "id" limit $9::bigint offset $10::bigint
---   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
 --   SEARCH feedback USING INDEX feedback_run (run_id=?)
---   LIST SUBQUERY 3
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 5
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 18
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 16
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 13
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 15
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 14
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -466,17 +330,9 @@ select * from "feedback_tokens" where "token_id" = ?
 select * from "feedback_tokens" where "workspace_id" in (select value from json_each((select ?))) and "run_id" = (select ?) and true order by "created_at" asc, "token_id" asc limit (select ?) offset (select ?)
 -- Postgres:
 select * from "feedback_tokens" where "workspace_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and "run_id" = $2::text and true order by "created_at" asc, "token_id" asc limit $3::bigint offset $4::bigint
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_run (run_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- selectTokens ({"of_run":true,"after":false,"sort_order":"desc","filtered":true})
@@ -499,30 +355,18 @@ select * from "feedback_tokens" where "workspace_id" in (select value collate "C
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) order by "created_at" desc, "token_id" desc limit $5::bigint offset $6::bigint
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_run (run_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 10
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 8
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 7
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 6
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectTokens ({"of_run":false,"after":true,"sort_order":"desc","filtered":false})
@@ -530,23 +374,11 @@ select * from "feedback_tokens" where "workspace_id" in (select value collate "C
 select * from "feedback_tokens" where "workspace_id" in (select value from json_each((select ?))) and "deployment" = (select ?) and (created_at, token_id) < ((select ?), (select ?)) and true order by "created_at" desc, "token_id" desc limit (select ?) offset (select ?)
 -- Postgres:
 select * from "feedback_tokens" where "workspace_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and "deployment" = $2::text and (created_at, token_id) < ($3::bigint, $4::text) and true order by "created_at" desc, "token_id" desc limit $5::bigint offset $6::bigint
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_created (deployment=? AND (created_at,token_id)<(?,?))
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   REUSE SUBQUERY 4
---   REUSE SUBQUERY 5
---   LIST SUBQUERY 2
+--   REUSE SUBQUERY
+--   REUSE SUBQUERY
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- summarizeBuckets ({"one_workspace":false,"lists":[],"min_created_at":false,"max_created_at":false,"filtered":false})
@@ -559,19 +391,9 @@ select key, cast((created_at - $1::bigint) / $2::bigint as bigint) as bucket, co
       avg(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as avg, min(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as min, max(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as max
     from feedback where workspace_id in (select value collate "C" as value from json_array_elements_text($3::text::json)) group by key, 2 order by key, bucket
 --   SEARCH feedback USING INDEX feedback_created (workspace_id=?)
---   LIST SUBQUERY 4
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR GROUP BY
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- summarizeBuckets ({"one_workspace":true,"lists":["run_id"],"min_created_at":false,"max_created_at":false,"filtered":false})
@@ -584,21 +406,9 @@ select key, cast((created_at - $1::bigint) / $2::bigint as bigint) as bucket, co
       avg(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as avg, min(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as min, max(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as max
     from feedback where workspace_id || '' = $3::text and "run_id" in (select value collate "C" as value from json_array_elements_text($4::text::json)) group by key, 2 order by key, bucket
 --   SEARCH feedback USING INDEX feedback_run (run_id=?)
---   LIST SUBQUERY 5
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR GROUP BY
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- summarizeRecords ({"one_workspace":false,"lists":[],"min_created_at":false,"max_created_at":false,"filtered":false})
@@ -611,10 +421,8 @@ select key, case when substr(value, 1, 1) = '"' then value end as label, count(*
       max(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as max
     from feedback where workspace_id in (select value collate "C" as value from json_array_elements_text($1::text::json)) group by key, case when substr(value, 1, 1) = '"' then value end order by key
 --   SEARCH feedback USING INDEX feedback_created (workspace_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR GROUP BY
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -628,12 +436,8 @@ select key, case when substr(value, 1, 1) = '"' then value end as label, count(*
       max(case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end) as max
     from feedback where workspace_id || '' = $1::text and "run_id" in (select value collate "C" as value from json_array_elements_text($2::text::json)) group by key, case when substr(value, 1, 1) = '"' then value end order by key
 --   SEARCH feedback USING INDEX feedback_run (run_id=?)
---   LIST SUBQUERY 3
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR GROUP BY
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -643,7 +447,7 @@ update "feedback" set "modified_at" = ?, "score" = ?, "comment" = ? where "id" =
 -- Postgres:
 update "feedback" set "modified_at" = $1::bigint, "score" = $2::text, "comment" = $3::text where "id" = $4::text and "workspace_id" in (select value collate "C" as value from json_array_elements_text($5::text::json)) and true returning *
 --   SEARCH feedback USING INDEX sqlite_autoindex_feedback_1 (id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
@@ -668,15 +472,15 @@ update "feedback" set "modified_at" = $1::bigint where "id" = $2::text and "work
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) offset 0) returning *
 --   SEARCH feedback USING INDEX sqlite_autoindex_feedback_1 (id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH of_run USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 2
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:

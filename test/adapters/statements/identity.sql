@@ -54,11 +54,11 @@ insert into "api_keys" ("id", "organization_id", "user_id", "kind", "key_hash", 
         and scopes.value not in
           (select id from workspaces where organization_id = $17::text and deleted_at is null)) on conflict do nothing returning "id"
 --   SEARCH organizations EXISTS USING COVERING INDEX sqlite_autoindex_organizations_1 (id=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
 --       CREATE BLOOM FILTER
 
@@ -97,7 +97,7 @@ update "workspaces" set name = ? where id = ? and deleted_at is null
         and other.name = ? and other.id <> "workspaces".id and other.deleted_at is null)
       returning *
 --   SEARCH workspaces USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH other USING INDEX workspaces_name (organization_id=? AND name=?)
 
 -- renameUnit ({"kind":"project"})
@@ -107,7 +107,7 @@ update "projects" set name = ? where id = ? and deleted_at is null
         and other.name = ? and other.id <> "projects".id and other.deleted_at is null)
       returning *
 --   SEARCH projects USING INDEX sqlite_autoindex_projects_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH other USING INDEX projects_name (workspace_id=? AND name=?)
 
 -- revokeKey
@@ -142,24 +142,24 @@ with found as (
 --       MERGE (UNION ALL)
 --         LEFT
 --           SEARCH k USING INDEX sqlite_autoindex_api_keys_2 (key_hash=?)
---           CORRELATED SCALAR SUBQUERY 1
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH u USING INDEX sqlite_autoindex_users_1 (id=?)
 --         RIGHT
 --           SEARCH k USING INDEX sqlite_autoindex_api_keys_2 (key_hash=?)
---           CORRELATED SCALAR SUBQUERY 1
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH u USING INDEX sqlite_autoindex_users_1 (id=?)
 --           SEARCH m USING INDEX sqlite_autoindex_memberships_1 (subject_id=?)
 --     RIGHT
 --       MERGE (UNION ALL)
 --         LEFT
 --           SEARCH k USING INDEX sqlite_autoindex_api_keys_2 (key_hash=?)
---           CORRELATED SCALAR SUBQUERY 1
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH u USING INDEX sqlite_autoindex_users_1 (id=?)
 --           SEARCH w USING INDEX workspaces_name (organization_id=?)
 --           USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY
 --         RIGHT
 --           SEARCH k USING INDEX sqlite_autoindex_api_keys_2 (key_hash=?)
---           CORRELATED SCALAR SUBQUERY 1
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH u USING INDEX sqlite_autoindex_users_1 (id=?)
 --           SEARCH w USING INDEX workspaces_name (organization_id=?)
 --           SEARCH p USING INDEX projects_name (workspace_id=?)
@@ -184,7 +184,7 @@ select * from "workspaces" where "organization_id" in (select value from json_ea
 select * from "workspaces" where "organization_id" in (select value collate "C" as value from json_array_elements_text($1::text::json))
       and deleted_at is null order by name, id
 --   SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -196,7 +196,7 @@ select * from "projects" where "workspace_id" in (select value from json_each(?)
 select * from "projects" where "workspace_id" in (select value collate "C" as value from json_array_elements_text($1::text::json))
       and deleted_at is null order by name, id
 --   SEARCH projects USING INDEX projects_name (workspace_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 

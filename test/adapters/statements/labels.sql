@@ -3,7 +3,7 @@
 delete from labels where kind in ('assistant') and not exists (select 1 from "assistants" gone
     where gone.deployment = ? and gone."assistant_id" = ?) and deployment = ? and row_id = ?
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
 -- deleteLabelsOf ({"kind":"thread"})
@@ -11,7 +11,7 @@ delete from labels where kind in ('assistant') and not exists (select 1 from "as
 delete from labels where kind in ('thread', 'values') and not exists (select 1 from "threads" gone
     where gone.deployment = ? and gone."thread_id" = ?) and deployment = ? and row_id = ?
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
 -- deleteLabelsOf ({"kind":"cron"})
@@ -19,7 +19,7 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 delete from labels where kind in ('cron') and not exists (select 1 from "crons" gone
     where gone.deployment = ? and gone."cron_id" = ?) and deployment = ? and row_id = ?
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
 -- deleteOtherLabels ({"source":"assistant"})
@@ -36,22 +36,10 @@ delete from labels where deployment = $1::text and kind = 'assistant'
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from (select (value ->> 0)::bigint as "path_hash", (value ->> 1)::bigint as "value_hash" from json_array_elements($6::text::json)) as listed)
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"thread"})
@@ -68,22 +56,10 @@ delete from labels where deployment = $1::text and kind = 'thread'
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from (select (value ->> 0)::bigint as "path_hash", (value ->> 1)::bigint as "value_hash" from json_array_elements($6::text::json)) as listed)
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"cron"})
@@ -100,22 +76,10 @@ delete from labels where deployment = $1::text and kind = 'cron'
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from (select (value ->> 0)::bigint as "path_hash", (value ->> 1)::bigint as "value_hash" from json_array_elements($6::text::json)) as listed)
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOtherLabels ({"source":"values"})
@@ -132,22 +96,10 @@ delete from labels where deployment = $1::text and kind = 'values'
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from (select (value ->> 0)::bigint as "path_hash", (value ->> 1)::bigint as "value_hash" from json_array_elements($6::text::json)) as listed)
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- insertLabels ({"source":"assistant"})
@@ -168,26 +120,10 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "assistant_id" = $7::text) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- insertLabels ({"source":"thread"})
 -- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
@@ -207,26 +143,10 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "thread_id" = $7::text and hidden = 0) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- insertLabels ({"source":"cron"})
 -- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
@@ -246,26 +166,10 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "cron_id" = $7::text) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- insertLabels ({"source":"values"})
 -- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
@@ -285,23 +189,7 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
     and "thread_id" = $7::text and hidden = 0) = $8::text on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact
 --   SCAN json_each VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW

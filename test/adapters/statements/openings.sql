@@ -13,42 +13,16 @@ with recursive parts (version, extends_version) as (
 --   CO-ROUTINE parts
 --     SETUP
 --       SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
 --     RECURSIVE STEP
 --       SCAN parts
 --       SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 8
---         SCAN CONSTANT ROW
 --   SCAN parts
 --   SEARCH c USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
 
 -- selectVersionsOfCheckpoint
 -- (deployment text, thread_id text, checkpoint_id text)
 select "c"."checkpoint_id", "c"."versions" from "checkpoints" as "c" where "c"."deployment" = (select ?) and "c"."thread_id" = (select ?) and "c"."ns" = '' and "c"."checkpoint_id" = (select ?) and true
 --   SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectVersionsOfCheckpoint (filtered)
 -- (deployment text, thread_id text, checkpoint_id text, filter text)
@@ -69,32 +43,18 @@ select "c"."checkpoint_id", "c"."versions" from "checkpoints" as "c" where "c"."
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))
 --   SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectVersionsOfRun
 -- (deployment text, thread_id text, run_id text)
 select "c"."checkpoint_id", "c"."versions" from "checkpoints" as "c" where "c"."deployment" = (select ?) and "c"."thread_id" = (select ?) and "c"."ns" = '' and "c"."run_id" = (select ?) and true order by "c"."seq" desc limit 1
 --   SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectVersionsOfRun (filtered)
 -- (deployment text, thread_id text, run_id text, filter text)
@@ -115,18 +75,10 @@ select "c"."checkpoint_id", "c"."versions" from "checkpoints" as "c" where "c"."
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "c"."seq" desc limit 1
 --   SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:

@@ -20,20 +20,14 @@ update checkpoints set parent_id = null where deployment = $1::text and thread_i
         and c.thread_id = checkpoints.thread_id and c.ns = checkpoints.ns
         and c.checkpoint_id = checkpoints.parent_id)
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 8
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
 
 -- deleteCheckpoints ({"expired":false,"filtered":false})
@@ -124,24 +118,16 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
         where c.deployment = $14::text and c.thread_id = pruned.thread_id
         except select thread_id, ns, checkpoint_id from stays)
 --   SEARCH checkpoints USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=?)
---   SCALAR SUBQUERY 29
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 32
+--   LIST SUBQUERY
 --     MERGE (EXCEPT)
 --       LEFT
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 4
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 5
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --         SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 30
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR ORDER BY
 --       RIGHT
 --         MATERIALIZE stays
@@ -151,55 +137,33 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
 --                 COMPOUND QUERY
 --                   LEFT-MOST SUBQUERY
 --                     SCAN json_each VIRTUAL TABLE INDEX 1:
---                     SCALAR SUBQUERY 1
---                       SCAN CONSTANT ROW
 --                     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                     SCALAR SUBQUERY 3
---                       SCAN CONSTANT ROW
---                     CORRELATED SCALAR SUBQUERY 4
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 5
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --                     SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 7
---                       SCAN CONSTANT ROW
 --                   UNION ALL
 --                     MATERIALIZE newest
 --                       SCAN json_each VIRTUAL TABLE INDEX 1:
---                       SCALAR SUBQUERY 1
---                         SCAN CONSTANT ROW
 --                       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                       SCALAR SUBQUERY 3
---                         SCAN CONSTANT ROW
---                       CORRELATED SCALAR SUBQUERY 4
+--                       CORRELATED SCALAR SUBQUERY
 --                         SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                       CORRELATED SCALAR SUBQUERY 5
+--                       CORRELATED SCALAR SUBQUERY
 --                         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --                       SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                       SCALAR SUBQUERY 7
---                         SCAN CONSTANT ROW
 --                       SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---                       SCALAR SUBQUERY 9
---                         SCAN CONSTANT ROW
 --                       USE TEMP B-TREE FOR GROUP BY
 --                     SCAN newest
 --                     SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq=?)
---                     SCALAR SUBQUERY 12
---                       SCAN CONSTANT ROW
 --                     SCAN json_each VIRTUAL TABLE INDEX 1:
---                     SCALAR SUBQUERY 1
---                       SCAN CONSTANT ROW
 --                     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                     SCALAR SUBQUERY 3
---                       SCAN CONSTANT ROW
---                     CORRELATED SCALAR SUBQUERY 4
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 5
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 7
---                       SCAN CONSTANT ROW
---                     CORRELATED LIST SUBQUERY 13
+--                     CORRELATED LIST SUBQUERY
 --                       SCAN json_each VIRTUAL TABLE INDEX 3:
 --               SCAN kept
 --               USE TEMP B-TREE FOR ORDER BY
@@ -209,30 +173,18 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
 --                   SETUP
 --                     SCAN kept
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 15
---                       SCAN CONSTANT ROW
 --                     SCAN entry VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 17
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH v USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---                       SCALAR SUBQUERY 16
---                         SCAN CONSTANT ROW
 --                   RECURSIVE STEP
 --                     SCAN walk
---                     CORRELATED SCALAR SUBQUERY 22
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH v USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---                       SCALAR SUBQUERY 21
---                         SCAN CONSTANT ROW
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 19
---                       SCAN CONSTANT ROW
 --                     SEARCH p USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 20
---                       SCAN CONSTANT ROW
 --                     SCAN entry VIRTUAL TABLE INDEX 1: LEFT-JOIN
---                     CORRELATED SCALAR SUBQUERY 24
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH w USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                       SCALAR SUBQUERY 23
---                         SCAN CONSTANT ROW
 --                 BLOOM FILTER ON walk (written=?)
 --                 SEARCH walk USING AUTOMATIC PARTIAL COVERING INDEX (written=?)
 --                 USE TEMP B-TREE FOR GROUP BY
@@ -347,34 +299,22 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
         where c.deployment = $16::text and c.thread_id = pruned.thread_id
         except select thread_id, ns, checkpoint_id from stays)
 --   SEARCH checkpoints USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=?)
---   SCALAR SUBQUERY 34
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 37
+--   LIST SUBQUERY
 --     MERGE (EXCEPT)
 --       LEFT
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 4
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 5
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 10
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 9
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 8
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --         SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 35
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR ORDER BY
 --       RIGHT
 --         MATERIALIZE stays
@@ -384,85 +324,51 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
 --                 COMPOUND QUERY
 --                   LEFT-MOST SUBQUERY
 --                     SCAN json_each VIRTUAL TABLE INDEX 1:
---                     SCALAR SUBQUERY 1
---                       SCAN CONSTANT ROW
 --                     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                     SCALAR SUBQUERY 3
---                       SCAN CONSTANT ROW
---                     SCALAR SUBQUERY 6
---                       SCAN CONSTANT ROW
---                     CORRELATED SCALAR SUBQUERY 4
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 5
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 10
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN c VIRTUAL TABLE INDEX 1:
---                       SCALAR SUBQUERY 7
---                         SCAN CONSTANT ROW
---                       CORRELATED SCALAR SUBQUERY 9
+--                       CORRELATED SCALAR SUBQUERY
 --                         SCAN m VIRTUAL TABLE INDEX 1:
---                         CORRELATED SCALAR SUBQUERY 8
+--                         CORRELATED SCALAR SUBQUERY
 --                           SCAN e VIRTUAL TABLE INDEX 1:
 --                     SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 12
---                       SCAN CONSTANT ROW
 --                   UNION ALL
 --                     MATERIALIZE newest
 --                       SCAN json_each VIRTUAL TABLE INDEX 1:
---                       SCALAR SUBQUERY 1
---                         SCAN CONSTANT ROW
 --                       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                       SCALAR SUBQUERY 3
---                         SCAN CONSTANT ROW
---                       SCALAR SUBQUERY 6
---                         SCAN CONSTANT ROW
---                       CORRELATED SCALAR SUBQUERY 4
+--                       CORRELATED SCALAR SUBQUERY
 --                         SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                       CORRELATED SCALAR SUBQUERY 5
+--                       CORRELATED SCALAR SUBQUERY
 --                         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---                       CORRELATED SCALAR SUBQUERY 10
+--                       CORRELATED SCALAR SUBQUERY
 --                         SCAN c VIRTUAL TABLE INDEX 1:
---                         SCALAR SUBQUERY 7
---                           SCAN CONSTANT ROW
---                         CORRELATED SCALAR SUBQUERY 9
+--                         CORRELATED SCALAR SUBQUERY
 --                           SCAN m VIRTUAL TABLE INDEX 1:
---                           CORRELATED SCALAR SUBQUERY 8
+--                           CORRELATED SCALAR SUBQUERY
 --                             SCAN e VIRTUAL TABLE INDEX 1:
 --                       SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                       SCALAR SUBQUERY 12
---                         SCAN CONSTANT ROW
 --                       SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---                       SCALAR SUBQUERY 14
---                         SCAN CONSTANT ROW
 --                       USE TEMP B-TREE FOR GROUP BY
 --                     SCAN newest
 --                     SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=? AND seq=?)
---                     SCALAR SUBQUERY 17
---                       SCAN CONSTANT ROW
 --                     SCAN json_each VIRTUAL TABLE INDEX 1:
---                     SCALAR SUBQUERY 1
---                       SCAN CONSTANT ROW
 --                     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                     SCALAR SUBQUERY 3
---                       SCAN CONSTANT ROW
---                     SCALAR SUBQUERY 6
---                       SCAN CONSTANT ROW
---                     CORRELATED SCALAR SUBQUERY 4
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 5
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---                     CORRELATED SCALAR SUBQUERY 10
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN c VIRTUAL TABLE INDEX 1:
---                       SCALAR SUBQUERY 7
---                         SCAN CONSTANT ROW
---                       CORRELATED SCALAR SUBQUERY 9
+--                       CORRELATED SCALAR SUBQUERY
 --                         SCAN m VIRTUAL TABLE INDEX 1:
---                         CORRELATED SCALAR SUBQUERY 8
+--                         CORRELATED SCALAR SUBQUERY
 --                           SCAN e VIRTUAL TABLE INDEX 1:
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 12
---                       SCAN CONSTANT ROW
---                     CORRELATED LIST SUBQUERY 18
+--                     CORRELATED LIST SUBQUERY
 --                       SCAN json_each VIRTUAL TABLE INDEX 3:
 --               SCAN kept
 --               USE TEMP B-TREE FOR ORDER BY
@@ -472,30 +378,18 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
 --                   SETUP
 --                     SCAN kept
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 20
---                       SCAN CONSTANT ROW
 --                     SCAN entry VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 22
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH v USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---                       SCALAR SUBQUERY 21
---                         SCAN CONSTANT ROW
 --                   RECURSIVE STEP
 --                     SCAN walk
---                     CORRELATED SCALAR SUBQUERY 27
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH v USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---                       SCALAR SUBQUERY 26
---                         SCAN CONSTANT ROW
 --                     SEARCH c USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 24
---                       SCAN CONSTANT ROW
 --                     SEARCH p USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                     SCALAR SUBQUERY 25
---                       SCAN CONSTANT ROW
 --                     SCAN entry VIRTUAL TABLE INDEX 1: LEFT-JOIN
---                     CORRELATED SCALAR SUBQUERY 29
+--                     CORRELATED SCALAR SUBQUERY
 --                       SEARCH w USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---                       SCALAR SUBQUERY 28
---                         SCAN CONSTANT ROW
 --                 BLOOM FILTER ON walk (written=?)
 --                 SEARCH walk USING AUTOMATIC PARTIAL COVERING INDEX (written=?)
 --                 USE TEMP B-TREE FOR GROUP BY
@@ -515,9 +409,9 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 delete from labels where kind in ('thread', 'values') and not exists (select 1 from "threads" gone
     where gone.deployment = labels.deployment and gone."thread_id" = labels.row_id) and deployment = $1::text and row_id in (select value collate "C" as value from json_array_elements_text($2::text::json))
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
 -- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteTokensOf"})
@@ -536,20 +430,14 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
     and true
     and true))
 --   SEARCH feedback_tokens USING COVERING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 8
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 7
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
 --       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 6
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteEntriesOf"})
@@ -580,41 +468,29 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
     and true
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 18
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 17
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         LIST SUBQUERY 16
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 14
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 15
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 8
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       LIST SUBQUERY 7
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 5
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 6
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 
@@ -646,41 +522,29 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
     and true
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 18
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 17
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         LIST SUBQUERY 16
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 14
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 15
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 8
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       LIST SUBQUERY 7
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 5
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 6
+--         CORRELATED SCALAR SUBQUERY
 --           SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
@@ -705,24 +569,18 @@ update calls set due_at = created_at, position = null where (deployment, thread_
     and true
     and true)) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 9
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 8
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         LIST SUBQUERY 7
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 5
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- deleteThreads ({"expired":false,"filtered":false})
@@ -743,18 +601,12 @@ delete from threads where deployment = $1::text
     and true
     and true) returning thread_id
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -797,28 +649,18 @@ delete from threads where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) returning thread_id
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 11
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 8
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 10
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 9
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -874,48 +716,32 @@ with recursive needed (thread_id, ns, channel, version) as (
     and true
     and true) except select thread_id, ns, channel, version from needed)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=?)
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     MERGE (EXCEPT)
 --       LEFT
 --         SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         LIST SUBQUERY 18
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 16
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --       RIGHT
 --         MATERIALIZE needed
 --           SETUP
 --             SEARCH c USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 1
---               SCAN CONSTANT ROW
---             LIST SUBQUERY 7
+--             LIST SUBQUERY
 --               SCAN json_each VIRTUAL TABLE INDEX 1:
---               SCALAR SUBQUERY 2
---                 SCAN CONSTANT ROW
 --               SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---               SCALAR SUBQUERY 4
---                 SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 5
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---               CORRELATED SCALAR SUBQUERY 6
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --             SCAN entry VIRTUAL TABLE INDEX 1:
 --           RECURSIVE STEP
 --             SCAN needed
 --             SEARCH v USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=? AND ns=? AND channel=? AND version=?)
---             SCALAR SUBQUERY 9
---               SCAN CONSTANT ROW
 --         SCAN needed
 --         USE TEMP B-TREE FOR ORDER BY
 --       CREATE BLOOM FILTER
@@ -940,20 +766,14 @@ delete from checkpoint_writes where deployment = $1::text and thread_id in (sele
       where c.deployment = checkpoint_writes.deployment and c.thread_id = checkpoint_writes.thread_id
         and c.ns = checkpoint_writes.ns and c.checkpoint_id = checkpoint_writes.checkpoint_id)
 --   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 8
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH c USING COVERING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
 
 -- keepClaimCountsOfThreads ({"expired":false,"filtered":false})
@@ -980,18 +800,12 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR GROUP BY
 
@@ -1005,16 +819,10 @@ select thread_id, ttl_strategy from threads
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) and true
     order by (case when updated_at > state_updated_at then updated_at else state_updated_at end + ttl_ms) limit (select ?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX threads_expiry (deployment=? AND <expr><?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectExpiredThreads (filtered)
@@ -1047,24 +855,16 @@ select thread_id, ttl_strategy from threads
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
     order by (case when updated_at > state_updated_at then updated_at else state_updated_at end + ttl_ms) limit $4::bigint
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX threads_expiry (deployment=? AND <expr><?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 8
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 7
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 6
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- setPrunedAt ({"expired":false,"filtered":false})
@@ -1083,18 +883,10 @@ update threads set pruned_at = $1::bigint where deployment = $2::text and thread
     and true
     and true) returning thread_id
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 8
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 7
+--     CORRELATED SCALAR SUBQUERY
 --       SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW

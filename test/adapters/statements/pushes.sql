@@ -4,9 +4,9 @@ update push_configs set last_run = ? where deployment = ? and last_run = (
       select q.run_id from runs q where q.deployment = ? and q.thread_id = ?
         and q.seq < (select o.seq from runs o where o.run_id = ?) order by q.seq desc limit 1)
 --   SEARCH push_configs USING INDEX push_configs_last (last_run=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH q USING INDEX runs_order (deployment=? AND thread_id=? AND seq<?)
---     SCALAR SUBQUERY 1
+--     SCALAR SUBQUERY
 --       SEARCH o USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- deletePush
@@ -33,13 +33,13 @@ delete from "push_configs" where "deployment" = $1::text and "task_id" = $2::tex
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))
 --   SEARCH push_configs USING INDEX sqlite_autoindex_push_configs_1 (task_id=? AND config_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectPushes
@@ -68,11 +68,11 @@ select * from "push_configs" where "deployment" = $1::text and "task_id" = $2::t
       end))) order by "created_at", "config_id"
 --   SEARCH push_configs USING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -89,31 +89,9 @@ insert into push_configs (push_id, deployment, thread_id, task_id, config_id, la
       config = excluded.config
     returning config_id
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 13
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH c USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
 --   SEARCH l EXISTS USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 
 -- upsertPush (filtered)
 -- (push_id text, config_id text, last_run text, url text, host text, config text, now bigint, task_id text, deployment text, last_run text, config_id text, filter text)
@@ -152,37 +130,13 @@ insert into push_configs (push_id, deployment, thread_id, task_id, config_id, la
       config = excluded.config
     returning config_id
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 13
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH c USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 17
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 16
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 15
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH l EXISTS USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW

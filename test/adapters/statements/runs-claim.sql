@@ -76,106 +76,54 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 42
+--   SCALAR SUBQUERY
 --     CO-ROUTINE next
 --       CO-ROUTINE due
 --         COMPOUND QUERY
 --           LEFT-MOST SUBQUERY
 --             CO-ROUTINE at_once
 --               SEARCH n USING INDEX runs_immediate (deployment=?)
---               SCALAR SUBQUERY 18
---                 SCAN CONSTANT ROW
---               LIST SUBQUERY 20
+--               LIST SUBQUERY
 --                 SCAN json_each VIRTUAL TABLE INDEX 1:
---                 SCALAR SUBQUERY 19
---                   SCAN CONSTANT ROW
 --                 CREATE BLOOM FILTER
---               CORRELATED SCALAR SUBQUERY 23
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---               CORRELATED SCALAR SUBQUERY 25
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                 SCALAR SUBQUERY 24
---                   SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 26
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --               SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---               SCALAR SUBQUERY 21
---                 SCAN CONSTANT ROW
 --             SCAN at_once
 --           UNION ALL
 --             CO-ROUTINE in_time
 --               SEARCH n USING INDEX runs_scheduled (deployment=? AND due_at<?)
---               SCALAR SUBQUERY 29
---                 SCAN CONSTANT ROW
---               SCALAR SUBQUERY 30
---                 SCAN CONSTANT ROW
---               LIST SUBQUERY 32
+--               LIST SUBQUERY
 --                 SCAN json_each VIRTUAL TABLE INDEX 1:
---                 SCALAR SUBQUERY 31
---                   SCAN CONSTANT ROW
 --                 CREATE BLOOM FILTER
---               CORRELATED SCALAR SUBQUERY 35
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---               CORRELATED SCALAR SUBQUERY 37
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                 SCALAR SUBQUERY 36
---                   SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 38
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --               SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---               SCALAR SUBQUERY 33
---                 SCAN CONSTANT ROW
 --             SCAN in_time
 --       SCAN due
 --       USE TEMP B-TREE FOR ORDER BY
 --     SCAN next
---   SCALAR SUBQUERY 48
+--   SCALAR SUBQUERY
 --     SEARCH f USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 43
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 44
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 45
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 46
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 47
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 9
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 12
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 17
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 16
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 49
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH f USING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- leaseNext
@@ -248,98 +196,52 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
     returning *, case when has_frames = 0 then 0
   else coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0) end as last_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 44
+--   SCALAR SUBQUERY
 --     CO-ROUTINE next
 --       CO-ROUTINE due
 --         COMPOUND QUERY
 --           LEFT-MOST SUBQUERY
 --             CO-ROUTINE at_once
 --               SEARCH n USING INDEX runs_immediate (deployment=?)
---               SCALAR SUBQUERY 18
---                 SCAN CONSTANT ROW
---               LIST SUBQUERY 20
+--               LIST SUBQUERY
 --                 SCAN json_each VIRTUAL TABLE INDEX 1:
---                 SCALAR SUBQUERY 19
---                   SCAN CONSTANT ROW
 --                 CREATE BLOOM FILTER
---               SCALAR SUBQUERY 21
---                 SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 24
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---               CORRELATED SCALAR SUBQUERY 26
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                 SCALAR SUBQUERY 25
---                   SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 27
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --               SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---               SCALAR SUBQUERY 22
---                 SCAN CONSTANT ROW
 --             SCAN at_once
 --           UNION ALL
 --             CO-ROUTINE in_time
 --               SEARCH n USING INDEX runs_scheduled (deployment=? AND due_at<?)
---               SCALAR SUBQUERY 30
---                 SCAN CONSTANT ROW
---               SCALAR SUBQUERY 31
---                 SCAN CONSTANT ROW
---               LIST SUBQUERY 33
+--               LIST SUBQUERY
 --                 SCAN json_each VIRTUAL TABLE INDEX 1:
---                 SCALAR SUBQUERY 32
---                   SCAN CONSTANT ROW
 --                 CREATE BLOOM FILTER
---               SCALAR SUBQUERY 34
---                 SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 37
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---               CORRELATED SCALAR SUBQUERY 39
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                 SCALAR SUBQUERY 38
---                   SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 40
+--               CORRELATED SCALAR SUBQUERY
 --                 SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --               SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---               SCALAR SUBQUERY 35
---                 SCAN CONSTANT ROW
 --             SCAN in_time
 --       SCAN due
 --       USE TEMP B-TREE FOR ORDER BY
 --     SCAN next
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 9
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 12
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 17
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 16
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 45
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH f USING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- requeueExpired
@@ -348,7 +250,7 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 -- Postgres:
 update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = $1::bigint, "due_at" = case when due_at > $2::bigint then $3::bigint else due_at end where "run_id" in (select value collate "C" as value from json_array_elements_text($4::text::json)) and deployment = $5::text and status = 'running' and lease_until <= $6::bigint
 --   SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
@@ -421,10 +323,6 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 --     LEFT-MOST SUBQUERY
 --       CO-ROUTINE leases
 --         SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --       SCAN leases
 --     UNION ALL
 --       CO-ROUTINE next
@@ -432,71 +330,40 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 --           COMPOUND QUERY
 --             LEFT-MOST SUBQUERY
 --               CO-ROUTINE at_once
---                 SCALAR SUBQUERY 14
---                   SCAN CONSTANT ROW
 --                 SEARCH n USING INDEX runs_immediate (deployment=?)
---                 SCALAR SUBQUERY 5
---                   SCAN CONSTANT ROW
---                 LIST SUBQUERY 7
+--                 LIST SUBQUERY
 --                   SCAN json_each VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 6
---                     SCAN CONSTANT ROW
 --                   CREATE BLOOM FILTER
---                 CORRELATED SCALAR SUBQUERY 10
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 12
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                   SCALAR SUBQUERY 11
---                     SCAN CONSTANT ROW
---                 CORRELATED SCALAR SUBQUERY 13
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --                 SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 SCALAR SUBQUERY 8
---                   SCAN CONSTANT ROW
 --               SCAN at_once
 --             UNION ALL
 --               CO-ROUTINE in_time
---                 SCALAR SUBQUERY 27
---                   SCAN CONSTANT ROW
 --                 SEARCH n USING INDEX runs_scheduled (deployment=? AND due_at<?)
---                 SCALAR SUBQUERY 17
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 18
---                   SCAN CONSTANT ROW
---                 LIST SUBQUERY 20
+--                 LIST SUBQUERY
 --                   SCAN json_each VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 19
---                     SCAN CONSTANT ROW
 --                   CREATE BLOOM FILTER
---                 CORRELATED SCALAR SUBQUERY 23
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 25
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=? AND seq<?)
---                   SCALAR SUBQUERY 24
---                     SCAN CONSTANT ROW
---                 CORRELATED SCALAR SUBQUERY 26
+--                 CORRELATED SCALAR SUBQUERY
 --                   SEARCH e USING COVERING INDEX runs_begun (deployment=? AND thread_id=?)
 --                 SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 SCALAR SUBQUERY 21
---                   SCAN CONSTANT ROW
 --               SCAN in_time
---         SCALAR SUBQUERY 30
---           SCAN CONSTANT ROW
 --         SCAN due
 --         USE TEMP B-TREE FOR ORDER BY
 --       SCAN next
 --     UNION ALL
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 34
+--       SCALAR SUBQUERY
 --         SEARCH runs USING INDEX runs_immediate (deployment=? AND due_at>?)
---         SCALAR SUBQUERY 33
---           SCAN CONSTANT ROW
---       SCALAR SUBQUERY 37
+--       SCALAR SUBQUERY
 --         SEARCH runs USING INDEX runs_scheduled (deployment=? AND due_at<?)
---         SCALAR SUBQUERY 35
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 36
---           SCAN CONSTANT ROW
 
 -- takeSlot
 -- (token text, lease_until bigint, deployment text, deployment text, token text)
@@ -504,5 +371,5 @@ update threads set slot_token = ?, slot_until = ?, claim_count = claim_count + 1
     where deployment = ? and thread_id = (select thread_id from runs
       where deployment = ? and status = 'running' and lease_token = ?) returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)

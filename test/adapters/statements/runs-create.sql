@@ -2,15 +2,10 @@
 -- (deployment text, deployment text)
 select ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
     - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) as pending
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
 
 -- insertKey
 -- (route text, key text, body_hash text, now bigint, run_id text)
@@ -36,68 +31,14 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
         and ((select count(*) from runs r where r.deployment = (select ?) and r.status = 'pending')
     - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) < (select ?) on conflict do nothing returning *
 --   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 27
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 25
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 29
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 28
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 31
+--   SCALAR SUBQUERY
 --     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 30
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 32
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 22
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
+--   SCALAR SUBQUERY
 --     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -118,75 +59,13 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
     and f.cron_id = (select ?) and f.scheduled_at = (select ?))
         and true on conflict do nothing returning *
 --   SEARCH a EXISTS USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 27
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 25
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 36
+--   SCALAR SUBQUERY
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
---     SCALAR SUBQUERY 33
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 34
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 35
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 22
---     SCAN CONSTANT ROW
 --   SEARCH c EXISTS USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 28
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 29
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 30
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 31
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
+--   SCALAR SUBQUERY
 --     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 19
---     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -200,10 +79,9 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
 insert into assertions (holds) select 0 where not ((select count(*) from runs where run_id in (select value from json_each(?))) >= ?)
 -- Postgres:
 insert into assertions (holds) select 0 where not ((select count(*) from runs where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))) >= $2::bigint)
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 1
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- selectAnsweringRun
@@ -216,16 +94,10 @@ select r.run_id from runs r where r.deployment = $1::text and r.thread_id = $2::
     and r.resume_targets is not null and exists (select 1 from (select value collate "C" as value from json_array_elements_text(r.resume_targets::json)) answered
       where answered.value in (select value collate "C" as value from json_array_elements_text($3::text::json))) order by r.seq limit 1
 --   SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
 -- selectObstacles
@@ -237,23 +109,15 @@ select ((select count(*) from runs r where r.deployment = (select ?) and r.statu
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) as busy
     from threads where deployment = (select ?) and thread_id = (select ?)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectRunOfKey
@@ -262,12 +126,6 @@ select k.body_hash as key_hash, r.* from idempotency_keys k
     left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
     where k.deployment = (select ?) and k.route = (select ?) and k.key = (select ?)
 --   SEARCH k USING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?) LEFT-JOIN
 
 -- takeThread ({"strategy":"enqueue","origin":"request","limited":true})
@@ -291,72 +149,23 @@ update threads set updated_at = (select ?), graph_id = (select ?),
     - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) < (select ?)
       returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 22
+--   SCALAR SUBQUERY
 --     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 21
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 26
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 23
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 25
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 30
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 29
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 32
+--   SCALAR SUBQUERY
 --     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 31
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 33
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 27
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 28
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 15
+--   CORRELATED SCALAR SUBQUERY
 --     CO-ROUTINE claim
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 11
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 13
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
 --     SCAN claim
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 
 -- takeThread ({"strategy":"reject","origin":"resume","limited":false})
 -- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, thread_id text, resume_targets text)
@@ -404,73 +213,28 @@ update threads set updated_at = $1::bigint, graph_id = $2::text,
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) and true
       returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
+--   SCALAR SUBQUERY
 --     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 18
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 22
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 23
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 32
+--   SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 27
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 31
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       LIST SUBQUERY 30
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 29
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 33
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 34
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 14
+--   CORRELATED SCALAR SUBQUERY
 --     CO-ROUTINE claim
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 11
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 12
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     SCAN claim
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 
 -- takeThread ({"strategy":"interrupt","origin":"cron","limited":true})
 -- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint, deployment text, deployment text, pending bigint)
@@ -495,86 +259,27 @@ update threads set updated_at = (select ?), graph_id = (select ?),
     - (select count(*) from runs s where s.deployment = (select ?) and s.status = 'pending' and s.waiting_for is not null)) - (select count(*) from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') < (select ?)
       returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
+--   SCALAR SUBQUERY
 --     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 18
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 22
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 23
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 30
+--   SCALAR SUBQUERY
 --     SEARCH c USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 27
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 28
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 29
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 34
+--   SCALAR SUBQUERY
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_cron_firings_1 (deployment=? AND cron_id=? AND scheduled_at=?)
---     SCALAR SUBQUERY 31
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 32
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 33
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 36
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 35
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 38
+--   SCALAR SUBQUERY
 --     SEARCH s USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 37
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 39
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 40
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 14
+--   CORRELATED SCALAR SUBQUERY
 --     CO-ROUTINE claim
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 11
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 12
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     SCAN claim
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 
 -- takeThread ({"strategy":"rollback","origin":"request","limited":false})
 -- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text)
@@ -596,53 +301,14 @@ update threads set updated_at = (select ?), graph_id = (select ?),
     and true and true and true
       returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
+--   SCALAR SUBQUERY
 --     SEARCH a USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---     SCALAR SUBQUERY 18
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     SEARCH k USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---     SCALAR SUBQUERY 22
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 23
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 14
+--   CORRELATED SCALAR SUBQUERY
 --     CO-ROUTINE claim
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 11
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 12
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     SCAN claim
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW

@@ -3,7 +3,7 @@
 delete from "thread_events" where deployment = ? and thread_id = ? and run_id = ?
     and not exists (select 1 from runs r where r.run_id = ?) and "first_seq" % 4294967296 >= 65536 and "first_seq" % 4294967296 < 4294967295
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- deleteOldEvents
@@ -13,14 +13,8 @@ delete from thread_events where (deployment, thread_id, first_seq) in (
         and created_at < (select ?) order by created_at limit (select ?))
     returning first_seq
 --   SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq=?)
---   LIST SUBQUERY 5
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
+--   LIST SUBQUERY
 --     SEARCH thread_events USING INDEX thread_events_created (deployment=? AND created_at<?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 
 -- recordAllEvents
 -- (deployment text, thread_id text)
@@ -44,11 +38,11 @@ update "threads" set "all_events" = 1 where "deployment" = $1::text and "thread_
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) returning "thread_id"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- replaceEnd
@@ -56,7 +50,7 @@ update "threads" set "all_events" = 1 where "deployment" = $1::text and "thread_
 update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "events" = '[[0,0,[],' || cast(? as text) || ',"{\"event\":\"interrupted\"}"]]' where deployment = ? and thread_id = ? and run_id = ?
     and not exists (select 1 from runs r where r.run_id = ?) and "last_seq" % 4294967296 = 4294967295
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- selectEvents
@@ -74,58 +68,22 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
         and true
       order by first_seq
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq>? AND first_seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     CO-ROUTINE sums
 --       CO-ROUTINE (subquery-27)
 --         CO-ROUTINE sizes
 --           SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq>? AND first_seq<?)
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 18
+--           SCALAR SUBQUERY
 --             SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---             SCALAR SUBQUERY 15
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 16
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 21
+--           SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 19
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 20
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
 --         SCAN sizes
 --       SCAN (subquery-27)
 --     SEARCH sums
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
 
 -- selectEvents (filtered)
 -- (deployment text, thread_id text, after bigint, deployment text, thread_id text, after bigint, deployment text, thread_id text, methods bigint, deployment text, thread_id text, after bigint, deployment text, thread_id text, after bigint, deployment text, thread_id text, methods bigint, filter text)
@@ -168,66 +126,28 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
       end)))
       order by first_seq
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq>? AND first_seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     CO-ROUTINE sums
 --       CO-ROUTINE (subquery-32)
 --         CO-ROUTINE sizes
 --           SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq>? AND first_seq<?)
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 18
+--           SCALAR SUBQUERY
 --             SEARCH thread_events USING COVERING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---             SCALAR SUBQUERY 15
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 16
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 21
+--           SCALAR SUBQUERY
 --             SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 19
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 20
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
 --         SCAN sizes
 --       SCAN (subquery-32)
 --     SEARCH sums
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 29
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 28
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 27
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectNewestEvent
@@ -235,16 +155,8 @@ update "thread_events" set "first_seq" = last_seq, "methods" = 1, "size" = 30, "
 select "last_seq" from "thread_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "first_seq" < coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = (select ?)
     and r.thread_id = (select ?) and r.status = 'running'), 9007199254740991) and true order by "first_seq" desc limit 1
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- selectNewestEvent (filtered)
 -- (deployment text, thread_id text, deployment text, thread_id text, filter text)
@@ -267,63 +179,23 @@ select "last_seq" from "thread_events" where "deployment" = $1::text and "thread
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "first_seq" desc limit 1
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=? AND first_seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 9
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 8
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 7
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectOldEvents
 -- (deployment text, before bigint)
 select "first_seq" from "thread_events" where "deployment" = (select ?) and "created_at" < (select ?) order by "created_at" limit 1
 --   SEARCH thread_events USING INDEX thread_events_created (deployment=? AND created_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- upsertEvents
 -- (deployment text, thread_id text, first_seq bigint, last_seq bigint, run_id text, methods bigint, size bigint, now bigint, events text, deployment text, thread_id text, run_id text, token text)
 insert into "thread_events" ("deployment", "thread_id", "first_seq", "last_seq", "run_id", "methods", "size", "created_at", "events") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict ("deployment", "thread_id", "first_seq") do update set "last_seq" = "excluded"."last_seq", "methods" = "excluded"."methods", "size" = "excluded"."size", "events" = "excluded"."events" where "excluded"."last_seq" > "thread_events"."last_seq"
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW

@@ -11,39 +11,19 @@ select first_id, frames from run_frames
         and true)
     order by first_id
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
 --   SEARCH run_frames USING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id>? AND first_id<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id<?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     CO-ROUTINE sums
 --       CO-ROUTINE (subquery-18)
 --         CO-ROUTINE sizes
 --           SEARCH run_frames USING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id>?)
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
+--           SCALAR SUBQUERY
 --             SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id<?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 9
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --         SCAN sizes
 --       SCAN (subquery-18)
 --     SEARCH sums
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectFrames (filtered)
 -- (run_id text, after bigint, run_id text, after bigint, run_id text, after bigint, run_id text, after bigint, run_id text, deployment text, filter text)
@@ -82,70 +62,30 @@ select first_id, frames from run_frames
       end))))
     order by first_id
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 20
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 19
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 16
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 18
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 17
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH run_frames USING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id>? AND first_id<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id<?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     CO-ROUTINE sums
 --       CO-ROUTINE (subquery-23)
 --         CO-ROUTINE sizes
 --           SEARCH run_frames USING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id>?)
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
+--           SCALAR SUBQUERY
 --             SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id<?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 9
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --         SCAN sizes
 --       SCAN (subquery-23)
 --     SEARCH sums
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- upsertFrames
 -- (run_id text, first_id bigint, last_id bigint, size bigint, frames text, deployment text, thread_id text, run_id text, token text)
 insert into "run_frames" ("run_id", "first_id", "last_id", "size", "frames") select (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict ("run_id", "first_id") do update set "last_id" = "excluded"."last_id", "size" = "excluded"."size", "frames" = "excluded"."frames" where "excluded"."last_id" > "run_frames"."last_id"
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW

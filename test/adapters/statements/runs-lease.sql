@@ -3,24 +3,8 @@
 update "crons" set "failures" = case when (select ?) = 1 then failures + 1 else 0 end where "deployment" = (select ?) and "cron_id" = (select ?) and ((select ?) = 1 or failures > 0) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endFeature ({"feature":"feedback"})
 -- (now bigint, deployment text, thread_id text, run_id text, token text)
@@ -28,18 +12,8 @@ update feedback_tokens set expires_at = (select ?) + life_ms where expires_at is
     and run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' and feedback is not null)
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endFeature ({"feature":"webhooks"})
 -- (now bigint, now bigint, status text, now bigint, error text, values text, values_omitted bigint, status text, deployment text, thread_id text, run_id text, token text, now bigint, now bigint, status text, now bigint, error text, status text, deployment text, thread_id text, run_id text, token text)
@@ -54,55 +28,11 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 11
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 12
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 8
---         SCAN CONSTANT ROW
 --     UNION ALL
 --       SEARCH runs USING INDEX runs_running (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 22
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 23
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 24
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 25
---         SCAN CONSTANT ROW
 --       SEARCH c USING INDEX push_configs_last (last_run=?)
---       REUSE SUBQUERY 24
---       SCALAR SUBQUERY 15
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 16
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 17
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 18
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 19
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 20
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 21
+--       REUSE SUBQUERY
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
@@ -111,162 +41,54 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 update "runs" set "status" = (select ?), "error" = (select ?), "result" = (select ?), "ended_at" = (select ?), "end_frame" = (select ?), "updated_at" = (select ?), "lease_token" = null, "lease_until" = null where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 
 -- extendLease
 -- (lease_until bigint, lease_until bigint, deployment text, thread_id text, run_id text, token text)
 update "runs" set "lease_until" = case when "lease_until" < (select ?) then (select ?) else "lease_until" end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "cancelled"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- extendSlot
 -- (lease_until bigint, lease_until bigint, deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
 update "threads" set "slot_until" = case when "slot_until" < (select ?) then (select ?) else "slot_until" end where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- freeLeasedSlot
 -- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
 update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- freeLostSlot
 -- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
 update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and not exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- isLeased
 -- (deployment text, thread_id text, run_id text, token text)
 select "run_id" from "runs" where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- requeueRun
 -- (now bigint, now bigint, now bigint, deployment text, thread_id text, run_id text, token text)
 update "runs" set "attempt" = attempt - counts_as_attempt, "counts_as_attempt" = 0, "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "due_at" = case when due_at > (select ?) then (select ?) else due_at end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- setSaved
 -- (deployment text, thread_id text, run_id text, token text)
 update "runs" set "has_checkpoint" = 1, "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- suspendRun
 -- (now bigint, waiting_for text, deployment text, thread_id text, call_id text, after bigint, now bigint, due_at bigint, deployment text, thread_id text, run_id text, token text)
@@ -274,69 +96,13 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
     and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then (select ?) else (select ?) end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "due_at"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- updateEndedThread
 -- (now bigint, resting_status text, now bigint, head text, resting_status text, interrupts text, resting_status text, thread_error text, token text, token text, deployment text, thread_id text, deployment text, thread_id text, run_id text, token text)
 update "threads" set "updated_at" = (select ?), "state_updated_at" = case when (select ?) is null then state_updated_at else (select ?) end, "head" = coalesce((select ?), head), "status" = coalesce((select ?), status), "interrupts" = coalesce((select ?), interrupts), "error" = case when (select ?) is null then error else (select ?) end, "slot_token" = case when slot_token = (select ?) then null else slot_token end, "slot_until" = case when slot_token = (select ?) then null else slot_until end where "deployment" = (select ?) and "thread_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 16
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW

@@ -7,51 +7,18 @@ select (select count(*) from runs where deployment = (select ?) and status = (se
     and created_at >= (select ?) and true) as "error", (select count(*) from runs where deployment = (select ?) and status = (select ?)
     and created_at >= (select ?) and true) as "timeout", (select count(*) from runs where deployment = (select ?) and status = (select ?)
     and created_at >= (select ?) and true) as "interrupted"
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 18
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 16
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 17
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 22
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 21
---       SCAN CONSTANT ROW
 
 -- countRuns (filtered)
 -- (deployment text, pending text, filter text, deployment text, running text, filter text, deployment text, success text, since bigint, filter text, deployment text, error text, since bigint, filter text, deployment text, timeout text, since bigint, filter text, deployment text, interrupted text, since bigint, filter text)
@@ -148,104 +115,59 @@ select (select count(*) from runs where deployment = $1::text and status = $2::t
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) as "interrupted"
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 4
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 16
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 14
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 11
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 13
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 12
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 25
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 17
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 18
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 19
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 23
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 20
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 22
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 21
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 34
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 26
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 27
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 28
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 32
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 29
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 31
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 30
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 43
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 35
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 36
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 37
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 41
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 38
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 40
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 39
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 52
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---     SCALAR SUBQUERY 44
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 45
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 46
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 50
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 47
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 49
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 48
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- searchRuns ({"statuses":["pending","success"],"conditions":["after","metadata","filter","tested"],"narrow":false})
@@ -311,46 +233,26 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
       order by created_at desc, run_id desc limit $18::bigint) as "success") as found join runs on runs.run_id = found.run_id
     left join traces on traces.trace_id = runs.run_id
     order by runs.created_at desc, runs.run_id desc limit $19::bigint
---   SCALAR SUBQUERY 37
---     SCAN CONSTANT ROW
 --   MERGE (UNION ALL)
 --     LEFT
 --       CO-ROUTINE pending
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
 --         SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND (created_at,run_id)>(?,?) AND (created_at,run_id)<(?,?))
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
---         REUSE SUBQUERY 2
---         REUSE SUBQUERY 3
---         REUSE SUBQUERY 13
---         REUSE SUBQUERY 14
---         CORRELATED SCALAR SUBQUERY 7
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 5
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 11
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 10
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 9
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       SCAN pending
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
@@ -358,41 +260,23 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --       USE TEMP B-TREE FOR ORDER BY
 --     RIGHT
 --       CO-ROUTINE success
---         SCALAR SUBQUERY 34
---           SCAN CONSTANT ROW
 --         SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND (created_at,run_id)>(?,?) AND (created_at,run_id)<(?,?))
---         SCALAR SUBQUERY 19
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 33
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 20
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 21
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 31
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 32
---           SCAN CONSTANT ROW
---         REUSE SUBQUERY 20
---         REUSE SUBQUERY 21
---         REUSE SUBQUERY 31
---         REUSE SUBQUERY 32
---         CORRELATED SCALAR SUBQUERY 25
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 24
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 23
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 29
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 26
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 28
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 27
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       SCAN success
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
@@ -413,23 +297,11 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
     left join traces on traces.trace_id = runs.run_id
     order by runs.created_at desc, runs.run_id desc limit $6::bigint
 --   CO-ROUTINE few
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 --     USE TEMP B-TREE FOR ORDER BY
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN few
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?) LEFT-JOIN
@@ -447,31 +319,15 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --     LEFT
 --       CO-ROUTINE pending
 --         SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND (created_at,run_id)<(?,?))
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         REUSE SUBQUERY 2
---         REUSE SUBQUERY 3
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
 --       SCAN pending
 --       USE TEMP B-TREE FOR ORDER BY
 --     RIGHT
 --       CO-ROUTINE success
 --         SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=? AND (created_at,run_id)<(?,?))
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
---         REUSE SUBQUERY 8
---         REUSE SUBQUERY 9
+--         REUSE SUBQUERY
+--         REUSE SUBQUERY
 --       SCAN success
 --       USE TEMP B-TREE FOR ORDER BY
 
@@ -491,8 +347,6 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
     and created_at >= (select ?) and true order by created_at desc limit (select ?)) as "timeout" union all select status, created_at, started_at, ended_at from (
         select status, created_at, started_at, ended_at from runs where deployment = (select ?) and status = (select ?)
     and created_at >= (select ?) and true order by created_at desc limit (select ?)) as "interrupted") as times order by created_at desc limit (select ?)
---   SCALAR SUBQUERY 35
---     SCAN CONSTANT ROW
 --   MERGE (UNION ALL)
 --     LEFT
 --       MERGE (UNION ALL)
@@ -500,37 +354,17 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --           MERGE (UNION ALL)
 --             LEFT
 --               CO-ROUTINE pending
---                 SCALAR SUBQUERY 3
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---                 SCALAR SUBQUERY 1
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 2
---                   SCAN CONSTANT ROW
 --               SCAN pending
 --               USE TEMP B-TREE FOR ORDER BY
 --             RIGHT
 --               CO-ROUTINE running
---                 SCALAR SUBQUERY 8
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---                 SCALAR SUBQUERY 6
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 7
---                   SCAN CONSTANT ROW
 --               SCAN running
 --               USE TEMP B-TREE FOR ORDER BY
 --         RIGHT
 --           CO-ROUTINE success
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
 --             SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---             SCALAR SUBQUERY 11
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 12
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 13
---               SCAN CONSTANT ROW
 --           SCAN success
 --           USE TEMP B-TREE FOR ORDER BY
 --     RIGHT
@@ -539,41 +373,17 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --           MERGE (UNION ALL)
 --             LEFT
 --               CO-ROUTINE error
---                 SCALAR SUBQUERY 20
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---                 SCALAR SUBQUERY 17
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 18
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 19
---                   SCAN CONSTANT ROW
 --               SCAN error
 --               USE TEMP B-TREE FOR ORDER BY
 --             RIGHT
 --               CO-ROUTINE timeout
---                 SCALAR SUBQUERY 26
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---                 SCALAR SUBQUERY 23
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 24
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 25
---                   SCAN CONSTANT ROW
 --               SCAN timeout
 --               USE TEMP B-TREE FOR ORDER BY
 --         RIGHT
 --           CO-ROUTINE interrupted
---             SCALAR SUBQUERY 32
---               SCAN CONSTANT ROW
 --             SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---             SCALAR SUBQUERY 29
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 30
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 31
---               SCAN CONSTANT ROW
 --           SCAN interrupted
 --           USE TEMP B-TREE FOR ORDER BY
 
@@ -686,8 +496,6 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by created_at desc limit $28::bigint) as "interrupted") as times order by created_at desc limit $29::bigint
---   SCALAR SUBQUERY 65
---     SCAN CONSTANT ROW
 --   MERGE (UNION ALL)
 --     LEFT
 --       MERGE (UNION ALL)
@@ -695,63 +503,37 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --           MERGE (UNION ALL)
 --             LEFT
 --               CO-ROUTINE pending
---                 SCALAR SUBQUERY 8
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---                 SCALAR SUBQUERY 1
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 2
---                   SCAN CONSTANT ROW
 --                 SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 6
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN c VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 3
---                     SCAN CONSTANT ROW
---                   CORRELATED SCALAR SUBQUERY 5
+--                   CORRELATED SCALAR SUBQUERY
 --                     SCAN m VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 4
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN e VIRTUAL TABLE INDEX 1:
 --               SCAN pending
 --               USE TEMP B-TREE FOR ORDER BY
 --             RIGHT
 --               CO-ROUTINE running
---                 SCALAR SUBQUERY 18
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---                 SCALAR SUBQUERY 11
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 12
---                   SCAN CONSTANT ROW
 --                 SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 16
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN c VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 13
---                     SCAN CONSTANT ROW
---                   CORRELATED SCALAR SUBQUERY 15
+--                   CORRELATED SCALAR SUBQUERY
 --                     SCAN m VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 14
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN e VIRTUAL TABLE INDEX 1:
 --               SCAN running
 --               USE TEMP B-TREE FOR ORDER BY
 --         RIGHT
 --           CO-ROUTINE success
---             SCALAR SUBQUERY 29
---               SCAN CONSTANT ROW
 --             SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---             SCALAR SUBQUERY 21
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 22
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 23
---               SCAN CONSTANT ROW
 --             SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---             CORRELATED SCALAR SUBQUERY 27
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN c VIRTUAL TABLE INDEX 1:
---               SCALAR SUBQUERY 24
---                 SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 26
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN m VIRTUAL TABLE INDEX 1:
---                 CORRELATED SCALAR SUBQUERY 25
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN e VIRTUAL TABLE INDEX 1:
 --           SCAN success
 --           USE TEMP B-TREE FOR ORDER BY
@@ -761,67 +543,37 @@ select "runs"."run_id", "runs"."thread_id", "runs"."assistant_id", "runs"."graph
 --           MERGE (UNION ALL)
 --             LEFT
 --               CO-ROUTINE error
---                 SCALAR SUBQUERY 40
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---                 SCALAR SUBQUERY 32
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 33
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 34
---                   SCAN CONSTANT ROW
 --                 SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 38
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN c VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 35
---                     SCAN CONSTANT ROW
---                   CORRELATED SCALAR SUBQUERY 37
+--                   CORRELATED SCALAR SUBQUERY
 --                     SCAN m VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 36
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN e VIRTUAL TABLE INDEX 1:
 --               SCAN error
 --               USE TEMP B-TREE FOR ORDER BY
 --             RIGHT
 --               CO-ROUTINE timeout
---                 SCALAR SUBQUERY 51
---                   SCAN CONSTANT ROW
 --                 SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---                 SCALAR SUBQUERY 43
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 44
---                   SCAN CONSTANT ROW
---                 SCALAR SUBQUERY 45
---                   SCAN CONSTANT ROW
 --                 SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---                 CORRELATED SCALAR SUBQUERY 49
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN c VIRTUAL TABLE INDEX 1:
---                   SCALAR SUBQUERY 46
---                     SCAN CONSTANT ROW
---                   CORRELATED SCALAR SUBQUERY 48
+--                   CORRELATED SCALAR SUBQUERY
 --                     SCAN m VIRTUAL TABLE INDEX 1:
---                     CORRELATED SCALAR SUBQUERY 47
+--                     CORRELATED SCALAR SUBQUERY
 --                       SCAN e VIRTUAL TABLE INDEX 1:
 --               SCAN timeout
 --               USE TEMP B-TREE FOR ORDER BY
 --         RIGHT
 --           CO-ROUTINE interrupted
---             SCALAR SUBQUERY 62
---               SCAN CONSTANT ROW
 --             SEARCH runs USING INDEX runs_status (deployment=? AND status=? AND created_at>?)
---             SCALAR SUBQUERY 54
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 55
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 56
---               SCAN CONSTANT ROW
 --             SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---             CORRELATED SCALAR SUBQUERY 60
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN c VIRTUAL TABLE INDEX 1:
---               SCALAR SUBQUERY 57
---                 SCAN CONSTANT ROW
---               CORRELATED SCALAR SUBQUERY 59
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN m VIRTUAL TABLE INDEX 1:
---                 CORRELATED SCALAR SUBQUERY 58
+--                 CORRELATED SCALAR SUBQUERY
 --                   SCAN e VIRTUAL TABLE INDEX 1:
 --           SCAN interrupted
 --           USE TEMP B-TREE FOR ORDER BY

@@ -15,91 +15,37 @@ delete from thread_events where deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --           SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 18
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
---   LIST SUBQUERY 41
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 40
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 39
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 24
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 25
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 29
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 28
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 26
---             SCAN CONSTANT ROW
 --           SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 23
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 31
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 32
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 38
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 37
---               SCAN CONSTANT ROW
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 33
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 34
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 35
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
 
@@ -179,86 +125,56 @@ delete from thread_events where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 5
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 6
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 16
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 15
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
---   LIST SUBQUERY 41
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 40
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 39
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 24
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 28
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 25
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 27
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 26
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 31
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 33
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 37
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 34
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 36
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 35
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
@@ -287,59 +203,29 @@ delete from thread_events where deployment = $1::text
       and n.deployment = $13::text and n.thread_id = $14::text and n.status = 'running'
       and true) and r.stateless = 0 and r.deployment = $15::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
---   LIST SUBQUERY 25
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 24
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 23
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 17
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 19
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 21
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 22
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
 
@@ -350,33 +236,15 @@ delete from thread_events where deployment = (select ?)
     and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0) and run_id in (select r.run_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?) and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 10
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 8
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
 
@@ -418,50 +286,28 @@ delete from thread_events where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and status <> 'running') and r.stateless = 0 and r.deployment = $11::text and r.claims > 0)
 --   SEARCH thread_events USING INDEX sqlite_autoindex_thread_events_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
---   LIST SUBQUERY 23
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 22
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 21
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 15
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 13
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 14
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 19
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 18
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
@@ -480,26 +326,14 @@ delete from feedback_tokens where run_id in (select n.run_id from (select value 
       and n.deployment = $5::text and n.thread_id = $6::text and n.status = 'running'
       and true)
 --   SEARCH feedback_tokens USING COVERING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 10
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
 
 -- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteEntriesOf"})
 -- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
@@ -525,52 +359,28 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
       and n.deployment = $11::text and n.thread_id = $12::text and n.status = 'running'
       and true) and u.call_id is not null and u.ended_at is null))
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 24
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 22
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 21
+--       LIST SUBQUERY
 --         COMPOUND QUERY
 --           LEFT-MOST SUBQUERY
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 12
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 15
---               SCAN CONSTANT ROW
 --           UNION ALL
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 19
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 20
---               SCAN CONSTANT ROW
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 1
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteCallsOf"})
@@ -597,52 +407,28 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
       and n.deployment = $11::text and n.thread_id = $12::text and n.status = 'running'
       and true) and u.call_id is not null and u.ended_at is null))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 24
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 22
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 21
+--       LIST SUBQUERY
 --         COMPOUND QUERY
 --           LEFT-MOST SUBQUERY
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 12
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 15
---               SCAN CONSTANT ROW
 --           UNION ALL
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 19
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 20
---               SCAN CONSTANT ROW
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 1
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
@@ -664,30 +450,18 @@ update calls set due_at = created_at, position = null where (deployment, thread_
       and n.deployment = $5::text and n.thread_id = $6::text and n.status = 'running'
       and true) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 10
+--       LIST SUBQUERY
 --         COMPOUND QUERY
 --           LEFT-MOST SUBQUERY
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 1
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 3
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 4
---               SCAN CONSTANT ROW
 --           UNION ALL
 --             SCAN json_each VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 6
---               SCAN CONSTANT ROW
 --             SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---             SCALAR SUBQUERY 9
---               SCAN CONSTANT ROW
 
 -- deleteOrphanedThreads
 -- (deployment text, now bigint)
@@ -695,7 +469,7 @@ delete from "threads" where deployment = ? and last_run is null and run_count > 
     and (slot_token is null or slot_until <= ?)
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id) returning "thread_id"
 --   SEARCH threads USING INDEX threads_left (deployment=? AND hidden=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -729,52 +503,26 @@ delete from "checkpoints" where deployment = $1::text
       and n.deployment = $12::text and n.thread_id = $13::text and n.status = 'running'
       and true) and claims > 0)
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
---   LIST SUBQUERY 23
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 22
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 18
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 20
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 21
---             SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteProgress ({"runs":"named_of_thread","filtered":false,"table":"checkpoint_writes"})
@@ -801,52 +549,26 @@ delete from "checkpoint_writes" where deployment = $1::text
       and n.deployment = $12::text and n.thread_id = $13::text and n.status = 'running'
       and true) and claims > 0)
 --   SEARCH checkpoint_writes USING COVERING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
---   LIST SUBQUERY 23
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 22
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 18
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 20
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 21
---             SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteProgress ({"runs":"named_of_thread","filtered":false,"table":"channel_values"})
@@ -873,52 +595,26 @@ delete from "channel_values" where deployment = $1::text
       and n.deployment = $12::text and n.thread_id = $13::text and n.status = 'running'
       and true) and claims > 0)
 --   SEARCH channel_values USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
---   LIST SUBQUERY 23
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 22
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 18
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 20
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 21
---             SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 
 -- deleteRuns ({"runs":"evicted","filtered":false})
@@ -932,42 +628,18 @@ delete from runs
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 18
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 8
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
 --         SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 17
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
@@ -1013,39 +685,27 @@ delete from runs
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 18
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 5
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 16
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 15
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 14
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
@@ -1066,26 +726,14 @@ delete from runs
       and n.deployment = $5::text and n.thread_id = $6::text and n.status = 'running'
       and true) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 10
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
@@ -1095,14 +743,8 @@ delete from runs
       where run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and true and status = 'pending') returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 4
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
@@ -1129,22 +771,14 @@ delete from runs
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and status <> 'running') returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 7
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 6
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 5
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
@@ -1161,19 +795,11 @@ update feedback_tokens set expires_at = $1::bigint + life_ms where expires_at is
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true) and claims = 0 and feedback is not null)
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 6
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
 --       SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endFeatureOfUnclaimed ({"runs":"named_of_thread","filtered":false,"feature":"webhooks"})
 -- (now bigint, now bigint, now bigint, run_ids text, deployment text, thread_id text, now bigint, now bigint, now bigint, run_ids text, deployment text, thread_id text)
@@ -1201,40 +827,16 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 8
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     UNION ALL
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 19
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 17
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 18
---           SCAN CONSTANT ROW
 --       SEARCH c USING INDEX push_configs_last (last_run=?)
---       SCALAR SUBQUERY 11
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 12
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 13
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 14
+--       CORRELATED SCALAR SUBQUERY
 --         SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
@@ -1248,27 +850,11 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) and claims = 0 returning run_id, thread_id, end_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
+--     SCALAR SUBQUERY
 --       SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 9
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endUnclaimed ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text)
@@ -1299,26 +885,16 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) and claims = 0 returning run_id, thread_id, end_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
 --     SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 9
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endUnclaimed ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text)
@@ -1336,19 +912,9 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
       and true) and claims = 0 returning run_id, thread_id, end_frame
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
 --     SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- flagRuns ({"runs":"evicted","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text)
@@ -1364,46 +930,18 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 10
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
 --         SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 19
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 18
---             SCAN CONSTANT ROW
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- flagRuns ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text)
@@ -1453,44 +991,28 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 9
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 18
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 16
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- flagRuns ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
@@ -1514,30 +1036,14 @@ insert into webhook_deliveries ("delivery_id", "deployment", "url", "host", "dep
       and n.deployment = $7::text and n.thread_id = $8::text and n.status = 'running'
       and true) returning run_id, thread_id, lease_token
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- insertEnds ({"runs":"evicted","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
@@ -1553,52 +1059,22 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 21
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 10
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
 --         SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --       UNION ALL
 --         SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 19
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 18
---             SCAN CONSTANT ROW
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 21
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEnds ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text, deployment text)
@@ -1648,50 +1124,32 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 21
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 9
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --         CREATE BLOOM FILTER
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 18
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 16
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --         CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 21
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEnds ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, deployment text)
@@ -1715,36 +1173,18 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = $9::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 13
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEnds ({"runs":"pending","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, run_id text, deployment text)
@@ -1755,23 +1195,11 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 7
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEnds ({"runs":"resting","filtered":true})
 -- (now bigint, now bigint, deployment text, thread_id text, run_id text, filter text, deployment text)
@@ -1802,32 +1230,18 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = $7::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 9
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 12
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEndsOfUnclaimed ({"runs":"evicted","filtered":false})
 -- (now bigint, now bigint, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
@@ -1840,34 +1254,16 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = (select ?) and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
+--       SCALAR SUBQUERY
 --         SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --       SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 13
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEndsOfUnclaimed ({"runs":"named","filtered":true})
 -- (now bigint, now bigint, run_ids text, deployment text, filter text, deployment text)
@@ -1900,33 +1296,21 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 9
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 8
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 7
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 13
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- insertEndsOfUnclaimed ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, now bigint, run_ids text, deployment text, thread_id text, deployment text)
@@ -1946,26 +1330,14 @@ insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, m
       and r.deployment = $6::text and t.deployment = r.deployment and t.thread_id = r.thread_id
     on conflict do nothing
 --   SEARCH r USING INDEX runs_order (deployment=?)
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 8
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 7
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
 --   SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   REUSE SUBQUERY 9
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
+--   REUSE SUBQUERY
 
 -- markThreads ({"runs":"evicted","filtered":false})
 -- (deployment text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text)
@@ -1979,46 +1351,20 @@ update threads set last_run = null where deployment = (select ?)
       and not exists (select 1 from runs where run_id = (select ?))))
       and (hidden = 1 or slot_token is not null)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --           SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 18
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
 
 -- markThreads ({"runs":"named","filtered":true})
 -- (deployment text, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text)
@@ -2064,43 +1410,29 @@ update threads set last_run = null where deployment = $1::text
       end)))))
       and (hidden = 1 or slot_token is not null)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 20
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 5
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 6
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 16
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 15
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 
 -- markThreads ({"runs":"named_of_thread","filtered":false})
@@ -2121,30 +1453,16 @@ update threads set last_run = null where deployment = $1::text
       and true))
       and (hidden = 1 or slot_token is not null)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
 
 -- markThreads ({"runs":"pending","filtered":false})
 -- (deployment text, deployment text, thread_id text, run_id text)
@@ -2153,18 +1471,10 @@ update threads set last_run = null where deployment = (select ?)
     and true and status = 'pending'))
       and (hidden = 1 or slot_token is not null)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 
 -- markThreads ({"runs":"resting","filtered":true})
 -- (deployment text, deployment text, thread_id text, run_id text, filter text)
@@ -2191,26 +1501,16 @@ update threads set last_run = null where deployment = $1::text
       end))) and status <> 'running'))
       and (hidden = 1 or slot_token is not null)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectOrphanedThread
@@ -2219,7 +1519,7 @@ select "thread_id" from "threads" where deployment = ? and last_run is null and 
     and (slot_token is null or slot_until <= ?)
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id) limit 1
 --   SEARCH threads USING INDEX threads_left (deployment=? AND hidden=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
 
 -- setCancelReason ({"runs":"evicted","filtered":false})
@@ -2233,44 +1533,18 @@ update runs set cancel_reason = (select ?) where run_id in (select e.run_id from
       and not exists (select 1 from runs where run_id = (select ?)))
       and cancelled = 0
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 19
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 18
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 17
---             SCAN CONSTANT ROW
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- setCancelReason ({"runs":"named","filtered":true})
 -- (cancel_reason text, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text)
@@ -2314,42 +1588,28 @@ update runs set cancel_reason = $1::text where run_id in (select n.run_id from (
       end))))
       and cancelled = 0
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 19
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 8
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 7
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 6
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 17
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 16
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 15
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- setCancelReason ({"runs":"named_of_thread","filtered":false})
 -- (cancel_reason text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
@@ -2367,28 +1627,14 @@ update runs set cancel_reason = $1::text where run_id in (select n.run_id from (
       and true)
       and cancelled = 0
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- takeClaimNumbers ({"runs":"evicted","filtered":false})
 -- (deployment text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text, deployment text)
@@ -2401,49 +1647,21 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 8
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --           SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 18
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 17
---               SCAN CONSTANT ROW
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 
 -- takeClaimNumbers ({"runs":"named","filtered":true})
@@ -2488,46 +1706,30 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 20
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 19
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 8
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 5
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 7
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 6
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 17
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 14
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 16
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 15
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --           CREATE BLOOM FILTER
 
@@ -2547,33 +1749,17 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       and n.deployment = $6::text and n.thread_id = $7::text and n.status = 'running'
       and true) and r.stateless = 0 and r.deployment = $8::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
 --           CREATE BLOOM FILTER
 
 -- takeClaimNumbers ({"runs":"pending","filtered":false})
@@ -2582,20 +1768,10 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
     and thread_id in (select r.thread_id from runs r where r.run_id in (select run_id from runs where deployment = (select ?) and thread_id = (select ?) and run_id = (select ?)
     and true and status = 'pending') and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
 -- takeClaimNumbers ({"runs":"resting","filtered":true})
@@ -2621,28 +1797,16 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and status <> 'running') and r.stateless = 0 and r.deployment = $6::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 7
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 6
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 
@@ -2654,31 +1818,15 @@ update threads set claim_count = claim_count + 1 where deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) and claims = 0) and r.stateless = 0 and r.deployment = (select ?))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 10
+--       LIST SUBQUERY
 --         SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
+--         SCALAR SUBQUERY
 --           SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --         SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 3
---           SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
 -- takeClaimNumbersOfUnclaimed ({"runs":"named","filtered":true})
@@ -2706,29 +1854,19 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 10
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
 --         SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         CORRELATED SCALAR SUBQUERY 8
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN c VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           CORRELATED SCALAR SUBQUERY 7
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN m VIRTUAL TABLE INDEX 1:
---             CORRELATED SCALAR SUBQUERY 6
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN e VIRTUAL TABLE INDEX 1:
 --       CREATE BLOOM FILTER
 
@@ -2744,23 +1882,13 @@ update threads set claim_count = claim_count + 1 where deployment = $1::text
       and n.deployment = $3::text and n.thread_id = $4::text and n.status = 'pending'
       and true) and claims = 0) and r.stateless = 0 and r.deployment = $5::text)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 9
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     LIST SUBQUERY 7
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 6
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --         SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
 --       CREATE BLOOM FILTER
 
 -- touchThreads ({"runs":"evicted","filtered":false})
@@ -2774,48 +1902,20 @@ update threads set updated_at = (select ?) where deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 20
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 10
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 9
---               SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
 --           SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SEARCH e USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 19
+--           SCALAR SUBQUERY
 --             SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---             SCALAR SUBQUERY 18
---               SCAN CONSTANT ROW
 --           SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 16
---             SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- touchThreads ({"runs":"named","filtered":true})
 -- (now bigint, deployment text, run_ids text, deployment text, filter text, run_ids text, deployment text, filter text)
@@ -2859,46 +1959,30 @@ update threads set updated_at = $1::bigint where deployment = $2::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 21
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 20
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 9
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 6
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 8
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 7
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
 --           SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           CORRELATED SCALAR SUBQUERY 18
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN c VIRTUAL TABLE INDEX 1:
---             SCALAR SUBQUERY 15
---               SCAN CONSTANT ROW
---             CORRELATED SCALAR SUBQUERY 17
+--             CORRELATED SCALAR SUBQUERY
 --               SCAN m VIRTUAL TABLE INDEX 1:
---               CORRELATED SCALAR SUBQUERY 16
+--               CORRELATED SCALAR SUBQUERY
 --                 SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- touchThreads ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, deployment text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
@@ -2916,32 +2000,16 @@ update threads set updated_at = $1::bigint where deployment = $2::text
       and n.deployment = $7::text and n.thread_id = $8::text and n.status = 'running'
       and true))
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 13
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 12
+--     LIST SUBQUERY
 --       COMPOUND QUERY
 --         LEFT-MOST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---           SCALAR SUBQUERY 5
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
 --         UNION ALL
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
---           SCALAR SUBQUERY 10
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 11
---             SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- touchThreadsOfUnclaimed ({"runs":"evicted","filtered":false})
 -- (now bigint, deployment text, deployment text, thread_id text, deployment text, thread_id text, run_id text, run_id text)
@@ -2951,29 +2019,13 @@ update threads set updated_at = (select ?) where deployment = (select ?)
         and w.thread_id = (select ?) and w.last_run = (select ?))
       and not exists (select 1 from runs where run_id = (select ?))) and claims = 0)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SEARCH w EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 10
+--       SCALAR SUBQUERY
 --         SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
---       SCALAR SUBQUERY 7
---         SCAN CONSTANT ROW
 --       SEARCH e USING INDEX runs_waiting (deployment=? AND thread_id=?)
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- touchThreadsOfUnclaimed ({"runs":"named","filtered":true})
 -- (now bigint, deployment text, run_ids text, deployment text, filter text)
@@ -3000,28 +2052,18 @@ update threads set updated_at = $1::bigint where deployment = $2::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))) and claims = 0)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 11
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
 --       SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       CORRELATED SCALAR SUBQUERY 9
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         CORRELATED SCALAR SUBQUERY 8
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 7
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- touchThreadsOfUnclaimed ({"runs":"named_of_thread","filtered":false})
 -- (now bigint, deployment text, run_ids text, deployment text, thread_id text)
@@ -3035,18 +2077,8 @@ update threads set updated_at = $1::bigint where deployment = $2::text
       and n.deployment = $4::text and n.thread_id = $5::text and n.status = 'pending'
       and true) and claims = 0)
 --   SEARCH threads USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 8
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 7
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --       SEARCH n USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
---         SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW

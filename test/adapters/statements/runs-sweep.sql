@@ -6,9 +6,9 @@ update runs set has_frames = 0 where run_id in (select value from json_each(?))
 update runs set has_frames = 0 where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json))
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- clearKeyed
@@ -17,7 +17,7 @@ update "runs" set "has_idempotency_key" = 0 where "run_id" in (select value from
 -- Postgres:
 update "runs" set "has_idempotency_key" = 0 where "run_id" in (select value collate "C" as value from json_array_elements_text($1::text::json))
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- deleteFrames
@@ -30,14 +30,10 @@ delete from run_frames where (run_id, first_id) in (
       select run_id, first_id from run_frames where run_id in (select value collate "C" as value from json_array_elements_text($1::text::json)) limit $2::bigint)
     returning first_id
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=? AND first_id=?)
---   LIST SUBQUERY 5
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
+--   LIST SUBQUERY
 --     SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
---     LIST SUBQUERY 2
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
 
 -- deleteHiddenThreads
 -- (deployment text, thread_ids text)
@@ -47,9 +43,9 @@ delete from threads where deployment = ? and thread_id in (select value from jso
 delete from threads where deployment = $1::text and thread_id in (select value collate "C" as value from json_array_elements_text($2::text::json)) and hidden = 1
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_order (deployment=? AND thread_id=?)
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -67,12 +63,8 @@ delete from idempotency_keys where deployment = (select ?)
 delete from idempotency_keys where deployment = $1::text
     and (route, key) in (select (value ->> 0) collate "C" as "route", (value ->> 1) collate "C" as "key" from json_array_elements($2::text::json)) returning key
 --   SEARCH idempotency_keys USING COVERING INDEX sqlite_autoindex_idempotency_keys_1 (deployment=? AND route=? AND key=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 4
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 
 -- deleteOldOfFeature ({"feature":"feedback"})
 -- (keys text)
@@ -82,7 +74,7 @@ delete from "feedback_tokens" where "token_id" in (select value from json_each(?
 delete from "feedback_tokens" where "token_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and true
       returning "token_id" as key
 --   SEARCH feedback_tokens USING COVERING INDEX sqlite_autoindex_feedback_tokens_1 (token_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- deleteOldOfFeature ({"feature":"webhooks"})
@@ -93,7 +85,7 @@ delete from "webhook_deliveries" where "delivery_id" in (select value from json_
 delete from "webhook_deliveries" where "delivery_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) and state <> 'pending'
       returning "delivery_id" as key
 --   SEARCH webhook_deliveries USING INDEX sqlite_autoindex_webhook_deliveries_1 (delivery_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   SEARCH delivery_attempts USING COVERING INDEX sqlite_autoindex_delivery_attempts_1 (delivery_id=?)
 
@@ -103,7 +95,7 @@ delete from "runs" where "run_id" in (select value from json_each(?)) returning 
 -- Postgres:
 delete from "runs" where "run_id" in (select value collate "C" as value from json_array_elements_text($1::text::json)) returning "run_id"
 --   SEARCH runs USING COVERING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
@@ -111,69 +103,33 @@ delete from "runs" where "run_id" in (select value collate "C" as value from jso
 -- selectFramedRuns
 -- (deployment text, before bigint, limit bigint)
 select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and has_frames = 1 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_with_frames (deployment=? AND ended_at>? AND ended_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectOldKeys
 -- (deployment text, before bigint, limit bigint)
 select "route", "key", "run_id" from "idempotency_keys" where "deployment" = (select ?) and "created_at" < (select ?) order by "created_at" limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH idempotency_keys USING INDEX keys_created (deployment=? AND created_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectOldOfFeature ({"feature":"feedback"})
 -- (deployment text, before bigint, limit bigint)
 select "token_id" as key from "feedback_tokens" where deployment = (select ?)
       and true and "expires_at" < (select ?) order by "expires_at" limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH feedback_tokens USING INDEX feedback_tokens_expiry (deployment=? AND expires_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectOldOfFeature ({"feature":"webhooks"})
 -- (deployment text, before bigint, limit bigint)
 select "delivery_id" as key from "webhook_deliveries" where deployment = (select ?)
       and state <> 'pending' and "created_at" < (select ?) order by "created_at" limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH webhook_deliveries USING INDEX deliveries_created (deployment=? AND created_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectPassedRuns
 -- (deployment text, before bigint, limit bigint)
 select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 1 and not instr(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
 -- Postgres:
 select "run_id", "thread_id" from "runs" where "deployment" = $1::text and stateless = 1 and has_frames = 1 and not strpos(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < $2::bigint order by "ended_at" limit $3::bigint
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_passing (deployment=? AND ended_at>? AND ended_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectStatelessRuns
 -- (deployment text, before bigint, limit bigint)
 select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 0 and has_idempotency_key = 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_stateless (deployment=? AND ended_at>? AND ended_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW

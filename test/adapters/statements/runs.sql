@@ -6,37 +6,18 @@ select (select count(*) from runs where deployment = (select ?) and status = 'pe
       (select min(due_at) from runs where deployment = (select ?) and status = 'pending' and due_at > updated_at and due_at <= (select ?)) as oldest_late,
       (select count(*) from runs where deployment = (select ?) and status = 'pending' and due_at > updated_at and due_at > (select ?)) as scheduled,
       (select count(*) from runs where deployment = (select ?) and status = 'running') as running
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_immediate (deployment=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_scheduled (deployment=? AND due_at<?)
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_scheduled (deployment=? AND due_at<?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX runs_scheduled (deployment=? AND due_at>?)
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
+--   SCALAR SUBQUERY
 --     SEARCH runs USING COVERING INDEX runs_status (deployment=? AND status=?)
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
 
 -- deleteRun
 -- (deployment text, thread_id text, run_id text)
@@ -67,13 +48,13 @@ delete from "runs" where deployment = $1::text and thread_id = $2::text and run_
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) and "status" <> 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH push_configs USING COVERING INDEX sqlite_autoindex_push_configs_1 (task_id=?)
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
@@ -105,11 +86,11 @@ select "run_id" from "runs" where deployment = $1::text and thread_id = $2::text
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
@@ -138,25 +119,17 @@ select * from "runs" where "deployment" = $1::text and "run_id" = $2::text and e
       end)))
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectRuns ({"of_status":false,"below":false,"above":false,"filtered":false})
 -- (deployment text, thread_id text, limit bigint, offset bigint)
 select * from "runs" where "deployment" = (select ?) and "thread_id" = (select ?) and true order by "seq" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- selectRuns ({"of_status":true,"below":true,"above":false,"filtered":true})
 -- (deployment text, thread_id text, status text, below bigint, filter text, limit bigint, offset bigint)
@@ -176,41 +149,17 @@ select * from "runs" where "deployment" = $1::text and "thread_id" = $2::text an
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "seq" desc limit $6::bigint offset $7::bigint
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=? AND seq<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 9
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH permitting USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 8
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 5
---         SCAN CONSTANT ROW
---       CORRELATED SCALAR SUBQUERY 7
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 6
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectRuns ({"of_status":false,"below":false,"above":true,"filtered":false})
 -- (deployment text, thread_id text, above bigint, limit bigint, offset bigint)
 select * from "runs" where "deployment" = (select ?) and "thread_id" = (select ?) and "seq" > (select ?) and true order by "seq" asc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=? AND seq>?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW

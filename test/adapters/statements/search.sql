@@ -4,27 +4,12 @@ select ? as place, (select count(*) from (select 1 from labels l where "l"."depl
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) limit (select ?)) as found) as found,
           exists (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'assistant'
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) and exact is null) as hashed
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY
 --     CO-ROUTINE found
---       SCALAR SUBQUERY 4
---         SCAN CONSTANT ROW
 --       SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---       SCALAR SUBQUERY 1
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 2
---         SCAN CONSTANT ROW
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
 --     SCAN found
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 
 -- countLabels ({"kind":"thread","labels":2})
 -- (0, deployment text, path_hash bigint, value_hash bigint, limit bigint, deployment text, path_hash bigint, value_hash bigint, 1, deployment text, path_hash bigint, value_hash bigint, limit bigint, deployment text, path_hash bigint, value_hash bigint)
@@ -37,63 +22,25 @@ select ? as place, (select count(*) from (select 1 from labels l where "l"."depl
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) and exact is null) as hashed
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 6
+--       SCALAR SUBQUERY
 --         CO-ROUTINE found
---           SCALAR SUBQUERY 4
---             SCAN CONSTANT ROW
 --           SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY 1
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 2
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
 --         SCAN found
---       SCALAR SUBQUERY 10
+--       SCALAR SUBQUERY
 --         SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
 --     UNION ALL
---       SCAN CONSTANT ROW
---       SCALAR SUBQUERY 17
+--       SCALAR SUBQUERY
 --         CO-ROUTINE found
---           SCALAR SUBQUERY 15
---             SCAN CONSTANT ROW
 --           SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY 12
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 13
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 14
---             SCAN CONSTANT ROW
 --         SCAN found
---       SCALAR SUBQUERY 21
+--       SCALAR SUBQUERY
 --         SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---         SCALAR SUBQUERY 18
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 19
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 20
---           SCAN CONSTANT ROW
 
 -- countRows ({"kind":"assistant","labels":1,"exact":true,"where":[],"values":0})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text)
 select count(*) as total from labels followed where "followed"."deployment" = (select ?) and "followed"."kind" = 'assistant'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?)
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- countRows ({"kind":"thread","labels":0,"exact":true,"where":["status"],"values":1})
 -- (deployment text, status text, deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text)
@@ -105,31 +52,17 @@ select count(*) as total from "threads" where "threads".deployment = (select ?) 
         and path_hash = 0 and value_hash = 0
       union all select thread_id from runs where deployment = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 7
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 9
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH runs USING COVERING INDEX runs_running (deployment=?)
---         SCALAR SUBQUERY 11
---           SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- countRows ({"kind":"cron","labels":2,"exact":false,"where":[],"values":0})
@@ -138,33 +71,13 @@ select count(*) as total from labels followed cross join "crons" where "followed
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and "crons".deployment = (select ?) and "crons"."cron_id" = followed.row_id and exists (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'cron'
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) and l.row_id = followed.row_id)
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH l EXISTS USING PRIMARY KEY (deployment=? AND kind=? AND row_id=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH crons USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectAssistants ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"assistant","labels":0})
 -- (deployment text, limit bigint, offset bigint)
 select assistants.* from "assistants" where "assistants".deployment = (select ?) order by "assistants"."created_at" desc, "assistants"."assistant_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH assistants USING INDEX assistants_created (deployment=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
 -- selectAssistants ({"exact":true,"where":["graph_id","name"],"values":0,"sort_by":"name","sort_order":"asc","listed":false,"kind":"assistant","labels":2})
@@ -176,36 +89,10 @@ select assistants.* from labels followed cross join "assistants" where "followed
 select assistants.* from labels followed cross join "assistants" where "followed"."deployment" = $1::text and "followed"."kind" = 'assistant'
     and "followed"."path_hash" = $2::bigint and "followed"."value_hash" = $3::bigint and followed.exact = $4::text and "assistants".deployment = $5::text and "assistants"."assistant_id" = followed.row_id and exists (select 1 from labels l where "l"."deployment" = $6::text and "l"."kind" = 'assistant'
     and "l"."path_hash" = $7::bigint and "l"."value_hash" = $8::bigint and l.row_id = followed.row_id and l.exact = $9::text) and assistants.graph_id = $10::text and strpos(lower(assistants.name collate "C"), lower($11::text collate "C")) > 0 order by "assistants"."name" asc, "assistants"."assistant_id" asc limit $12::bigint offset $13::bigint
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 14
---     SCAN CONSTANT ROW
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 10
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH l USING PRIMARY KEY (deployment=? AND kind=? AND row_id=? AND path_hash=? AND value_hash=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 --   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectCandidates ({"kind":"thread","labels":0,"exact":true,"where":["ids"],"values":0,"sort_by":"created_at","sort_order":"desc"})
@@ -216,12 +103,8 @@ select "threads"."thread_id" as id, "threads".metadata
 select "threads"."thread_id" as id, "threads".metadata
       from "threads" where "threads".deployment = $1::text and threads.hidden = 0 and threads.thread_id in (select value collate "C" as value from json_array_elements_text($2::text::json)) order by +"threads"."created_at" desc, "threads"."thread_id" desc
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 3
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectCandidates ({"kind":"cron","labels":2,"exact":false,"where":["enabled"],"values":0,"sort_by":"end_time","sort_order":"asc"})
@@ -231,58 +114,22 @@ select "crons"."cron_id" as id, "crons".metadata
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and "crons".deployment = (select ?) and "crons"."cron_id" = followed.row_id and exists (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'cron'
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) and l.row_id = followed.row_id) and crons.enabled = 1 order by coalesce(crons.end_time, -1) asc, "crons"."cron_id" asc
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH l EXISTS USING PRIMARY KEY (deployment=? AND kind=? AND row_id=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectCrons ({"exact":true,"where":["assistant_id"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"cron","labels":0})
 -- (deployment text, assistant_id text, limit bigint, offset bigint)
 select crons.* from "crons" where "crons".deployment = (select ?) and crons.assistant_id = (select ?) order by "crons"."created_at" desc, "crons"."cron_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH crons USING INDEX crons_created (deployment=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
 -- selectCrons ({"exact":true,"where":["disabled"],"values":0,"sort_by":"next_run_date","sort_order":"desc","listed":false,"kind":"cron","labels":1})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text, deployment text, limit bigint, offset bigint)
 select crons.* from labels followed cross join "crons" where "followed"."deployment" = (select ?) and "followed"."kind" = 'cron'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?) and "crons".deployment = (select ?) and "crons"."cron_id" = followed.row_id and crons.enabled = 0 order by coalesce(crons.next_run_date, -1) desc, "crons"."cron_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectStoredCount
@@ -295,16 +142,10 @@ select "total" from "row_counts" where "deployment" = ? and "kind" = ?
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as waiting from "threads" where "threads".deployment = (select ?) and threads.hidden = 0 order by "threads"."created_at" desc, "threads"."thread_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX threads_created (deployment=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
@@ -314,25 +155,11 @@ select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as waiting from labels followed cross join "threads" where "followed"."deployment" = (select ?) and "followed"."kind" = 'thread'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?) and "threads".deployment = (select ?) and "threads"."thread_id" = followed.row_id order by followed.created_at desc, followed.row_id desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectThreads ({"exact":true,"where":["interrupted"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","labels":0})
@@ -342,20 +169,14 @@ select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as waiting from "threads" where "threads".deployment = (select ?) and threads.hidden = 0 and threads.status = 'interrupted' and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) order by "threads"."created_at" desc, "threads"."thread_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX threads_created (deployment=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
@@ -381,42 +202,22 @@ select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) then 'busy' else threads.status end desc, "threads"."thread_id" desc 
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 16
+--   LIST SUBQUERY
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 15
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 13
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 14
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   SEARCH l EXISTS USING PRIMARY KEY (deployment=? AND kind=? AND row_id=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 17
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 18
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -433,54 +234,28 @@ select threads.*, (select r.run_id from runs r
       union all select row_id from labels where deployment = (select ?) and kind = 'values'
         and path_hash = 0 and value_hash = 0
       union all select thread_id from runs where deployment = (select ?) and status = 'running') order by +"threads"."created_at" desc, "threads"."thread_id" desc limit (select ?) offset (select ?)
---   SCALAR SUBQUERY 20
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 21
---     SCAN CONSTANT ROW
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 11
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 4
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 6
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 8
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH runs USING COVERING INDEX runs_running (deployment=?)
---         SCALAR SUBQUERY 10
---           SCAN CONSTANT ROW
---   LIST SUBQUERY 19
+--   LIST SUBQUERY
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 12
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 14
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --       UNION ALL
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
 --       UNION ALL
 --         SEARCH runs USING COVERING INDEX runs_running (deployment=?)
---         SCALAR SUBQUERY 18
---           SCAN CONSTANT ROW
 --         CREATE BLOOM FILTER
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR ORDER BY

@@ -15,23 +15,10 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- insertStateCheckpoints (2 rows)
 -- (deployment text, thread_id text, deployment text, thread_id text, 1, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, 2, ns text, checkpoint_id text, parent_id text, type text, data text, bytes bytea, metadata text, versions text, created_at bigint, deployment text, thread_id text)
@@ -51,21 +38,9 @@ insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, 
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH checkpoints USING COVERING INDEX checkpoints_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- insertStateValues (1 rows)
 -- (deployment text, thread_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text)
@@ -79,17 +54,8 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- insertStateValues (2 rows)
 -- (deployment text, thread_id text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, ns text, channel text, version text, type text, data text, bytes bytea, extends_version text, deployment text, thread_id text)
@@ -104,15 +70,7 @@ insert into channel_values (deployment, thread_id, run_id, ns, channel, version,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- unmarkThread
 -- (deployment text, thread_id text)
@@ -132,23 +90,10 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
 
 -- upsertStateWrites (2 rows)
 -- (deployment text, thread_id text, deployment text, thread_id text, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, ns text, checkpoint_id text, task_id text, idx bigint, channel text, type text, data text, bytes bytea, deployment text, thread_id text)
@@ -164,18 +109,6 @@ insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, check
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW

@@ -6,19 +6,9 @@ insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, 
       and not exists (select 1 from runs r where r.run_id = calls.first_run and r.ended_at is null) and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
@@ -32,17 +22,9 @@ insert into call_entries (deployment, thread_id, call_id, idx, run_id, entry)
       and exists (select 1 from calls c where c.deployment = e.deployment and c.thread_id = (select ?)
         and c.call_id = e.call_id)
 --   SEARCH e USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 --   SEARCH c EXISTS USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- copyRows ({"table":"checkpoints"})
 -- (thread_id text, from_member text, member text, deployment text, from text, deployment text, from text, deployment text, thread_id text)
@@ -54,28 +36,10 @@ insert into "checkpoints" (deployment, thread_id, "ns", "checkpoint_id", "seq", 
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX checkpoints_order (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 8
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- copyRows ({"table":"checkpoint_writes"})
 -- (thread_id text, deployment text, from text, deployment text, from text, deployment text, thread_id text)
@@ -87,24 +51,10 @@ insert into "checkpoint_writes" (deployment, thread_id, "ns", "checkpoint_id", "
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SEARCH checkpoint_writes USING INDEX sqlite_autoindex_checkpoint_writes_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- copyRows ({"table":"channel_values"})
 -- (thread_id text, deployment text, from text, deployment text, from text, deployment text, thread_id text)
@@ -116,24 +66,10 @@ insert into "channel_values" (deployment, thread_id, "ns", "channel", "version",
         and exists (select 1 from threads where deployment = (select ?)
     and thread_id = (select ?) and run_count < 0)
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
 --   SEARCH channel_values USING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH r USING INDEX runs_order (deployment=? AND thread_id=?)
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
 --     CREATE BLOOM FILTER
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- copyStateEntries
 -- (thread_id text, now bigint, deployment text, from text, deployment text, thread_id text)
@@ -143,19 +79,7 @@ insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, crea
     and thread_id = (select ?) and run_count < 0)
     on conflict do nothing
 --   SEARCH threads EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- insertCopy
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, now bigint, deployment text, thread_id text, deployment text, from text, expected_revision bigint)
@@ -163,32 +87,8 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), "ttl_strategy", "ttl_ms" from threads where deployment = (select ?) and thread_id = (select ?) and hidden = 0
       and revision = (select ?) and true on conflict do nothing returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -218,40 +118,14 @@ insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "s
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) on conflict do nothing returning *
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 13
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 17
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 16
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 15
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -266,9 +140,9 @@ update "threads" set "head" = ?, "graph_id" = ?, "updated_at" = ?, "state_update
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) and true returning "thread_id"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- moveHead (filtered)
@@ -292,15 +166,15 @@ update "threads" set "head" = $1::text, "graph_id" = $2::text, "updated_at" = $3
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) returning "thread_id"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectAnyThread
@@ -313,19 +187,7 @@ select "thread_id" from "threads" where "deployment" = ? and "thread_id" = ?
 select "metadata" from "checkpoints" where "deployment" = (select ?) and "thread_id" = (select ?) and "ns" = (select ?) and "checkpoint_id" = (select ?) and exists (select 1 from threads t where t.deployment = (select ?) and t.thread_id = (select ?)
     and t.hidden = 0 and true)
 --   SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectMetadata (filtered)
 -- (deployment text, thread_id text, ns text, checkpoint_id text, deployment text, thread_id text, filter text)
@@ -346,27 +208,13 @@ select "metadata" from "checkpoints" where "deployment" = $1::text and "thread_i
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))
 --   SEARCH t EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 10
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 9
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 8
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectState
 -- (deployment text, thread_id text)
@@ -374,9 +222,9 @@ select "head", "revision", ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')) as "busy" from "threads" where "deployment" = ? and "thread_id" = ? and "hidden" = 0 and true
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectState (filtered)
@@ -400,15 +248,15 @@ select "head", "revision", ((select r.run_id from runs r
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- setMetadata
@@ -416,7 +264,7 @@ select "head", "revision", ((select r.run_id from runs r
 update "checkpoints" set "metadata" = ? where "deployment" = ? and "thread_id" = ? and "ns" = ? and "checkpoint_id" = ? and "metadata" = ? and exists (select 1 from threads t where t.deployment = ? and t.thread_id = ?
     and t.hidden = 0 and true) returning "checkpoint_id"
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
 -- setMetadata (filtered)
@@ -438,11 +286,11 @@ update "checkpoints" set "metadata" = $1::text where "deployment" = $2::text and
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) returning "checkpoint_id"
 --   SEARCH checkpoints USING INDEX sqlite_autoindex_checkpoints_1 (deployment=? AND thread_id=? AND ns=? AND checkpoint_id=?)
---   SCALAR SUBQUERY 4
+--   SCALAR SUBQUERY
 --     SEARCH t USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:

@@ -3,57 +3,21 @@
 update "calls" set "run_id" = (select ?), "due_at" = null where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- countSuspendedRuns
 -- (deployment text)
 select count(*) as "count" from "runs" where "deployment" = (select ?) and "status" = 'pending' and "waiting_for" is not null
 --   SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- endCall
 -- (due_at bigint, now bigint, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
 update "calls" set "due_at" = (select ?), "ended_at" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- insertCall
 -- (deployment text, thread_id text, call_id text, graph_id text, run_id text, run_id text, beginning text, deployment text, thread_id text, run_id text, token text)
@@ -63,28 +27,6 @@ insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, 
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
     on conflict do nothing
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
@@ -94,26 +36,6 @@ insert into calls (deployment, thread_id, call_id, graph_id, first_run, run_id, 
 insert into "call_tokens" ("token_hash", "deployment", "thread_id", "call_id", "name", "occurrence") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?) where exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running') on conflict do nothing
 --   SEARCH runs EXISTS USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
 
 -- insertEvent
 -- (name text, occurrence bigint, payload text, now bigint, deployment text, thread_id text, call_id text, name text, occurrence bigint)
@@ -125,39 +47,15 @@ insert into call_events (deployment, thread_id, call_id, seq, name, occurrence, 
         and o.call_id = calls.call_id and o.name = (select ?) and o.occurrence = (select ?))
     returning seq
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 11
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH o USING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
---     SCALAR SUBQUERY 9
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 10
---       SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 
 -- selectCall
 -- (deployment text, thread_id text, call_id text)
 select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and true
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- selectCall (filtered)
 -- (deployment text, thread_id text, call_id text, filter text)
@@ -178,20 +76,12 @@ select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text a
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 6
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectCallOfToken
@@ -202,13 +92,9 @@ select c.*, t.name, t.occurrence,
     from call_tokens t join calls c on c.deployment = t.deployment and c.thread_id = t.thread_id and c.call_id = t.call_id
     where t.token_hash = (select ?) and t.deployment = (select ?)
 --   SEARCH t USING INDEX sqlite_autoindex_call_tokens_1 (token_hash=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH c USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   REUSE SUBQUERY 3
---   CORRELATED SCALAR SUBQUERY 1
+--   REUSE SUBQUERY
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH e USING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 
 -- selectDueCalls
@@ -216,32 +102,16 @@ select c.*, t.name, t.occurrence,
 select * from "calls" where "deployment" = (select ?) and "due_at" <= (select ?) and "due_at" is not null and "ended_at" is null and not exists (select 1 from runs r
     where r.deployment = calls.deployment and r.thread_id = calls.thread_id and r.status = 'running') and not exists (select 1 from runs r
     where r.deployment = calls.deployment and r.thread_id = calls.thread_id and r.status = 'pending') order by "due_at" limit (select ?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH calls USING INDEX calls_due (deployment=? AND due_at>? AND due_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 4
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectEntries
 -- (deployment text, thread_id text, call_id text, idx bigint, limit bigint)
 select "idx", "entry" from "call_entries" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "idx" >= (select ?) and true order by "idx" limit (select ?)
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=? AND idx>?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectEntries (filtered)
 -- (deployment text, thread_id text, call_id text, idx bigint, filter text, limit bigint)
@@ -261,39 +131,19 @@ select "idx", "entry" from "call_entries" where "deployment" = $1::text and "thr
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "idx" limit $6::bigint
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=? AND idx>?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 8
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 7
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 6
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectEvents
 -- (deployment text, thread_id text, call_id text, seq bigint)
 select "seq", "name", "occurrence", "payload" from "call_events" where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "seq" > (select ?) and true order by "seq"
 --   SEARCH call_events USING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- selectEvents (filtered)
 -- (deployment text, thread_id text, call_id text, seq bigint, filter text)
@@ -314,32 +164,18 @@ select "seq", "name", "occurrence", "payload" from "call_events" where "deployme
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "seq"
 --   SEARCH call_events USING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 8
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 7
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 6
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
 -- selectNewestCall
 -- (deployment text, thread_id text)
 select * from "calls" where "deployment" = (select ?) and "thread_id" = (select ?) and true order by "created_at" desc, "call_id" desc limit 1
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR ORDER BY
 
 -- selectNewestCall (filtered)
@@ -361,18 +197,12 @@ select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text a
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))) order by "created_at" desc, "call_id" desc limit 1
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 --   SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 6
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     CORRELATED SCALAR SUBQUERY 5
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 4
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -380,58 +210,20 @@ select * from "calls" where "deployment" = $1::text and "thread_id" = $2::text a
 -- (due_at bigint, ended_at bigint, deployment text, thread_id text, call_id text, before bigint)
 update "calls" set "due_at" = (select ?), "ended_at" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "ended_at" is null and "due_at" = (select ?)
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- setCallOfRun
 -- (call_id text, deployment text, thread_id text, run_id text, token text)
 update "runs" set "call_id" = (select ?), "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- setPosition
 -- (position text, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
 update "calls" set "position" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- suspendCall
 -- (deployment text, thread_id text, call_id text, after bigint, now bigint, due_at bigint, deployment text, thread_id text, call_id text, deployment text, thread_id text, run_id text, token text)
@@ -439,36 +231,10 @@ update "calls" set "due_at" = case when exists (select 1 from call_events e wher
     and e.thread_id = (select ?) and e.call_id = (select ?) and e.seq > (select ?)) then (select ?) else (select ?) end, "ended_at" = null where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 11
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 12
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY
 --     SEARCH e USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=? AND seq>?)
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 3
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 4
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
 
 -- upsertEntries (1 rows)
 -- (deployment text, thread_id text, call_id text, run_id text, idx bigint, entry text, deployment text, thread_id text, run_id text, token text)
@@ -478,25 +244,8 @@ insert into call_entries (deployment, thread_id, call_id, run_id, idx, entry)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, call_id, idx) do update set entry = excluded.entry
 --   CO-ROUTINE v
---     SCAN CONSTANT ROW
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
 --   SCAN v
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- upsertEntries (2 rows)
 -- (deployment text, thread_id text, call_id text, run_id text, idx bigint, entry text, idx bigint, entry text, deployment text, thread_id text, run_id text, token text)
@@ -506,38 +255,14 @@ insert into call_entries (deployment, thread_id, call_id, run_id, idx, entry)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
     on conflict (deployment, thread_id, call_id, idx) do update set entry = excluded.entry
 --   SEARCH runs EXISTS USING INDEX runs_running (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
 --   SCAN 2-ROW VALUES CLAUSE
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 
 -- wakeCall
 -- (now bigint, deployment text, thread_id text, call_id text)
 update "calls" set "due_at" = (select ?) where "deployment" = (select ?) and "thread_id" = (select ?) and "call_id" = (select ?) and "ended_at" is null and not exists (select 1 from runs r where r.run_id = calls.run_id and r.ended_at is null)
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- wakeRun
 -- (now bigint, now bigint, deployment text, thread_id text, call_id text)

@@ -4,9 +4,9 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
     where gone.deployment = labels.deployment and gone."thread_id" = labels.row_id) and deployment = ? and row_id in (select row_id from labels where deployment = ? and kind = 'thread'
     and path_hash = ? and value_hash = ?)
 --   SEARCH labels USING PRIMARY KEY (deployment=? AND kind=? AND row_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
 -- deleteOfAssistant ({"statement":"deleteTokensOf","filtered":true})
@@ -34,19 +34,19 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))))
 --   SEARCH feedback_tokens USING COVERING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---     LIST SUBQUERY 6
+--     LIST SUBQUERY
 --       SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---       LIST SUBQUERY 1
+--       LIST SUBQUERY
 --         SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---       SCALAR SUBQUERY 2
+--       SCALAR SUBQUERY
 --         SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---       CORRELATED SCALAR SUBQUERY 5
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN c VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 4
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN m VIRTUAL TABLE INDEX 1:
---           CORRELATED SCALAR SUBQUERY 3
+--           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 
 -- deleteOfAssistant ({"statement":"deleteEntriesOf","filtered":false})
@@ -73,27 +73,27 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
     and not exists (select 1 from assistants a where a.deployment = $15::text and a.assistant_id = $16::text)
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 9
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         LIST SUBQUERY 8
+--         LIST SUBQUERY
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           LIST SUBQUERY 6
+--           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY 7
+--           SCALAR SUBQUERY
 --             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   LIST SUBQUERY 5
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---       LIST SUBQUERY 3
+--       LIST SUBQUERY
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         LIST SUBQUERY 1
+--         LIST SUBQUERY
 --           SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 2
+--         SCALAR SUBQUERY
 --           SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --     CREATE BLOOM FILTER
 
@@ -121,27 +121,27 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
     and not exists (select 1 from assistants a where a.deployment = $15::text and a.assistant_id = $16::text)
     and true)) and u.call_id is not null and u.ended_at is null))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 12
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 10
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 9
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         LIST SUBQUERY 8
+--         LIST SUBQUERY
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           LIST SUBQUERY 6
+--           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY 7
+--           SCALAR SUBQUERY
 --             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   LIST SUBQUERY 5
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---       LIST SUBQUERY 3
+--       LIST SUBQUERY
 --         SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---         LIST SUBQUERY 1
+--         LIST SUBQUERY
 --           SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---         SCALAR SUBQUERY 2
+--         SCALAR SUBQUERY
 --           SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
@@ -164,17 +164,17 @@ update calls set due_at = created_at, position = null where (deployment, thread_
     and not exists (select 1 from assistants a where a.deployment = $7::text and a.assistant_id = $8::text)
     and true)) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 7
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 5
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 4
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---         LIST SUBQUERY 3
+--         LIST SUBQUERY
 --           SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---           LIST SUBQUERY 1
+--           LIST SUBQUERY
 --             SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---           SCALAR SUBQUERY 2
+--           SCALAR SUBQUERY
 --             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
 -- deleteOfThread ({"statement":"deleteTokensOf","filtered":true})
@@ -198,13 +198,13 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))))
 --   SEARCH feedback_tokens USING COVERING INDEX feedback_tokens_run (run_id=?)
---   LIST SUBQUERY 5
+--   LIST SUBQUERY
 --     SEARCH permitting EXISTS USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---     CORRELATED SCALAR SUBQUERY 3
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN c VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 2
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN m VIRTUAL TABLE INDEX 1:
---         CORRELATED SCALAR SUBQUERY 1
+--         CORRELATED SCALAR SUBQUERY
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 
@@ -215,15 +215,15 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and true) and u.call_id is not null and u.ended_at is null))
 --   SEARCH call_entries USING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 3
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 1
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 
@@ -234,15 +234,15 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and true) and u.call_id is not null and u.ended_at is null))
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 6
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 3
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 1
+--     LIST SUBQUERY
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 --   SEARCH call_tokens USING COVERING INDEX call_tokens_call (deployment=? AND thread_id=? AND call_id=?)
@@ -255,11 +255,11 @@ update calls set due_at = created_at, position = null where (deployment, thread_
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and true) and u.call_id is not null and u.ended_at is null)) and ended_at is null
 --   SEARCH calls USING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=? AND call_id=?)
---   LIST SUBQUERY 4
+--   LIST SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     LIST SUBQUERY 2
+--     LIST SUBQUERY
 --       SEARCH u USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---       LIST SUBQUERY 1
+--       LIST SUBQUERY
 --         SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 
 -- deleteThread
@@ -291,11 +291,11 @@ delete from "threads" where deployment = $1::text and thread_id = $2::text and n
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end)) returning "thread_id"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -317,9 +317,9 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
     and not exists (select 1 from assistants a where a.deployment = $6::text and a.assistant_id = $7::text)
     and true
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -352,15 +352,15 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
@@ -374,40 +374,8 @@ delete from "threads" where deployment = $1::text and thread_id in (select row_i
 -- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, head text, hidden bigint, now bigint, run_count bigint, deployment text, thread_id text, ttl_strategy text, ttl_ms bigint)
 insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "head", "interrupts", "hidden", "all_events", "revision", "run_count", "claim_count", "ttl_strategy", "ttl_ms") values ((select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', (select ?), '{}', (select ?), 0, (select ?), (select ?), coalesce((select d.claim_count from deleted_thread_claims d
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0), (select ?), (select ?)) on conflict do nothing returning *
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 7
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 8
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 10
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 11
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 12
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 15
+--   SCALAR SUBQUERY
 --     SEARCH d USING PRIMARY KEY (deployment=? AND id_suffix=?)
---     SCALAR SUBQUERY 13
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 14
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 16
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 17
---     SCAN CONSTANT ROW
 --   SEARCH calls USING COVERING INDEX sqlite_autoindex_calls_1 (deployment=? AND thread_id=?)
 --   SEARCH crons USING COVERING INDEX crons_thread (deployment=? AND thread_id=?)
 --   SEARCH channel_values USING COVERING INDEX sqlite_autoindex_channel_values_1 (deployment=? AND thread_id=?)
@@ -436,9 +404,9 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   USE TEMP B-TREE FOR GROUP BY
 
@@ -473,15 +441,15 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 1
+--   LIST SUBQUERY
 --     SEARCH labels USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=?)
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR GROUP BY
 
@@ -520,11 +488,11 @@ insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     on conflict (deployment, id_suffix) do update set claim_count = excluded.claim_count
       where excluded.claim_count > deleted_thread_claims.claim_count
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 3
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 2
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 1
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -535,9 +503,9 @@ select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as waiting from threads
     where deployment = ? and thread_id = ? and true
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- selectThread (filtered)
@@ -563,15 +531,15 @@ select threads.*, (select r.run_id from runs r
           where json_typeof(e.value) not in ('object', 'array') and e.value::text = (c.value -> 2)::text)
       end))
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SCAN c VIRTUAL TABLE INDEX 1:
---     CORRELATED SCALAR SUBQUERY 4
+--     CORRELATED SCALAR SUBQUERY
 --       SCAN m VIRTUAL TABLE INDEX 1:
---       CORRELATED SCALAR SUBQUERY 3
+--       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
 -- updateThread
@@ -580,7 +548,7 @@ update "threads" set "metadata" = ?, "ttl_strategy" = ?, "ttl_ms" = ?, "updated_
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as "running", exists (select 1 from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending') as "waiting"
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING INDEX runs_running (deployment=? AND thread_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)

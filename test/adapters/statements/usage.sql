@@ -11,16 +11,8 @@ insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, trac
   do update set traces = usage_hourly.traces + excluded.traces
 --   SEARCH s USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
 --   SEARCH r USING INDEX runs_status (deployment=? AND status=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 5
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING COVERING INDEX sqlite_autoindex_traces_1 (trace_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- addCreatedTrace
 -- (workspace_id text, project_id text, started_at bigint, run_id text, deployment text, token text)
@@ -34,45 +26,17 @@ insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, trac
     on conflict (workspace_id, hour, project_id, user_id, api_key)
   do update set traces = usage_hourly.traces + excluded.traces
 --   SEARCH s USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   CORRELATED SCALAR SUBQUERY 7
+--   CORRELATED SCALAR SUBQUERY
 --     SEARCH t USING COVERING INDEX sqlite_autoindex_traces_1 (trace_id=?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
 
 -- addLeasedTraceUsage
 -- (tokens_in bigint, tokens_out bigint, cost_usd double precision, run_id text, deployment text, thread_id text, run_id text, token text)
 update "traces" set "tokens_in" = tokens_in + (select ?), "tokens_out" = tokens_out + (select ?), "cost_usd" = cost_usd + (select ?) where "trace_id" = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH traces USING INDEX sqlite_autoindex_traces_1 (trace_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 9
+--   SCALAR SUBQUERY
 --     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---     SCALAR SUBQUERY 7
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 8
---       SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- addTraceUsage
 -- (tokens_in bigint, tokens_out bigint, cost_usd double precision, run_id text)
@@ -120,77 +84,29 @@ update "traces" set "tokens_in" = tokens_in + ?, "tokens_out" = tokens_out + ?, 
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH usage_hourly USING PRIMARY KEY (workspace_id=? AND hour>? AND hour<?)
---         LIST SUBQUERY 4
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
+--         SCALAR SUBQUERY
 --           CO-ROUTINE s
---             SCAN CONSTANT ROW
---             SCALAR SUBQUERY 10
+--             SCALAR SUBQUERY
 --               SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---             SCALAR SUBQUERY 11
---               SCAN CONSTANT ROW
 --           SCAN s
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH traces USING COVERING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---         LIST SUBQUERY 18
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 17
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 19
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 20
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH traces USING COVERING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---         LIST SUBQUERY 25
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 24
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 33
+--         SCALAR SUBQUERY
 --           CO-ROUTINE s
---             SCAN CONSTANT ROW
---             SCALAR SUBQUERY 30
+--             SCALAR SUBQUERY
 --               SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---             SCALAR SUBQUERY 31
---               SCAN CONSTANT ROW
 --           SCAN s
---           SCALAR SUBQUERY 26
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 27
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 28
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 29
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 34
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 22
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 23
---           SCAN CONSTANT ROW
 --   SCAN c
 --   USE TEMP B-TREE FOR GROUP BY
 --   USE TEMP B-TREE FOR ORDER BY
@@ -236,77 +152,29 @@ update "traces" set "tokens_in" = tokens_in + ?, "tokens_out" = tokens_out + ?, 
 --     COMPOUND QUERY
 --       LEFT-MOST SUBQUERY
 --         SEARCH usage_hourly USING PRIMARY KEY (workspace_id=? AND hour>? AND hour<?)
---         LIST SUBQUERY 4
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 3
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 5
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 13
+--         SCALAR SUBQUERY
 --           CO-ROUTINE s
---             SCAN CONSTANT ROW
---             SCALAR SUBQUERY 10
+--             SCALAR SUBQUERY
 --               SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---             SCALAR SUBQUERY 11
---               SCAN CONSTANT ROW
 --           SCAN s
---           SCALAR SUBQUERY 6
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 7
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 8
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 9
---             SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 1
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 2
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH traces USING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---         LIST SUBQUERY 18
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 17
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 19
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 20
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 15
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 16
---           SCAN CONSTANT ROW
 --       UNION ALL
 --         SEARCH traces USING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---         LIST SUBQUERY 25
+--         LIST SUBQUERY
 --           SCAN json_each VIRTUAL TABLE INDEX 1:
---           SCALAR SUBQUERY 24
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 33
+--         SCALAR SUBQUERY
 --           CO-ROUTINE s
---             SCAN CONSTANT ROW
---             SCALAR SUBQUERY 30
+--             SCALAR SUBQUERY
 --               SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---             SCALAR SUBQUERY 31
---               SCAN CONSTANT ROW
 --           SCAN s
---           SCALAR SUBQUERY 26
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 27
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 28
---             SCAN CONSTANT ROW
---           SCALAR SUBQUERY 29
---             SCAN CONSTANT ROW
---         SCALAR SUBQUERY 34
---           SCAN CONSTANT ROW
 --         USE TEMP B-TREE FOR GROUP BY
---         SCALAR SUBQUERY 22
---           SCAN CONSTANT ROW
---         SCALAR SUBQUERY 23
---           SCAN CONSTANT ROW
 --   SCAN c
 --   USE TEMP B-TREE FOR GROUP BY
 --   USE TEMP B-TREE FOR ORDER BY
@@ -319,16 +187,6 @@ insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, u
     from runs r where r.deployment = (select ?) and r.status = 'running' and r.lease_token = (select ?)
     and r.attempt = 1 and r.counts_as_attempt = 1 on conflict do nothing
 --   SEARCH r USING INDEX runs_status (deployment=? AND status=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- insertCreatedTrace
 -- (workspace_id text, project_id text, counted bigint, run_id text, deployment text, token text)
@@ -338,30 +196,13 @@ insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, u
     from runs r where r.run_id = (select ?) and r.deployment = (select ?) and r.status = 'running' and r.lease_token = (select ?)
     and r.attempt = 1 and r.counts_as_attempt = 1 on conflict do nothing
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 5
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
 
 -- moveSeal
 -- (until bigint, sealed bigint)
 insert into usage_seals (name, sealed_before) select 'hourly', (select ?) where coalesce((select sealed_before from usage_seals where name = 'hourly'), -8640000000000000) = (select ?)
     on conflict (name) do update set sealed_before = excluded.sealed_before
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
+--   SCALAR SUBQUERY
 --     SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---   SCALAR SUBQUERY 3
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
 
 -- selectTrace
 -- (trace_id text)
@@ -371,12 +212,11 @@ select * from "traces" where "trace_id" = ?
 -- selectUnsealed
 select (select sealed_before from usage_seals where name = 'hourly') as sealed, (select min(t.started_at) from traces t
     where t.counted = 1 and t.started_at >= coalesce((select sealed_before from usage_seals where name = 'hourly'), -8640000000000000)) as next
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH t USING COVERING INDEX traces_started (started_at>?)
---     SCALAR SUBQUERY 2
+--     SCALAR SUBQUERY
 --       SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
 
 -- sumHours
@@ -388,14 +228,8 @@ insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, trac
       and coalesce((select sealed_before from usage_seals where name = 'hourly'), -8640000000000000) = (select ?)
     group by 1, 2, 3, 4, 5
 --   SEARCH t USING INDEX traces_started (started_at>? AND started_at<?)
---   SCALAR SUBQUERY 1
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 2
---     SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
+--   SCALAR SUBQUERY
 --     SEARCH usage_seals USING INDEX sqlite_autoindex_usage_seals_1 (name=?)
---   SCALAR SUBQUERY 4
---     SCAN CONSTANT ROW
 --   USE TEMP B-TREE FOR GROUP BY
 
 -- sumTraceUsage ({"group":"workspace"})
@@ -419,19 +253,9 @@ select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out
       order by c.bucket, c.dimension = '', c.dimension
 --   CO-ROUTINE c
 --     SEARCH traces USING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 --     USE TEMP B-TREE FOR GROUP BY
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --   SCAN c
 --   USE TEMP B-TREE FOR ORDER BY
 
@@ -456,18 +280,8 @@ select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out
       order by c.bucket, c.dimension = '', c.dimension
 --   CO-ROUTINE c
 --     SEARCH traces USING INDEX traces_billed (workspace_id=? AND started_at>? AND started_at<?)
---     LIST SUBQUERY 4
+--     LIST SUBQUERY
 --       SCAN json_each VIRTUAL TABLE INDEX 1:
---       SCALAR SUBQUERY 3
---         SCAN CONSTANT ROW
---     SCALAR SUBQUERY 5
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 6
---       SCAN CONSTANT ROW
 --     USE TEMP B-TREE FOR GROUP BY
---     SCALAR SUBQUERY 1
---       SCAN CONSTANT ROW
---     SCALAR SUBQUERY 2
---       SCAN CONSTANT ROW
 --   SCAN c
 --   USE TEMP B-TREE FOR ORDER BY

@@ -40,15 +40,15 @@ update "api_keys" set "revoked_at" = ? where "user_id" = ? and "revoked_at" is n
 --   COMPOUND QUERY
 --     LEFT-MOST SUBQUERY
 --       SEARCH workspaces USING INDEX sqlite_autoindex_workspaces_1 (id=?)
---       LIST SUBQUERY 1
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
 --     UNION ALL
 --       SEARCH projects USING INDEX sqlite_autoindex_projects_1 (id=?)
---       LIST SUBQUERY 3
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
 --     UNION ALL
 --       SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---       LIST SUBQUERY 5
+--       LIST SUBQUERY
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- selectUser
@@ -67,12 +67,12 @@ select "id", "email" from "users" where workspace_id = ? and identity = ? and de
 select "id", "email", "name", "created_at", "deleted_at" from "users" where "deleted_at" is null and id in (select subject_id from memberships where scope_id = ? or scope_id in
       (select id from workspaces where organization_id = ? and deleted_at is null)) order by case when email is null then 1 else 0 end, "email", "id"
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     MULTI-INDEX OR
 --       INDEX 1
 --         SEARCH memberships USING INDEX memberships_scope (scope_id=?)
 --       INDEX 2
---         LIST SUBQUERY 1
+--         LIST SUBQUERY
 --           SEARCH workspaces USING INDEX workspaces_name (organization_id=?)
 --         SEARCH memberships USING INDEX memberships_scope (scope_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
@@ -81,5 +81,5 @@ select "id", "email", "name", "created_at", "deleted_at" from "users" where "del
 -- (email text, workspace_id text, identity text, email text)
 update "users" set "email" = ? where workspace_id = ? and identity = ? and deleted_at is null and not exists (select 1 from users other where other.email = ? and other.deleted_at is null)
 --   SEARCH users USING INDEX users_identity (workspace_id=? AND identity=?)
---   SCALAR SUBQUERY 1
+--   SCALAR SUBQUERY
 --     SEARCH other USING INDEX users_email (email=?)

@@ -6,21 +6,21 @@ delete from "write_probes" where "id" > 0
 update threads set slot_token = null, slot_until = null where slot_token is not null
     and (deployment, thread_id) in (select deployment, thread_id from runs where status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN runs USING COVERING INDEX runs_running
 
 -- freeSlots ({"of":"pending"})
 update threads set slot_token = null, slot_until = null where slot_token is not null
     and (deployment, thread_id) in (select deployment, thread_id from runs where status = 'pending' and due_at <= updated_at)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN runs USING INDEX runs_immediate
 
 -- freeSlots ({"of":"deleted"})
 update threads set slot_token = null, slot_until = null where slot_token is not null
     and (deployment, thread_id) in (select deployment, thread_id from threads where last_run is null and run_count > 0)
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   LIST SUBQUERY 2
+--   LIST SUBQUERY
 --     SCAN threads USING INDEX threads_left
 
 -- insertRoomProbes
@@ -29,7 +29,6 @@ with recursive room (id) as (select 1 union all select id + 1 from room where id
     insert into write_probes (id, at, padding) select id, ?, ? from room
 --   CO-ROUTINE room
 --     SETUP
---       SCAN CONSTANT ROW
 --     RECURSIVE STEP
 --       SCAN room
 --   SCAN room
