@@ -116,6 +116,12 @@ function directInvoke(part: GraphRunnable): Invoke {
 const withInvoke = (runnable: Runnable, invoke: Invoke): Runnable =>
   Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
 
+/**
+ * Returns true for what a node without work runs. Fallback: false, and then the node runs a part that returns its input.
+ */
+export const isPassthrough = (bound: object): boolean =>
+  (bound.constructor as { lc_name?: () => string }).lc_name?.() === "RunnablePassthrough";
+
 /** LangGraph's name of conditional edges, which it has among the writers of a node. */
 const EDGE = "<branch_run>";
 

@@ -3,6 +3,7 @@ import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./gr
 import {
   findCommandEdge,
   inheritedConfig,
+  isPassthrough,
   type NodeConfig,
   type TaskFunction,
   withCommandsOnly,
@@ -40,15 +41,12 @@ function trackedNode(node: Node, commandEdge: Runnable | undefined): Node {
   const { bound } = node;
   const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackedEdge(edge)));
   const members: PropertyDescriptorMap = { writers: { value: writers } };
-  // LangGraph leaves out what a node without work runs, which it recognizes by the object.
+  // LangGraph leaves this part out, which it recognizes by the object.
   if (!isPassthrough(bound)) {
     members.bound = { value: isCompiled(bound) ? trackedGraph(bound as Graph) : trackedRunnable(bound as Runnable) };
   }
   return withDirectCalls(Object.create(node, members) as Node);
 }
-
-const isPassthrough = (bound: object): boolean =>
-  (bound.constructor as { lc_name?: () => string }).lc_name?.() === "RunnablePassthrough";
 
 function trackedRunnable(runnable: Runnable): Runnable {
   const invoke = (input: unknown, options?: unknown): Promise<unknown> =>

@@ -11,6 +11,7 @@ import {
   findCommandEdge,
   inheritedConfig,
   isMessagesHandler,
+  isPassthrough,
   isStreamChannel,
   readDefinitions,
   withCommandsOnly,
@@ -119,6 +120,7 @@ describe("the installed LangGraph", () => {
     assert.notEqual(registry, undefined, "_metaRegistry of a builder");
     await validating._validateInput(input);
     assert.deepEqual(valid, ["valid"]);
+    assert.ok(isPassthrough((graph.nodes.__start__ as Node).bound), "lc_name of a node without work");
     assert.ok(isStreamChannel(StreamChannel.local()), "_wire, _close and _fail of a stream channel");
   });
 
@@ -227,6 +229,7 @@ describe("a LangGraph without its undocumented members", () => {
     );
     assert.equal(inheritedConfig(), undefined);
     assert.equal(isMessagesHandler({}), false);
+    assert.equal(isPassthrough({}), false);
     assert.equal(isStreamChannel({ [Symbol.for("langgraph.stream_channel")]: true }), false);
   });
 
