@@ -146,38 +146,42 @@ const idOf = (message: unknown): Json => tryRead(rpcHead, message)?.id ?? null;
 const isRead = (message: unknown): boolean =>
   ["tools/list", "ping", "initialize", "server/discover"].includes(tryRead(rpcHead, message)?.method ?? "");
 
+/** Answers a message of a batch; null for one that gets no answer. Errors: those that concern the HTTP request. */
+async function answerMessage(context: RequestContext, sent: unknown): Promise<JsonObject | OpenCall | null> {
+  try {
+    const message = readMessage(sent);
+    if (message.kind !== "request") {
+      await takeNotice(context, message);
+      return null;
+    }
+    const request = checkRequest(message, context.request.headers);
+    if (request.method === "subscriptions/listen") throw new RpcError("method", "Method not found");
+    // The answer of a batch is one text, in which nothing can be asked.
+    return await dispatch(context, { ...request, capabilities: {} });
+  } catch (error) {
+    return (await failed(context, error, idOf(sent)).json()) as JsonObject;
+  }
+}
+
 async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
-  const { headers } = context.request;
   const open: OpenCall[] = [];
   const answers: Promise<JsonObject>[] = [];
   const leave = (): void => {
     for (const call of open) call.leave();
   };
-  for (const message of batch) {
-    // Other requests run between the messages.
-    await context.tick();
-    if (context.large.isGone()) {
-      leave();
-      throw new ClientGone();
-    }
-    const id = idOf(message);
-    try {
-      const read = readMessage(message);
-      if (read.kind !== "request") {
-        await takeNotice(context, read);
-        continue;
-      }
-      const request = checkRequest(read, headers);
-      if (request.method === "subscriptions/listen") throw new RpcError("method", "Method not found");
-      // The answer of a batch is one text, in which nothing can be asked.
-      const answer = await dispatch(context, { ...request, capabilities: {} });
+  try {
+    for (const message of batch) {
+      // Other requests run between the messages.
+      await context.tick();
+      if (context.large.isGone()) throw new ClientGone();
+      const answer = await answerMessage(context, message);
+      if (!answer) continue;
       if (isOpen(answer)) open.push(answer);
       answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
-    } catch (error) {
-      if (error instanceof ServiceError) leave();
-      const refused = await failed(context, error, id).json();
-      answers.push(Promise.resolve(refused as JsonObject));
     }
+  } catch (error) {
+    leave();
+    throw error;
   }
   const [first] = open;
   if (answers.length === 0) return accepted();
