@@ -9,6 +9,12 @@ type Answer = () => Response | Promise<Response>;
 /** What came of a read: its response, or the size that the budget has no room for. */
 type ReadResult = { readonly response: Response } | { readonly missing: number };
 
+/**
+ * Whether a change takes a slot as reads do, until its size is known: a PATCH answers with what it has changed, which may be large.
+ * Others may wait for something else meanwhile, as a PUT for the embedding of an item.
+ */
+const isPaced = (name: string): boolean => name.startsWith("PATCH ");
+
 /** The departure of the client of a request, whose signal is read once, when it is needed. */
 class ClientDeparture implements Departure {
   readonly #readSignal: () => AbortSignal;
@@ -108,7 +114,8 @@ export class RequestBodies {
     this.#readName = name;
     const { budget, sizes } = this.#large;
     try {
-      if (name !== null && sizes.isLarge(name)) this.#responseBytes = await this.#wait(budget, sizes.get(name));
+      if (name !== null && isPaced(name)) await this.#admit(name);
+      else if (name !== null && sizes.isLarge(name)) this.#responseBytes = await this.#wait(budget, sizes.get(name));
       const { again, ...first } = await this.#tryChange(change);
       return "response" in first ? first.response : await this.#readUntilFits(again as Answer, first);
     } finally {
@@ -194,7 +201,8 @@ export class RequestBodies {
     this.#requestBytes?.release();
     this.#requestBytes = null;
     if (text === undefined) {
-      if (!this.#isMeasured && this.#readName !== null && this.#large.sizes.has(this.#readName)) this.#remember(0);
+      const name = this.#readName;
+      if (!this.#isMeasured && name !== null && (isPaced(name) || this.#large.sizes.has(name))) this.#remember(0);
       return { response };
     }
     const { length } = text;

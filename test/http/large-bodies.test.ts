@@ -217,6 +217,20 @@ describe("the byte budget of large responses", () => {
     await again.body?.cancel();
   });
 
+  it("makes few of many changes at once while their answers may be large, and no more when it knows that they are", async () => {
+    await using world = await createWorld();
+    const { clock, send, thread_id, calls } = world;
+    const held = await send("ann", `/threads/${thread_id}/state`);
+    const change = () => send("ann", `/threads/${thread_id}`, { method: "PATCH", body: { metadata: { a: 1 } } });
+    const changes = Array.from({ length: 20 }, () => track(change()));
+    await pass(clock, WAIT_MS + 500);
+    const made = calls.updateThread ?? 0;
+    assert.ok(made > 0 && made <= 8, `${made} changes`);
+    assert.ok(changes.filter(({ status }) => status === 503).length >= 12);
+    await held.body?.cancel();
+    for (const { response } of changes) await (await response).body?.cancel();
+  });
+
   it("limits the results of runs", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
