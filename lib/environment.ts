@@ -18,7 +18,7 @@ export interface Environment {
   readonly keepAlive?: KeepAlive;
   /** The runtime and its version, such as `Node.js/24`. */
   readonly runtime?: string;
-  /** Frees memory that is not used any more. Absent where the runtime needs no hint. */
+  /** Frees memory that is not used any more, at once. Absent where the runtime has no way to ask for it. */
   collectGarbage?(): void;
 }
 
@@ -262,12 +262,34 @@ function createKeepAlive(): KeepAlive {
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+interface CollectingRuntime {
+  readonly Bun?: { gc(isSynchronous: boolean): void };
+  readonly process?: { getBuiltinModule?(name: string): unknown };
+}
+
+/** Returns what frees memory at once. Node has no function for it, so V8 is asked for its own. Undefined elsewhere. */
+function findCollector(): (() => void) | undefined {
+  const { Bun, process } = globalThis as CollectingRuntime;
+  if (Bun) return () => Bun.gc(true);
+  const v8 = process?.getBuiltinModule?.("node:v8") as { setFlagsFromString(flags: string): void } | undefined;
+  const vm = process?.getBuiltinModule?.("node:vm") as { runInNewContext(code: string): unknown } | undefined;
+  if (!v8 || !vm) return undefined;
+  try {
+    v8.setFlagsFromString("--expose-gc");
+    const collect: unknown = vm.runInNewContext("gc");
+    // Other contexts do not get it.
+    v8.setFlagsFromString("--no-expose-gc");
+    return typeof collect === "function" ? () => void collect() : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   const runtime = (globalThis as { navigator?: { readonly userAgent?: string } }).navigator?.userAgent;
-  // Bun collects the texts of large bodies late: they grow to 1 GB.
-  const { gc } = (globalThis as { Bun?: { gc(isSynchronous: boolean): void } }).Bun ?? {};
+  const collectGarbage = findCollector();
   return {
     now: () => Date.now(),
     monotonic: () => performance.now(),
@@ -281,7 +303,7 @@ export function systemEnvironment(): Environment {
     uuid: () => crypto.randomUUID(),
     keepAlive: createKeepAlive(),
     ...(runtime === undefined ? {} : { runtime }),
-    ...(gc ? { collectGarbage: () => gc(true) } : {}),
+    ...(collectGarbage ? { collectGarbage } : {}),
     log(record) {
       const line = logLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);

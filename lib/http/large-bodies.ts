@@ -2,6 +2,7 @@
 import { type Environment, loopTick } from "../environment.ts";
 import type { LargeBodyOptions } from "../options/http.ts";
 import { type ByteBudget, type ByteHold, createByteBudget } from "./byte-budget.ts";
+import { createMemoryHint } from "./memory-hint.ts";
 import { LARGE_BYTES } from "./respond.ts";
 
 const DEFAULT_BUDGET_BYTES = 64 * 1024 * 1024;
@@ -12,10 +13,6 @@ const DEFAULT_STALLED_MS = 15_000;
 /** The number of reads at the same time whose size is unknown, and of those that were small; of one caller a quarter. */
 const MAX_UNMEASURED = 16;
 const MAX_SMALL = 32;
-/** Memory is freed after large bodies of so many bytes: each leaves several times its size behind. */
-const COLLECT_BYTES = 15 * 1024 * 1024;
-/** The pause after that, in multiples of its time. */
-const MIN_COLLECT_PAUSE = 3;
 /** The event loop ticks after reads have taken so many milliseconds. */
 const MAX_BUSY_MS = 8;
 /** The number of reads whose size is remembered, and the longest name of one. */
@@ -105,17 +102,7 @@ export function createLargeBodies(
   }: LargeBodyOptions = {},
 ): LargeBodies {
   const now = environment.monotonic ?? environment.now;
-  let uncollected = 0;
-  let collectFrom = 0;
-  function onRelease(bytes: number): void {
-    uncollected += bytes;
-    const from = now();
-    if (uncollected < COLLECT_BYTES || from < collectFrom || !environment.collectGarbage) return;
-    uncollected = 0;
-    environment.collectGarbage();
-    // It takes as long as the heap is large.
-    collectFrom = from + MIN_COLLECT_PAUSE * (now() - from);
-  }
+  const onRelease = createMemoryHint(environment, now);
   const budget = createByteBudget(environment, { total: budget_bytes, share: budget_bytes * caller_share, onRelease });
   const unmeasured = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
   const small = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
