@@ -1,14 +1,14 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
 import { type Environment, loopTick } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
-import { ResumeRefused, type StateEvent, type StreamMode, type ThreadState } from "../executor/contract.ts";
+import { ResumeRefused, type StateEvent, type ThreadState } from "../executor/contract.ts";
 import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
 import { encodeFrame, type Frame } from "./frames.ts";
 import type { Outcome, RunEvents, StreamHub } from "./hub.ts";
-import { createReader, type Reader } from "./log.ts";
+import type { Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
 
 /** What comes before the `end`: the frames of features, and the error. */
@@ -88,7 +88,7 @@ export function errorBody(failure: unknown, last: StateEvent | null): JsonObject
   };
   return {
     error: typeof name === "string" && name !== "" ? name : "Error",
-    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
+    message: [message, failure].find((text) => typeof text === "string") ?? "The graph failed",
     ...(failure instanceof ResumeRefused && failure.code ? refusedResume(failure) : {}),
   };
 }
@@ -299,30 +299,39 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
 
   /** The id to read after: `seen` if the run has that id, else 0. */
   async function position(runEvents: RunEvents, seen: number): Promise<number> {
-    const { run_id } = runEvents;
     const after = Math.min(seen, HIGHEST_ID);
-    // Another process may have shown the end, which is not a stored frame.
-    if (after > runEvents.lastId && isOpen(runEvents)) {
+    if (after > runEvents.lastId && (await isOfOtherProcess(runEvents, after))) return after;
+    return after <= runEvents.lastId ? after : 0;
+  }
+
+  /** Whether another process has shown a frame above those that are here. Ends the log if the run has ended there. */
+  async function isOfOtherProcess(runEvents: RunEvents, id: number): Promise<boolean> {
+    const isUnknown = (): boolean => id > runEvents.lastId;
+    // It may have shown the end, which is not a stored frame.
+    if (isOpen(runEvents)) {
       storage.refresh?.();
       await closeIfEnded(runEvents);
     }
-    if (after > runEvents.lastId && runEvents.stored && !runEvents.outcome) {
-      // Another process may have shown this frame.
-      const [frame] = await storage.readFrames(scope, run_id, after - 1);
-      if (frame?.id === after) {
-        if (isOpen(runEvents)) runEvents.skipTo(after);
-        return after;
-      }
+    if (isUnknown() && runEvents.stored && !runEvents.outcome) {
+      if (await isStoredFrame(runEvents, id)) return true;
       // A rollback deletes the frames: the subscriber must not get any of them again.
       await closeIfEnded(runEvents);
     }
-    if (after > runEvents.lastId && runEvents.live) {
-      // The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped.
-      const row = await storage.getRun(scope, run_id);
-      if (!row || (hasEnded(row) && after <= (row.end_frame ?? 0))) return after;
-      if (!runEvents.stored && isOfLaterClaim(after, runEvents.lastId, row)) return after;
-    }
-    return after <= runEvents.lastId ? after : 0;
+    return isUnknown() && runEvents.live && (await isOfOtherAttempt(runEvents, id));
+  }
+
+  async function isStoredFrame(runEvents: RunEvents, id: number): Promise<boolean> {
+    const [frame] = await storage.readFrames(scope, runEvents.run_id, id - 1);
+    if (frame?.id !== id) return false;
+    if (isOpen(runEvents)) runEvents.skipTo(id);
+    return true;
+  }
+
+  /** The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped. */
+  async function isOfOtherAttempt(runEvents: RunEvents, id: number): Promise<boolean> {
+    const row = await storage.getRun(scope, runEvents.run_id);
+    if (!row || (hasEnded(row) && id <= (row.end_frame ?? 0))) return true;
+    return !runEvents.stored && isOfLaterClaim(id, runEvents.lastId, row);
   }
 
   /** The result of a run that has not ended, or whose log has ended as `gone`. */
@@ -363,56 +372,4 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
       return (async () => await storedOr(run, await runEvents))();
     },
   };
-}
-
-/** Events that pass every filter, beside those of features. */
-const ALWAYS = new Set(["metadata", "error", "end"]);
-
-/** Whether a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
-function isWithin(namespace: string, namespaces: readonly string[]): boolean {
-  return namespaces.some((wanted) => {
-    if (namespace === wanted) return true;
-    const inside = wanted === "" ? namespace : namespace.slice(wanted.length + 1);
-    if (wanted !== "" && !namespace.startsWith(`${wanted}|`)) return false;
-    return !inside.split("|").some((segment) => segment.startsWith("tools:"));
-  });
-}
-
-/** An empty or missing list lets all modes or namespaces pass. */
-interface FrameFilter {
-  readonly modes?: readonly StreamMode[];
-  readonly namespaces?: readonly string[];
-}
-
-/** The matching frames, and always an `end`: clients treat an empty stream as a broken one. */
-export function filterFrames(
-  frames: Reader<Frame>,
-  runEvents: RunEvents,
-  { isTail }: Pick<RunFeatures, "isTail">,
-  { modes = [], namespaces = [] }: FrameFilter,
-): Reader<Frame> {
-  let ended = false;
-  const passes = ({ event }: Frame): boolean => {
-    ended ||= event === "end";
-    const bar = event.indexOf("|");
-    const name = bar < 0 ? event : event.slice(0, bar);
-    const always = ALWAYS.has(name) || isTail(name);
-    if (bar < 0 && always) return true;
-    if (namespaces.length > 0 && !isWithin(bar < 0 ? "" : event.slice(bar + 1), namespaces)) return false;
-    if (modes.length === 0 || always) return true;
-    if (name.startsWith("messages/")) return modes.includes("messages");
-    return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
-  };
-  return createReader(async () => {
-    while (true) {
-      const batch = await frames.next();
-      const passing = batch.filter(passes);
-      if (passing.length > 0) return passing;
-      if (batch.length > 0) continue;
-      const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
-      if (status === "gone") return [];
-      ended = true;
-      return [{ id: null, event: "end", data: JSON.stringify({ run_id: runEvents.run_id, status }) }];
-    }
-  }, frames.leave);
 }

@@ -296,8 +296,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a reader that has seen a later attempt gets the frames of one that has lost its lease",
     file: "lib/streams/run-subscription.ts",
-    find: "      if (!runEvents.stored && isOfLaterClaim(after, runEvents.lastId, row)) return after;\n",
-    replace: "",
+    find: "return !runEvents.stored && isOfLaterClaim(id, runEvents.lastId, row);",
+    replace: "return false;",
     test: "test/core/lost-leases.test.ts",
   },
   {
