@@ -1,5 +1,5 @@
 /** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
-import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms } from "../storage/mod.ts";
+import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, FinishOutcome } from "../storage/mod.ts";
 import type { Attempt, AttemptOptions, NextClaim } from "./attempt-options.ts";
 import type { StopReason } from "./attempt-state.ts";
 import type { ClaimHealth } from "./health.ts";
@@ -136,25 +136,6 @@ function claimRequests(options: ClaimOptions): (now: number) => ClaimRequest {
   return (now) => ({ ...claimTerms(options, now), ...limits, now });
 }
 
-interface Claims {
-  /** The number of claims sent by themselves. */
-  sent(): number;
-  /** Runs are known to wait, for a slot or for their threads. */
-  hasWaitingRuns(): boolean;
-  /** Runs may wait: claims now, if a slot is free. */
-  wake(): void;
-  /** A run that is due was created. `busy`: its thread was busy. */
-  offer(busy: boolean): void;
-  /** An attempt has ended. `claimed`: its end carried a claim, which looked for runs that its thread held up. */
-  slotFreed(claimed: boolean): void;
-  /** The number of waiting runs that were created here. */
-  waitingHere(): number;
-  hasBacklog(): boolean;
-  /** The claim for the end of a run. Null while no run is known to wait, and once per POLL_MS, for the sake of dead processes. */
-  next(): NextClaim | null;
-  stop(): void;
-}
-
 export const POLL_MS = 2_000;
 const RETRY_MS = 500;
 
@@ -166,125 +147,166 @@ interface ClaimParts {
   start(claimed: ClaimedRun): void;
 }
 
-export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
-  const { slots, leases, health, start } = parts;
-  const { environment, storage, bus, scope } = options;
-  const request = claimRequests(options);
-  let sent = 0;
-  // No claim has come back empty since the last wake-up: runs may wait.
-  let backlog = true;
-  let wakeUps = 0;
-  // Some runs wait for the end of another run of their thread.
-  let blocked = false;
-  // Runs created here that may wait, and of which other processes do not know.
-  let unannounced = 0;
-  let claiming: Promise<void> | null = null;
-  // A claim by itself looks for expired leases of dead processes first.
-  let claimedAt = Number.NEGATIVE_INFINITY;
-  let cancelRetry = (): void => {};
+/** Decides when the worker claims runs by a call of its own, and makes the claims that go along with the ends of runs. */
+export class Claims {
+  readonly #options: ClaimOptions;
+  readonly #parts: ClaimParts;
+  readonly #request: (now: number) => ClaimRequest;
+  #sent = 0;
+  /** No claim has come back empty since the last wake-up: runs may wait. */
+  #backlog = true;
+  #wakeUps = 0;
+  /** Some runs wait for the end of another run of their thread. */
+  #blocked = false;
+  /** Runs created here that may wait, and of which other processes do not know. */
+  #unannounced = 0;
+  #isClaiming = false;
+  /** A claim by itself looks for expired leases of dead processes first. */
+  #claimedAt = Number.NEGATIVE_INFINITY;
+  #cancelRetry = (): void => {};
 
-  function wake(): void {
-    backlog = true;
-    wakeUps++;
-    if (!claiming && slots.free() > 0) claim();
+  constructor(options: ClaimOptions, parts: ClaimParts) {
+    this.#options = options;
+    this.#parts = parts;
+    this.#request = claimRequests(options);
   }
 
-  function claim(): void {
-    claiming = claimAll().finally(() => {
-      claiming = null;
-      slots.clearSignals();
-      announceBacklog();
-      if (backlog && slots.free() > 0 && !health.isFailing()) claim();
-      slots.checkIdle();
-    });
+  /** The number of claims sent by themselves. */
+  sent(): number {
+    return this.#sent;
   }
 
-  async function claimAll(): Promise<void> {
-    while (backlog && slots.free() > 0) {
-      backlog = false;
-      const { freed } = slots;
-      slots.reserved++;
-      const outcome = await health.call(sendClaim);
-      slots.reserved--;
-      if (!outcome) {
-        backlog = true;
-        cancelRetry();
-        cancelRetry = environment.timer(RETRY_MS, wake);
-        return;
-      }
-      blocked = outcome.kind === "blocked";
-      backlog ||= blocked && slots.freed > freed;
-      if (outcome.kind === "claimed") {
-        backlog = true;
-        unannounced = Math.max(0, unannounced - 1);
-        start(outcome.claimed);
-      } else if (!backlog) unannounced = 0;
-    }
+  /** The number of waiting runs that were created here. */
+  waitingHere(): number {
+    return this.#unannounced;
   }
 
-  async function sendClaim(): Promise<ClaimOutcome> {
-    const now = await leases.catchUp();
-    sent++;
-    claimedAt = now;
-    // The time of the last check: if the process stands still in between, no further lease looks expired to the claim.
-    return storage.claimRun(scope, request(now));
+  hasBacklog(): boolean {
+    return this.#backlog;
   }
 
-  /** Runs wait for which this process has no slot, or whose thread another process may have to free. */
-  const tellOthers = (): void => bus.publish("work", scope.deployment, "elsewhere");
-
-  /** Tells other processes about waiting runs, except those this process has a free slot for. */
-  function announceBacklog(): void {
-    if (unannounced <= slots.free()) return;
-    unannounced = 0;
-    tellOthers();
+  /** Runs are known to wait, for a slot or for their threads. */
+  hasWaitingRuns(): boolean {
+    return this.#backlog || this.#blocked;
   }
 
-  function next(): NextClaim | null {
-    const now = environment.now();
-    if (!slots.open || !(backlog || blocked) || leases.isBehind(now) || now - claimedAt >= POLL_MS) return null;
-    const wakeUpsBefore = wakeUps;
-    const sentRequest = request(now);
+  /** Runs may wait: claims now, if a slot is free. */
+  wake(): void {
+    this.#backlog = true;
+    this.#wakeUps++;
+    if (!this.#isClaiming && this.#parts.slots.free() > 0) this.#claim();
+  }
+
+  /** A run that is due was created. `busy`: its thread was busy. */
+  offer(busy: boolean): void {
+    this.#unannounced++;
+    this.wake();
+    if (busy) this.#tellOthers();
+    else this.#announceBacklog();
+  }
+
+  /** An attempt has ended. `claimed`: its end carried a claim, which looked for runs that its thread held up. */
+  slotFreed(claimed: boolean): void {
+    if (this.#backlog || (this.#blocked && !claimed)) this.wake();
+  }
+
+  /** The claim for the end of a run. Null while no run is known to wait, and once per POLL_MS, for the sake of dead processes. */
+  next(): NextClaim | null {
+    const { slots, leases } = this.#parts;
+    const now = this.#options.environment.now();
+    const isDue = now - this.#claimedAt >= POLL_MS;
+    if (!slots.open || !this.hasWaitingRuns() || leases.isBehind(now) || isDue) return null;
+    const wakeUpsBefore = this.#wakeUps;
+    const request = this.#request(now);
     slots.endsWithClaim++;
-    leases.sent(sentRequest);
+    leases.sent(request);
     return {
-      request: sentRequest,
-      answered(outcome) {
+      request,
+      answered: (outcome) => {
         slots.endsWithClaim--;
-        leases.answered(sentRequest.token);
-        if (outcome?.next) start(outcome.next);
-        else if (!outcome) backlog = true;
-        else if (wakeUps === wakeUpsBefore) {
-          // The queue is empty, apart from runs that wait for their thread.
-          backlog = false;
-          blocked = outcome.blocked ?? true;
-        }
+        leases.answered(request.token);
+        this.#handleAnswer(outcome, wakeUpsBefore);
         slots.clearSignals();
       },
     };
   }
 
-  return {
-    wake,
-    next,
-    sent: () => sent,
-    waitingHere: () => unannounced,
-    hasBacklog: () => backlog,
-    hasWaitingRuns: () => backlog || blocked,
-    offer(busy) {
-      unannounced++;
-      wake();
-      if (busy) tellOthers();
-      else announceBacklog();
-    },
-    slotFreed(claimed) {
-      if (backlog || (blocked && !claimed)) wake();
-    },
-    stop() {
-      announceBacklog();
-      cancelRetry();
-    },
-  };
+  #handleAnswer(outcome: FinishOutcome | undefined, wakeUpsBefore: number): void {
+    if (outcome?.next) this.#parts.start(outcome.next);
+    else if (!outcome) this.#backlog = true;
+    else if (this.#wakeUps === wakeUpsBefore) {
+      // The queue is empty, apart from runs that wait for their thread.
+      this.#backlog = false;
+      this.#blocked = outcome.blocked ?? true;
+    }
+  }
+
+  stop(): void {
+    this.#announceBacklog();
+    this.#cancelRetry();
+  }
+
+  #claim(): void {
+    const { slots, health } = this.#parts;
+    this.#isClaiming = true;
+    void this.#claimAll().finally(() => {
+      this.#isClaiming = false;
+      slots.clearSignals();
+      this.#announceBacklog();
+      if (this.#backlog && slots.free() > 0 && !health.isFailing()) this.#claim();
+      slots.checkIdle();
+    });
+  }
+
+  async #claimAll(): Promise<void> {
+    const { slots, health, start } = this.#parts;
+    while (this.#backlog && slots.free() > 0) {
+      this.#backlog = false;
+      const { freed } = slots;
+      slots.reserved++;
+      const outcome = await health.call(() => this.#sendClaim());
+      slots.reserved--;
+      if (!outcome) {
+        this.#retryLater();
+        return;
+      }
+      this.#blocked = outcome.kind === "blocked";
+      this.#backlog ||= this.#blocked && slots.freed > freed;
+      if (outcome.kind === "claimed") {
+        this.#backlog = true;
+        this.#unannounced = Math.max(0, this.#unannounced - 1);
+        start(outcome.claimed);
+      } else if (!this.#backlog) this.#unannounced = 0;
+    }
+  }
+
+  async #sendClaim(): Promise<ClaimOutcome> {
+    const { storage, scope } = this.#options;
+    const now = await this.#parts.leases.catchUp();
+    this.#sent++;
+    this.#claimedAt = now;
+    // The time of the last check: if the process stands still in between, no further lease looks expired to the claim.
+    return storage.claimRun(scope, this.#request(now));
+  }
+
+  #retryLater(): void {
+    this.#backlog = true;
+    this.#cancelRetry();
+    this.#cancelRetry = this.#options.environment.timer(RETRY_MS, () => this.wake());
+  }
+
+  /** Tells other processes about waiting runs, except those this process has a free slot for. */
+  #announceBacklog(): void {
+    if (this.#unannounced <= this.#parts.slots.free()) return;
+    this.#unannounced = 0;
+    this.#tellOthers();
+  }
+
+  /** Runs wait for which this process has no slot, or whose thread another process may have to free. */
+  #tellOthers(): void {
+    const { bus, scope } = this.#options;
+    bus.publish("work", scope.deployment, "elsewhere");
+  }
 }
 
 /** Slots for runs that start with their creation: the claim goes along with `createRun`. */

@@ -10,14 +10,7 @@ import type { RunEvents } from "../streams/hub.ts";
 import { startAttempt } from "./attempt.ts";
 import type { Attempt, WorkerSlot } from "./attempt-options.ts";
 import type { StopReason } from "./attempt-state.ts";
-import {
-  type ClaimOptions,
-  createClaims,
-  createReservations,
-  POLL_MS,
-  type Reservations,
-  type Slots,
-} from "./claims.ts";
+import { type ClaimOptions, Claims, createReservations, POLL_MS, type Reservations, type Slots } from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
 import { createSaveScheduler } from "./save-scheduler.ts";
@@ -71,7 +64,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const health = createClaimHealth(environment);
   const leases = createLeaseGuard(environment, slots.attempts, storage.single_process);
   const parts = { slots, health, leases, start };
-  const claims = createClaims(options, parts);
+  const claims = new Claims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
     if (slots.free() <= 0) bus.publish("work", scope.deployment, "elsewhere");
@@ -92,7 +85,7 @@ export function createWorker(options: WorkerOptions): Worker {
       scheduleSave,
       isLoopStuck,
       earlier: slots.executingOn(thread_id),
-      hasWaitingRuns: claims.hasWaitingRuns,
+      hasWaitingRuns: () => claims.hasWaitingRuns(),
       wakeAt(time) {
         // Later times are found by the poll: thousands of runs may wait.
         if (time - environment.now() < SOON_MS) dueTimer.add(time);
@@ -144,7 +137,7 @@ export function createWorker(options: WorkerOptions): Worker {
     for (const attempt of slots.attempts) if (matches(attempt)) attempt.checkCancelled();
   }
 
-  bus.on("work", scope.deployment, claims.wake);
+  bus.on("work", scope.deployment, () => claims.wake());
   bus.on("run", null, (run_id, from) => {
     if (run_id !== undefined && from !== "here") slots.checkLater(run_id);
     checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
@@ -163,7 +156,7 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   return {
-    offer: claims.offer,
+    offer: (busy) => claims.offer(busy),
     wakeAt: dueTimer.add,
     ...createReservations(options, parts, claims),
     cancel(run_id, reason) {

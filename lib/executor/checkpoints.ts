@@ -187,7 +187,7 @@ type ListQuery = Parameters<CheckpointReader["list"]>[0];
 
 /** Unsaved checkpoints, then stored ones; newest first. */
 async function* listAll(
-  { storage, scope, thread_id, retry }: CheckpointOptions,
+  options: CheckpointOptions,
   at: ListQuery,
   unsaved: readonly StoredCheckpoint[],
 ): AsyncGenerator<StoredCheckpoint> {
@@ -205,13 +205,7 @@ async function* listAll(
     listed.add(checkpointKey(checkpoint.ns, checkpoint.checkpoint_id));
     yield checkpoint;
   }
-  for await (const checkpoint of listStored(
-    storage,
-    scope,
-    thread_id,
-    { ...(end === -1 ? at : rest), limit: left },
-    retry,
-  )) {
+  for await (const checkpoint of listStored(options, { ...(end === -1 ? at : rest), limit: left })) {
     if (!listed.has(checkpointKey(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
   }
 }

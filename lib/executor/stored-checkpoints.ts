@@ -7,13 +7,18 @@ import type { CheckpointReader, StoredCheckpoint } from "./contract.ts";
 const FIRST_PAGE = 2;
 const PAGE_SIZE = 4 * 1024 * 1024;
 
-/** Stored checkpoints, newest first, read in pages. `retry` makes a call of the store. */
+interface StoredThread {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly thread_id: string;
+  /** Makes a call of the store. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+}
+
+/** Stored checkpoints, newest first, read in pages. */
 export async function* listStored(
-  storage: Storage,
-  scope: Scope,
-  thread_id: string,
+  { storage, scope, thread_id, retry }: StoredThread,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
-  retry: <Answer>(ask: () => Promise<Answer>) => Promise<Answer> = (ask) => ask(),
 ): AsyncGenerator<StoredCheckpoint> {
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
@@ -59,7 +64,7 @@ export function storedCheckpoints(
       return stored;
     },
     async *list(at) {
-      for await (const stored of listStored(storage, scope, thread_id, at)) {
+      for await (const stored of listStored({ storage, scope, thread_id, retry: (call) => call() }, at)) {
         const name = cacheKey(stored.ns, stored.checkpoint_id);
         cached.set(name, stored);
         yield stored;

@@ -217,8 +217,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "no wake-up and no poll",
     file: "lib/engine/claims.ts",
-    find: "    if (!claiming && slots.free() > 0) claim();\n",
-    replace: "    if (!claiming && slots.free() > 0 && wakeUps < 5) claim();\n",
+    find: "    if (!this.#isClaiming && this.#parts.slots.free() > 0) this.#claim();\n",
+    replace: "    if (!this.#isClaiming && this.#parts.slots.free() > 0 && this.#wakeUps < 5) this.#claim();\n",
   },
   {
     name: "a run resumes from the start",
@@ -323,13 +323,13 @@ export const PLANTED: readonly PlantedFault[] = [
     name: "the end of a run claims the next one, whatever else is overdue",
     test: "test/core/lost-leases.test.ts",
     file: "lib/engine/claims.ts",
-    find: "!(backlog || blocked) || leases.isBehind(now) || now - claimedAt",
-    replace: "!(backlog || blocked) || now - claimedAt",
+    find: "!this.hasWaitingRuns() || leases.isBehind(now) || isDue",
+    replace: "!this.hasWaitingRuns() || isDue",
   },
   {
     name: "the end of a run always claims the next one",
     file: "lib/engine/claims.ts",
-    find: " || now - claimedAt >= POLL_MS) return null;",
+    find: " || isDue) return null;",
     replace: ") return null;",
   },
   ...LOGS,
