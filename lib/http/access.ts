@@ -15,23 +15,6 @@ interface Target {
   isChange(): boolean;
 }
 
-/** CORS and the host check, made from one configuration. */
-export interface CorsPolicy {
-  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
-  check(request: Request, target: Target): void;
-  /**
-   * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
-   * permission as for a request with credentials.
-   */
-  checkUpgrade(request: Request): void;
-  /** Errors: forbidden (a page of another origin would change something with the cookies, or the browser's login, of its visitor). */
-  checkCookies(request: Request, target: Target): void;
-  /** The answer to a preflight request. */
-  preflight(request: Request): Response;
-  /** Adds the headers that let a permitted web page read the answer. */
-  expose(request: Request, headers: Headers): void;
-}
-
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
 const READS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
@@ -98,86 +81,111 @@ const foreign = (origin: string): ServiceError =>
 /** Whether the list includes everything. */
 const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
-/**
- * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
- * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
- * `studio`: LangSmith's hosted Studio may call in any case.
- */
-export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[], studio = false): CorsPolicy {
-  const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
-  const origins = cors.allow_origins ?? (hosts || pattern ? [] : ["*"]);
-  const any = origins.includes("*");
-  const credentials = cors.allow_credentials === true;
-  const names = hosts && new Set(hosts.map((host) => host.toLowerCase()));
-  const methods = isAny(cors.allow_methods) ? METHODS : (cors.allow_methods ?? []).map((name) => name.toUpperCase());
-  const allowed = isAny(cors.allow_headers) ? null : (cors.allow_headers ?? []).join(", ");
-  const more = (cors.expose_headers ?? []).filter((name) => !isExposed(name));
-  const exposed = [...EXPOSED, ...more].join(", ");
+/** CORS and the host check, made from one configuration. */
+export class CorsPolicy {
+  readonly #names: ReadonlySet<string> | undefined;
+  readonly #origins: readonly string[];
+  readonly #pattern: RegExp | null;
+  readonly #studio: boolean;
+  readonly #credentials: boolean;
+  readonly #methods: readonly string[];
+  /** Null: every header. */
+  readonly #allowedHeaders: string | null;
+  readonly #exposedHeaders: string;
+  readonly #maxAgeS: number;
 
-  const permits = (origin: string): boolean => {
-    if (any || origins.includes(origin) || pattern?.test(origin) || (studio && origin === STUDIO)) return true;
-    if (!names || !URL.canParse(origin)) return false;
+  /**
+   * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
+   * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
+   * `studio`: LangSmith's hosted Studio may call in any case.
+   */
+  constructor(cors: CorsOptions = {}, hosts?: readonly string[], studio = false) {
+    this.#names = hosts && new Set(hosts.map((host) => host.toLowerCase()));
+    this.#pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
+    this.#origins = cors.allow_origins ?? (hosts || this.#pattern ? [] : ["*"]);
+    this.#studio = studio;
+    this.#credentials = cors.allow_credentials === true;
+    this.#methods = isAny(cors.allow_methods) ? METHODS : (cors.allow_methods ?? []).map((name) => name.toUpperCase());
+    this.#allowedHeaders = isAny(cors.allow_headers) ? null : (cors.allow_headers ?? []).join(", ");
+    const added = (cors.expose_headers ?? []).filter((name) => !isExposed(name));
+    this.#exposedHeaders = [...EXPOSED, ...added].join(", ");
+    this.#maxAgeS = cors.max_age ?? MAX_AGE_S;
+  }
+
+  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
+  check(request: Request, { isPublic, isChange }: Target): void {
+    const names = this.#names;
+    if (!names) return;
+    const host = hostOf(request);
+    if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
+      throw new ServiceError(
+        "wrong_host",
+        `Host ${host} is not one of this server's names. Add it to the handler's hosts`,
+      );
+    }
+    // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
+    const origin = request.headers.get("origin");
+    if (origin !== null && !this.#permits(origin) && isChange() && !isPublic()) throw foreign(origin);
+  }
+
+  /**
+   * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
+   * permission as for a request with credentials.
+   */
+  checkUpgrade(request: Request): void {
+    const origin = foreignOrigin(request);
+    if (origin === null) return;
+    if (!this.#permits(origin)) throw foreign(origin);
+    if (this.#credentials || !hasAmbient(request.headers)) return;
+    throw noCookies(origin);
+  }
+
+  /** Errors: forbidden (a page of another origin would change something with the cookies, or the browser's login, of its visitor). */
+  checkCookies(request: Request, { isPublic, isChange }: Target): void {
+    const origin = hasAmbient(request.headers) ? foreignOrigin(request) : null;
+    if (origin === null || (this.#credentials && this.#permits(origin))) return;
+    if (isChange() && !isPublic()) throw noCookies(origin);
+  }
+
+  /** Returns the answer to a preflight request. */
+  preflight({ headers: asks }: Request): Response {
+    const isStudio = this.#studio && asks.get("origin") === STUDIO;
+    const headers = (isStudio ? null : this.#allowedHeaders) ?? asks.get("access-control-request-headers");
+    return new Response(null, {
+      status: 204,
+      headers: {
+        "access-control-allow-methods": (isStudio ? METHODS : this.#methods).join(", "),
+        ...(isStudio && asks.get("access-control-request-private-network") === "true"
+          ? { "access-control-allow-private-network": "true" }
+          : {}),
+        ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
+        "access-control-max-age": String(this.#maxAgeS),
+        vary: this.#studio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
+      },
+    });
+  }
+
+  /** Adds the headers that let a permitted web page read the answer. */
+  expose(request: Request, headers: Headers): void {
+    // Set already for public routes, and perhaps by the host's own routes.
+    if (headers.has("access-control-allow-origin")) return;
+    // Browsers refuse `*` for requests with credentials.
+    const isNamed = !this.#origins.includes("*") || this.#credentials;
+    if (isNamed) headers.append("vary", "Origin");
+    const origin = request.headers.get("origin");
+    if (isNamed && (origin === null || !this.#permits(origin))) return;
+    headers.set("access-control-allow-origin", isNamed && origin !== null ? origin : "*");
+    if (this.#credentials) headers.set("access-control-allow-credentials", "true");
+    headers.set("access-control-expose-headers", this.#exposedHeaders);
+  }
+
+  #permits(origin: string): boolean {
+    if (this.#origins.includes("*") || this.#origins.includes(origin) || this.#pattern?.test(origin)) return true;
+    if (this.#studio && origin === STUDIO) return true;
+    if (!this.#names || !URL.canParse(origin)) return false;
     const { host, hostname } = new URL(origin);
-    return LOOPBACK.has(hostname) || names.has(host) || names.has(hostname);
-  };
-
-  return {
-    check(request, { isPublic, isChange }) {
-      if (!names) return;
-      const host = hostOf(request);
-      if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
-        throw new ServiceError(
-          "wrong_host",
-          `Host ${host} is not one of this server's names. Add it to the handler's hosts`,
-        );
-      }
-      // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
-      const origin = request.headers.get("origin");
-      if (origin !== null && !permits(origin) && isChange() && !isPublic()) throw foreign(origin);
-    },
-    checkUpgrade(request) {
-      const origin = foreignOrigin(request);
-      if (origin === null) return;
-      if (!permits(origin)) throw foreign(origin);
-      if (credentials || !hasAmbient(request.headers)) return;
-      throw noCookies(origin);
-    },
-    checkCookies(request, { isPublic, isChange }) {
-      const origin = hasAmbient(request.headers) ? foreignOrigin(request) : null;
-      if (origin === null || (credentials && permits(origin))) return;
-      if (isChange() && !isPublic()) throw noCookies(origin);
-    },
-    preflight(request) {
-      const asks = request.headers;
-      const isStudio = studio && asks.get("origin") === STUDIO;
-      const headers = (isStudio ? null : allowed) ?? asks.get("access-control-request-headers");
-      return new Response(null, {
-        status: 204,
-        headers: {
-          "access-control-allow-methods": (isStudio ? METHODS : methods).join(", "),
-          ...(isStudio && asks.get("access-control-request-private-network") === "true"
-            ? { "access-control-allow-private-network": "true" }
-            : {}),
-          ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
-          "access-control-max-age": String(cors.max_age ?? MAX_AGE_S),
-          vary: studio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
-        },
-      });
-    },
-    expose(request, headers) {
-      // Set already for public routes, and perhaps by the host's own routes.
-      if (headers.has("access-control-allow-origin")) return;
-      // Browsers refuse `*` for requests with credentials.
-      const named = !any || credentials;
-      if (named) headers.append("vary", "Origin");
-      const origin = request.headers.get("origin");
-      const permitted = !named ? "*" : origin !== null && permits(origin) ? origin : null;
-      if (permitted === null) return;
-      headers.set("access-control-allow-origin", permitted);
-      if (credentials) headers.set("access-control-allow-credentials", "true");
-      headers.set("access-control-expose-headers", exposed);
-    },
-  };
+    return LOOPBACK.has(hostname) || this.#names.has(host) || this.#names.has(hostname);
+  }
 }
 
 /** The caller of one request. The credential is checked when it is first needed, and once. */
@@ -234,13 +242,17 @@ export function accessOf(
   return typeof access === "function" ? access(request) : access;
 }
 
-/** `user`: whom the host's own code acts for. */
+/** A request whose caller is not known yet. */
+export interface UnauthenticatedRequest extends Pick<Authentication, "route" | "access"> {
+  readonly request: Request;
+  /** Whom the host's own code acts for. */
+  readonly user: AuthUser | null;
+}
+
+/** Returns the caller of a request. Checks nothing yet. */
 export function authenticate(
-  request: Request,
   accounts: Accounts,
-  route: Route | undefined,
-  access: Authentication["access"],
-  user: AuthUser | null,
+  { request, route, access, user }: UnauthenticatedRequest,
 ): Authentication {
   let principal: Promise<Principal> | undefined;
   let caller: Promise<Caller> | undefined;

@@ -14,17 +14,17 @@ import type { MatchedRoute } from "./route-table.ts";
 export const isRead = ({ method, answer, upgrades }: Route, access: Authentication["access"]): boolean =>
   access !== "open" && (access === "read" || method === "get") && answer !== "stream" && upgrades === undefined;
 
-export type CreateContext = (
-  request: Request,
-  call: Pick<RequestContext, "request_id" | "host">,
-  match: MatchedRoute,
-  principal: RequestContext["principal"],
-  auth: Authentication,
-) => RequestContext;
+/** A request with its caller. */
+interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request_id" | "host" | "principal"> {
+  readonly auth: Authentication;
+}
+
+export type CreateContext = (call: AuthenticatedRequest, match: MatchedRoute) => RequestContext;
 
 export function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
-  return (request, call, { route, params, parameters }, principal, auth) => {
+  return ({ auth, ...call }, { route, params, parameters }) => {
+    const { request, principal } = call;
     const large = new RequestBodies(
       handler.large,
       () => callerName(principal, call.host, request),
@@ -45,7 +45,7 @@ export function contextFactory(service: ServiceInternals, read: ReadBody, handle
       logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
     const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
     return {
-      ...{ ...call, request, service, handler, large, params, parameters, principal, bytes, tick, onUnknownKeys },
+      ...{ ...call, service, handler, large, params, parameters, bytes, tick, onUnknownKeys },
       ...bound,
       caller: auth.caller,
       async body() {

@@ -9,15 +9,7 @@ import { disabledGroups, type HttpOptions } from "../options/http.ts";
 import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import {
-  type Authentication,
-  accessOf,
-  authenticate,
-  type CorsPolicy,
-  createCorsPolicy,
-  defaultUse,
-  isChange,
-} from "./access.ts";
+import { type Authentication, accessOf, authenticate, CorsPolicy, defaultUse, isChange } from "./access.ts";
 import { ClientGone } from "./byte-budget.ts";
 import { type CreateContext, contextFactory, isRead } from "./context.ts";
 import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
@@ -64,7 +56,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   return async (request, host = {}) => {
     const sent = request.headers.get("x-request-id");
     const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(environment, request, request_id, answer(mount, request, request_id, host));
+    const response = await settle(environment, { request, request_id }, answer(mount, request, request_id, host));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
@@ -92,7 +84,7 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const { environment } = service;
   const { http = {} } = service.options;
   const base = (options.prefix ?? "").replace(/\/$/, "");
-  const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
+  const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const isHidden = (route: Route): boolean =>
     (route.group !== undefined && disabled.has(route.group)) || route.isLeftOut?.(http) === true;
@@ -133,7 +125,7 @@ function createHandlerState(
     logUnknownKeys: options.development ? unknownKeyLog(environment) : undefined,
     copyHeaders: headerCopy(http.configurable_headers),
     messages,
-    checkUpgrade: cors.checkUpgrade,
+    checkUpgrade: (request) => cors.checkUpgrade(request),
     async hides(path) {
       await table.load(`${base}${path}`);
       return table.at(`${base}${path}`).length === 0;
@@ -161,9 +153,9 @@ async function answer(mount: Mount, request: Request, request_id: string, host: 
   const user = options.acts_for?.(request) ?? null;
   if (!isForApp || http.enable_custom_route_auth) cors.checkCookies(request, target);
   if (isForApp) return await serveApp(mount, request, user);
-  const origin = { request_id, host, user };
-  if (!middleware || !isInside) return await serve(mount, request, url, origin);
-  return await serveInMiddleware(mount, middleware, request, url, origin);
+  const incoming = { request, url, origin: { request_id, host, user } };
+  if (!middleware || !isInside) return await serve(mount, incoming);
+  return await serveInMiddleware(mount, middleware, incoming);
 }
 
 /** The host's own answer at a path without a route. */
@@ -178,46 +170,42 @@ async function serveApp({ service, http, callApp }: Mount, request: Request, use
 async function serveInMiddleware(
   mount: Mount,
   middleware: NonNullable<Mount["middleware"]>,
-  request: Request,
-  url: URL,
-  origin: RequestOrigin,
+  incoming: IncomingRequest,
 ): Promise<Response> {
   const { table, http } = mount;
+  const { request, url, origin } = incoming;
   let checked: Authentication | undefined;
   if (http.middleware_order === "auth_first") {
     const route = (await table.match(request.method, url))?.route;
-    checked = callerOf(mount, request, url.pathname, route, origin.user);
+    checked = callerOf(mount, incoming, route);
     await (checked.access === "account" ? checked.caller() : checked.principal());
   }
   const next = async (inner: Request): Promise<Response> => {
     const url = new URL(inner.url);
     await table.load(url.pathname);
-    return await serve(mount, inner, url, { ...origin, checked });
+    return await serve(mount, { request: inner, url, origin: { ...origin, checked } });
   };
   return ownResponse(await middleware(request, next));
 }
 
 /** Answers by the route table. */
-async function serve(mount: Mount, request: Request, url: URL, origin: RequestOrigin): Promise<Response> {
+async function serve(mount: Mount, incoming: IncomingRequest): Promise<Response> {
   const { base, service, table } = mount;
-  const { request_id, user, checked } = origin;
+  const { request, url, origin } = incoming;
+  const { request_id, checked } = origin;
   const match = await table.match(request.method, url);
   const route = match?.route;
   // Middleware may send a request to another route than the one that was checked.
-  const auth = checked && checked.route === route ? checked : callerOf(mount, request, url.pathname, route, user);
-  const response = match
-    ? callRoute(mount, request, url, origin, match, auth)
-    : refuse(request, table.at(url.pathname), auth);
+  const auth = checked && checked.route === route ? checked : callerOf(mount, incoming, route);
+  const response = match ? callRoute(mount, incoming, match, auth) : refuse(request, table.at(url.pathname), auth);
   const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
   const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
-  return await settle(service.environment, request, request_id, response, route, challenge);
+  return await settle(service.environment, { request, request_id }, response, { route, challenge });
 }
 
 async function callRoute(
   { createContext, answerNotBuilt }: Mount,
-  request: Request,
-  url: URL,
-  { request_id, host }: RequestOrigin,
+  { request, url, origin: { request_id, host } }: IncomingRequest,
   match: MatchedRoute,
   auth: Authentication,
 ): Promise<Response> {
@@ -228,7 +216,7 @@ async function callRoute(
   }
   const principal = await auth.principal();
   if (!handle) return answerNotBuilt(match.route);
-  const context = createContext(request, { request_id, host }, match, principal, auth);
+  const context = createContext({ request, request_id, host, principal, auth }, match);
   const call = (): Response | Promise<Response> => handle(context);
   const name = `${request.method} ${url.pathname}${url.search}`;
   const { large } = context;
@@ -239,23 +227,20 @@ async function callRoute(
 /** The caller of a request. Throws nothing: the credential is checked later. */
 function callerOf(
   { base, service, options, table }: Mount,
-  request: Request,
-  pathname: string,
+  { request, url: { pathname }, origin: { user } }: IncomingRequest,
   route: Route | undefined,
-  user: AuthUser | null,
 ): Authentication {
   const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
-  return authenticate(request, service.access, route, accessOf(request, place, options.open_metrics), user);
+  const access = accessOf(request, place, options.open_metrics);
+  return authenticate(service.access, { request, route, access, user });
 }
 
 /** The response, or the answer to its error; to HEAD without the body. */
 async function settle(
   environment: Environment,
-  request: Request,
-  request_id: string,
+  { request, request_id }: Pick<RequestContext, "request" | "request_id">,
   answer: Promise<Response>,
-  route?: Route,
-  challenge?: (error: ServiceError) => string | undefined,
+  { route, challenge }: AnswerRoute = {},
 ): Promise<Response> {
   const response = await answer.catch((error: unknown) => {
     // The client has disconnected.
@@ -275,6 +260,19 @@ async function settle(
   if (request.method !== "HEAD" || response.status === 101) return response;
   await response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
+}
+
+/** The route of an answer, and what its errors ask the client to authenticate with. */
+interface AnswerRoute {
+  readonly route?: Route | undefined;
+  readonly challenge?: (error: ServiceError) => string | undefined;
+}
+
+/** A request, as it came or as middleware passed it on. */
+interface IncomingRequest {
+  readonly request: Request;
+  readonly url: URL;
+  readonly origin: RequestOrigin;
 }
 
 /** What belongs to a request, whichever Request object middleware makes of it. */
