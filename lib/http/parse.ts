@@ -7,15 +7,13 @@ import { UUID } from "../storage/identity.ts";
 import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
 import type { CheckpointSelector } from "../threads/mod.ts";
 import { BEYOND, findingOf, flag, isFiniteJson, isStorable, NOT_STORABLE, oneOf } from "../validation.ts";
+import { JsonScan, MAX_DEPTH } from "./json-scan.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
 export const shallow: WeakSet<Uint8Array> = new WeakSet();
 
 /** The schema of a route that reads no fields. */
 export const nothing: Fields<unknown> = v.object({});
-
-/** The deepest nesting of arrays and objects in a body. */
-export const MAX_DEPTH = 64;
 
 /** Gets the keys of a body that its schema does not have. `allowed`: those that it has. */
 export type OnUnknownKeys = (keys: readonly string[], allowed: readonly string[]) => void;
@@ -56,7 +54,7 @@ export function readList<Output>(
 
 /** Errors: bad_request (no JSON), invalid (nested too deep). */
 export function readJson(bytes: Uint8Array): unknown {
-  if (!shallow.has(bytes) && nestsDeeper(bytes, MAX_DEPTH))
+  if (!shallow.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
     throw invalidField("body", `must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -131,22 +129,6 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place: readonly
   const missing = issue.path?.at(-1)?.value === undefined;
   const found = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
   throw new InputError([{ loc: issue.path ? loc : [...place, "body"], ...found }]);
-}
-
-/** Counts brackets outside strings, because JSON.parse would recurse into them. */
-function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
-  let depth = 0;
-  let quoted = false;
-  for (let i = 0; i < bytes.length; i++) {
-    const byte = bytes[i];
-    if (byte === 0x22) quoted = !quoted;
-    else if (quoted) {
-      if (byte === 0x5c) i++;
-    } else if (byte === 0x5b || byte === 0x7b) {
-      if (++depth > limit) return true;
-    } else if (byte === 0x5d || byte === 0x7d) depth--;
-  }
-  return false;
 }
 
 /** Converts query text to the type that the schema of its field expects. Other text stays, and fails the validation. */

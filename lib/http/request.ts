@@ -6,7 +6,8 @@ import type { Json, JsonObject } from "../json.ts";
 import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
 import type { ThreadPosition } from "../streams/thread-subscription.ts";
-import { MAX_DEPTH, readJson, shallow } from "./parse.ts";
+import { JsonScan } from "./json-scan.ts";
+import { readJson, shallow } from "./parse.ts";
 import { LARGE_BYTES } from "./respond.ts";
 
 /** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
@@ -78,69 +79,68 @@ async function readBytes(
   // Runtimes make a stream for `body` when it is read.
   const isSmall = declared !== null && Number(declared) <= SMALL_BYTES;
   if (!isSmall && !request.body) return new Uint8Array();
-  let length = 0;
-  let isAdmitted = Number(declared) > LARGE_BYTES;
+  const isAdmitted = Number(declared) > LARGE_BYTES;
   if (isAdmitted) await receive(Number(declared));
-  const deadline = startDeadline(environment, timeout_ms, () => length);
+  const bytes = new GrowingBytes(isAdmitted ? Number(declared) : 0);
+  const { passed, cancel } = startDeadline(environment, timeout_ms, () => bytes.length);
   try {
-    if (isSmall) {
-      const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
-      if (bytes.length > limit) throw tooLarge(limit);
-      return bytes;
+    if (!isSmall) {
+      await readChunks(request.body as ReadableStream<Uint8Array>, bytes, { limit, receive, isAdmitted, passed });
+      return bytes.all();
     }
-    const body = new GrowingBytes(isAdmitted ? Number(declared) : 0);
-    const reader = (request.body as ReadableStream<Uint8Array>).getReader();
-    try {
-      for (;;) {
-        const { done, value } = await Promise.race([reader.read(), deadline.passed]);
-        if (done) break;
-        length += value.length;
-        if (length > limit) throw tooLarge(limit);
-        body.add(value);
-        // How long it becomes is not known.
-        if (!isAdmitted && length > LARGE_BYTES) {
-          isAdmitted = true;
-          await receive(limit);
-        }
-      }
-    } catch (error) {
-      // Not awaited: a body that does not arrive may not be cancelled in time either.
-      reader.cancel().catch(() => {});
-      throw error;
-    }
-    return body.all();
+    const body = new Uint8Array(await Promise.race([request.arrayBuffer(), passed]));
+    if (body.length > limit) throw tooLarge(limit);
+    return body;
   } finally {
-    deadline.cancel();
+    cancel();
+  }
+}
+
+interface ReadChunksOptions extends ReadBodyOptions {
+  readonly limit: number;
+  /** The server has room for the body already. */
+  readonly isAdmitted: boolean;
+  /** Rejects when the body is too slow. */
+  readonly passed: Promise<never>;
+}
+
+/** Appends all chunks of a body to `bytes`. */
+async function readChunks(
+  body: ReadableStream<Uint8Array>,
+  bytes: GrowingBytes,
+  { limit, receive, isAdmitted, passed }: ReadChunksOptions,
+): Promise<void> {
+  const reader = body.getReader();
+  let hasRoom = isAdmitted;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), passed]);
+      if (done) return;
+      if (bytes.length + value.length > limit) throw tooLarge(limit);
+      bytes.add(value);
+      // How long it becomes is not known.
+      if (!hasRoom && bytes.length > LARGE_BYTES) {
+        hasRoom = true;
+        await receive(limit);
+      }
+    }
+  } catch (error) {
+    // Not awaited: a body that does not arrive may not be cancelled in time either.
+    reader.cancel().catch(() => {});
+    throw error;
   }
 }
 
 /** How many bytes are scanned before the event loop ticks. */
 const SLICE = 512 * 1024;
 
-/** Refuses too many values before JSON.parse creates them. Each but the outermost follows a bracket or a comma. */
+/** Refuses too many values before JSON.parse creates them. */
 async function countValues(bytes: Uint8Array, values: number, tick: () => Promise<void>): Promise<void> {
-  let count = 0;
-  let depth = 0;
-  let quoted = false;
-  let skipped = 0;
+  const scan = new JsonScan();
   for (let from = 0; from < bytes.length; from += SLICE) {
-    const end = Math.min(from + SLICE, bytes.length);
-    let i = from + skipped;
-    for (; i < end; i++) {
-      const byte = bytes[i];
-      if (byte === 0x22) quoted = !quoted;
-      else if (quoted) {
-        if (byte === 0x5c) i++;
-      } else if (byte === 0x2c) count++;
-      else if (byte === 0x5b || byte === 0x7b) {
-        count++;
-        // The JSON reader refuses this depth with its own error.
-        if (++depth > MAX_DEPTH) return;
-      } else if (byte === 0x5d || byte === 0x7d) depth--;
-    }
-    // An escape may end in the next slice.
-    skipped = i - end;
-    if (count > values) {
+    // The JSON reader refuses this depth with its own error.
+    if (!scan.scan(bytes, Math.min(from + SLICE, bytes.length))) return;
+    if (scan.values > values) {
       throw new ServiceError(
         "too_large",
         `The body holds more than ${values} values. Send less at once, or raise http.max_body_values`,
@@ -180,6 +180,10 @@ class GrowingBytes {
 
   constructor(expected: number) {
     this.#bytes = new Uint8Array(expected);
+  }
+
+  get length(): number {
+    return this.#length;
   }
 
   add(chunk: Uint8Array): void {

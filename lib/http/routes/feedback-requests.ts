@@ -7,7 +7,8 @@ import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, FeedbackPatch } from "../../storage/mod.ts";
 import { BEYOND, deeperThan, isFiniteJson, longerThan } from "../../validation.ts";
 import { finding, readAll, readObject } from "../findings.ts";
-import { described, type Fields, MAX_DEPTH, owned, UUID } from "../parse.ts";
+import { MAX_DEPTH } from "../json-scan.ts";
+import { described, type Fields, owned, UUID } from "../parse.ts";
 
 const MAX_COMMENT = 20_000;
 export const SOURCES = ["api", "model", "app", "auto_eval"] as const;

@@ -1,0 +1,46 @@
+/** Counts the values and the nesting of JSON text, before JSON.parse creates them. */
+
+/** The deepest nesting of arrays and objects in a body. */
+export const MAX_DEPTH = 64;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const isOpening = (byte: number | undefined): boolean => byte === 0x5b || byte === 0x7b;
+const isClosing = (byte: number | undefined): boolean => byte === 0x5d || byte === 0x7d;
+
+/** One pass over the bytes of a JSON text, in as many parts as the caller likes. */
+export class JsonScan {
+  #values = 0;
+  #depth = 0;
+  #isQuoted = false;
+  #position = 0;
+
+  /** How many values were scanned. Each but the outermost follows a bracket or a comma. */
+  get values(): number {
+    return this.#values;
+  }
+
+  /** Scans on up to `end`. Returns false, and has not scanned all, where the text nests deeper than MAX_DEPTH. */
+  scan(bytes: Uint8Array, end: number): boolean {
+    // Local, because the loop runs for every byte.
+    let [values, depth, isQuoted, i] = [this.#values, this.#depth, this.#isQuoted, this.#position];
+    for (; i < end && depth <= MAX_DEPTH; i++) {
+      const byte = bytes[i];
+      if (byte === QUOTE) isQuoted = !isQuoted;
+      if (isQuoted) {
+        if (byte === BACKSLASH) i++;
+      } else if (byte === COMMA) values++;
+      else if (isOpening(byte)) {
+        values++;
+        depth++;
+      } else if (isClosing(byte)) depth--;
+    }
+    this.#values = values;
+    this.#depth = depth;
+    this.#isQuoted = isQuoted;
+    // An escape may end in the next part.
+    this.#position = i;
+    return depth <= MAX_DEPTH;
+  }
+}
