@@ -65,116 +65,128 @@ interface ByteBudgetOptions {
 }
 
 /** Creates a budget of `total` bytes, of which one caller uses at most `share`. */
-export function createByteBudget(
-  environment: Pick<Environment, "timer">,
-  { total, share, onRelease = () => {} }: ByteBudgetOptions,
-): ByteBudget {
-  // In the order of their turns.
-  const callers = new Map<string, CallerUse>();
-  let used = 0;
+export function createByteBudget(environment: Pick<Environment, "timer">, options: ByteBudgetOptions): ByteBudget {
+  return new FairBudget(environment, options);
+}
 
-  function getUse(caller: string): CallerUse {
-    const known = callers.get(caller) ?? { used: 0, waiters: [] };
-    callers.set(caller, known);
-    return known;
+class FairBudget implements ByteBudget {
+  readonly #environment: Pick<Environment, "timer">;
+  readonly #options: ByteBudgetOptions;
+  /** In the order of their turns. */
+  readonly #callers = new Map<string, CallerUse>();
+  #used = 0;
+
+  constructor(environment: Pick<Environment, "timer">, options: ByteBudgetOptions) {
+    this.#environment = environment;
+    this.#options = options;
   }
 
-  function hold(caller: string, first: number): ByteHold {
-    const use = getUse(caller);
+  tryTake(caller: string, size: number): ByteHold | null {
+    const { total, share } = this.#options;
+    const bytes = Math.min(size, share);
+    const use = this.#callers.get(caller);
+    if (use && (use.waiters.length > 0 || use.used + bytes > share)) return null;
+    return this.#used + bytes > total || this.#isFull() ? null : this.force(caller, bytes);
+  }
+
+  force(caller: string, first: number): ByteHold {
+    const { total, share, onRelease } = this.#options;
+    const use = this.#entryOf(caller);
     let bytes = 0;
     let isReleased = false;
     const change = (by: number): void => {
       bytes += by;
       use.used += by;
-      used += by;
+      this.#used += by;
     };
     change(first);
     return {
-      resize(size) {
+      resize: (size) => {
         const by = Math.min(size, share) - bytes;
-        if (isReleased || (by > 0 && (use.used + by > share || used + by > total))) return false;
+        if (isReleased || (by > 0 && (use.used + by > share || this.#used + by > total))) return false;
         change(by);
-        if (by < 0) admit();
+        if (by < 0) this.#admit();
         return true;
       },
-      release() {
+      release: () => {
         if (isReleased) return;
         isReleased = true;
-        onRelease(bytes);
+        onRelease?.(bytes);
         change(-bytes);
-        forget(caller, use);
-        admit();
+        this.#forget(caller, use);
+        this.#admit();
       },
     };
   }
 
-  function forget(caller: string, use: CallerUse): void {
-    if (use.used === 0 && use.waiters.length === 0) callers.delete(caller);
+  async take(caller: string, size: number, options: TakeOptions): Promise<ByteHold> {
+    if (options.departure.isGone) throw new ClientGone();
+    return this.tryTake(caller, size) ?? (await this.#wait(caller, Math.min(size, this.#options.share), options));
+  }
+
+  #wait(caller: string, bytes: number, { departure, wait_ms }: TakeOptions): Promise<ByteHold> {
+    return new Promise((resolve, reject) => {
+      const use = this.#entryOf(caller);
+      const { waiters } = use;
+      const stops: (() => void)[] = [];
+      const stop = (): void => {
+        for (const end of stops) end();
+      };
+      const waiter: Waiter = {
+        bytes,
+        grant: () => {
+          stop();
+          resolve(this.force(caller, bytes));
+        },
+      };
+      const refuse = (error: Error): void => {
+        stop();
+        waiters.splice(waiters.indexOf(waiter), 1);
+        this.#forget(caller, use);
+        reject(error);
+        this.#admit();
+      };
+      waiters.push(waiter);
+      stops.push(departure.onGone(() => refuse(new ClientGone())));
+      if (wait_ms !== undefined) stops.push(this.#environment.timer(wait_ms, () => refuse(busyError())));
+    });
+  }
+
+  #entryOf(caller: string): CallerUse {
+    const use = this.#callers.get(caller) ?? { used: 0, waiters: [] };
+    this.#callers.set(caller, use);
+    return use;
+  }
+
+  #forget(caller: string, use: CallerUse): void {
+    if (use.used === 0 && use.waiters.length === 0) this.#callers.delete(caller);
   }
 
   /** Returns true if a caller that is within its share waits for others to release theirs. */
-  const isFull = (): boolean =>
-    [...callers.values()].some(({ used, waiters: [next] }) => next !== undefined && used + next.bytes <= share);
+  #isFull(): boolean {
+    const { share } = this.#options;
+    return [...this.#callers.values()].some(
+      ({ used, waiters: [next] }) => next !== undefined && used + next.bytes <= share,
+    );
+  }
 
   /** Grants what fits. Nothing overtakes a caller that is within its share and waits for others to release theirs. */
-  function admit(): void {
+  #admit(): void {
+    const { total, share } = this.#options;
     for (let isGranted = true; isGranted; ) {
       isGranted = false;
-      for (const [caller, use] of callers) {
+      for (const [caller, use] of this.#callers) {
         const [next] = use.waiters;
         if (!next || use.used + next.bytes > share) continue;
-        if (used + next.bytes > total) return;
+        if (this.#used + next.bytes > total) return;
         use.waiters.shift();
         // Its next turn comes after those of all others.
-        callers.delete(caller);
-        callers.set(caller, use);
+        this.#callers.delete(caller);
+        this.#callers.set(caller, use);
         next.grant();
         isGranted = true;
         break;
       }
     }
   }
-
-  function tryTake(caller: string, size: number): ByteHold | null {
-    const bytes = Math.min(size, share);
-    const use = callers.get(caller);
-    if (use && (use.waiters.length > 0 || use.used + bytes > share)) return null;
-    return used + bytes > total || isFull() ? null : hold(caller, bytes);
-  }
-
-  return {
-    tryTake,
-    force: hold,
-    async take(caller, size, { departure, wait_ms }) {
-      if (departure.isGone) throw new ClientGone();
-      const known = tryTake(caller, size);
-      if (known) return known;
-      const bytes = Math.min(size, share);
-      return await new Promise((resolve, reject) => {
-        const use = getUse(caller);
-        const { waiters } = use;
-        const stops: (() => void)[] = [];
-        const stop = (): void => {
-          for (const end of stops) end();
-        };
-        const waiter: Waiter = {
-          bytes,
-          grant() {
-            stop();
-            resolve(hold(caller, bytes));
-          },
-        };
-        const refuse = (error: Error): void => {
-          stop();
-          waiters.splice(waiters.indexOf(waiter), 1);
-          forget(caller, use);
-          reject(error);
-          admit();
-        };
-        waiters.push(waiter);
-        stops.push(departure.onGone(() => refuse(new ClientGone())));
-        if (wait_ms !== undefined) stops.push(environment.timer(wait_ms, () => refuse(busyError())));
-      });
-    },
-  };
 }

@@ -98,7 +98,8 @@ export function oneOfQuery<Word extends string>(
 export function page(params: URLSearchParams, report: Report, most = 100): Page {
   const integer = (name: string, min: number, max: number, otherwise: number): number => {
     const sent = single(params, name, report);
-    const value = sent === undefined ? otherwise : /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
+    if (sent === undefined) return otherwise;
+    const value = /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
     if (!(value >= min && value <= max)) report(["query", name], `must be an integer from ${min} to ${max}`);
     return value;
   };

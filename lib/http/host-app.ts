@@ -14,10 +14,15 @@ export function callerOfApp(app: App): (request: Request) => Promise<Response | 
   let call: ((request: Request) => AppAnswer) | undefined;
   return async (request) => {
     // Routes may be added until the first request.
-    call ??= typeof app === "function" ? app : isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
+    call ??= functionOf(app);
     const answer = (await call(request)) ?? null;
     return answer === null ? null : ownResponse(answer);
   };
+}
+
+function functionOf(app: App): (request: Request) => AppAnswer {
+  if (typeof app === "function") return app;
+  return isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
 }
 
 /** The application's response, with headers that can be set. Throws a TypeError for anything else. */

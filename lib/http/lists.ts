@@ -26,100 +26,116 @@ interface ListPart {
  * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
  * loses the permission. Large items take from the byte budget until they are sent.
  */
-export function jsonList(
-  { tick, request_id, handler, guard, large }: ListContext,
-  make: ListMaker,
-  headers: HeaderValues = {},
-): Promise<Response> {
-  const { environment } = handler.bodies;
+export function jsonList(context: ListContext, make: ListMaker, headers: HeaderValues = {}): Promise<Response> {
   return new Promise((answer, refuse) => {
-    let text = "[";
-    let isFirst = true;
-    let body: TextBody | undefined;
-    let lastChars = 0;
-    let openGuard: StreamGuard | undefined;
     const respond = (content: BodyInit): void =>
       answer(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
-
-    const check = (): void => {
-      if (body?.isEnded || large.isGone()) throw new ClientGone();
-    };
-
-    function open(): TextBody {
-      const onEnd = (): void => {
-        openGuard?.close();
-        large.leave();
-      };
-      const opened = createTextBody({ environment, stalled_ms: large.stalled_ms, onEnd });
-      openGuard = guard(opened.fail);
-      respond(opened.stream);
-      return opened;
-    }
-
-    // A function of its own: while the list waits, nothing refers to the items.
-    async function tryRead(read: ReadItems, bytes: ByteHold | null): Promise<ListPart | { readonly missing: number }> {
-      const items = [await read()].flat();
-      const part = items.map((item) => JSON.stringify(item)).join(",");
-      if (part.length <= LARGE_BYTES) {
-        bytes?.release();
-        return { text: part, bytes: null };
-      }
-      if (bytes?.resize(part.length)) return { text: part, bytes };
-      bytes?.release();
-      const taken = large.tryTake(part.length);
-      return taken ? { text: part, bytes: taken } : { missing: part.length };
-    }
-
-    async function readPart(read: ReadItems): Promise<ListPart> {
-      // The items of a list are alike: this one is probably as large as the last.
-      let size = lastChars > LARGE_BYTES ? lastChars : 0;
-      for (;;) {
-        const part = await tryRead(read, size > 0 ? await large.take(size, body !== undefined) : null);
-        if ("text" in part) return part;
-        size = part.missing;
-      }
-    }
-
-    async function send(...more: readonly string[]): Promise<void> {
-      body ??= open();
-      const sent = text;
-      text = "";
-      // One after the other: together they would be copied.
-      for (const part of [sent, ...more]) await body.send(part);
-      await tick();
-    }
-
-    const made = make(async (read) => {
-      check();
-      const part = await readPart(read);
-      lastChars = part.text.length;
-      if (part.text === "") return;
-      if (!isFirst) text += ",";
-      isFirst = false;
-      try {
-        if (part.text.length > PART_CHARS) return await send(part.text);
-        text += part.text;
-        if (text.length > PART_CHARS) await send();
-      } finally {
-        part.bytes?.release();
-      }
-    });
-    made.then(
-      async () => {
-        text += "]";
-        if (!body) return respond(text);
-        await body.send(text).then(body.close, () => {});
-      },
+    const list = new ListText(context, respond);
+    make((read) => list.add(read)).then(
+      () => list.end(),
       (error: unknown) => {
-        if (!body) return refuse(error);
-        if (body.isEnded) return;
-        if (!(error instanceof ClientGone)) {
-          environment.log({ level: "error", message: "Reading a list failed", request_id, error });
-        }
-        body.fail(error);
+        if (!list.fail(error)) refuse(error);
       },
     );
   });
+}
+
+/** The text of a list, which becomes a body in parts once it is long. */
+class ListText {
+  readonly #context: ListContext;
+  readonly #respond: (content: BodyInit) => void;
+  #text = "[";
+  #isFirst = true;
+  #body: TextBody | undefined;
+  #lastChars = 0;
+
+  /** `respond` is called once: with the whole text, or with the stream of its parts. */
+  constructor(context: ListContext, respond: (content: BodyInit) => void) {
+    this.#context = context;
+    this.#respond = respond;
+  }
+
+  async add(read: ReadItems): Promise<void> {
+    if (this.#body?.isEnded || this.#context.large.isGone()) throw new ClientGone();
+    const part = await this.#readPart(read);
+    this.#lastChars = part.text.length;
+    if (part.text === "") return;
+    if (!this.#isFirst) this.#text += ",";
+    this.#isFirst = false;
+    try {
+      if (part.text.length > PART_CHARS) return await this.#send(part.text);
+      this.#text += part.text;
+      if (this.#text.length > PART_CHARS) await this.#send();
+    } finally {
+      part.bytes?.release();
+    }
+  }
+
+  async end(): Promise<void> {
+    this.#text += "]";
+    const body = this.#body;
+    if (!body) return this.#respond(this.#text);
+    await body.send(this.#text).then(body.close, () => {});
+  }
+
+  /** Breaks the body off. Returns false if no part was sent: the response may still be an error. */
+  fail(error: unknown): boolean {
+    if (!this.#body) return false;
+    if (this.#body.isEnded) return true;
+    if (!(error instanceof ClientGone)) {
+      const { request_id, handler } = this.#context;
+      handler.bodies.environment.log({ level: "error", message: "Reading a list failed", request_id, error });
+    }
+    this.#body.fail(error);
+    return true;
+  }
+
+  #open(): TextBody {
+    const { handler, guard, large } = this.#context;
+    let openGuard: StreamGuard | undefined;
+    const onEnd = (): void => {
+      openGuard?.close();
+      large.leave();
+    };
+    const body = createTextBody({ environment: handler.bodies.environment, stalled_ms: large.stalled_ms, onEnd });
+    openGuard = guard(body.fail);
+    this.#respond(body.stream);
+    return body;
+  }
+
+  async #readPart(read: ReadItems): Promise<ListPart> {
+    const { large } = this.#context;
+    // The items of a list are alike: this one is probably as large as the last.
+    let size = this.#lastChars > LARGE_BYTES ? this.#lastChars : 0;
+    for (;;) {
+      const part = await this.#tryRead(read, size > 0 ? await large.take(size, this.#body !== undefined) : null);
+      if ("text" in part) return part;
+      size = part.missing;
+    }
+  }
+
+  // A function of its own: while the list waits, nothing refers to the items.
+  async #tryRead(read: ReadItems, bytes: ByteHold | null): Promise<ListPart | { readonly missing: number }> {
+    const items = [await read()].flat();
+    const text = items.map((item) => JSON.stringify(item)).join(",");
+    if (text.length <= LARGE_BYTES) {
+      bytes?.release();
+      return { text, bytes: null };
+    }
+    if (bytes?.resize(text.length)) return { text, bytes };
+    bytes?.release();
+    const taken = this.#context.large.tryTake(text.length);
+    return taken ? { text, bytes: taken } : { missing: text.length };
+  }
+
+  async #send(...parts: readonly string[]): Promise<void> {
+    this.#body ??= this.#open();
+    const text = this.#text;
+    this.#text = "";
+    // One after the other: together they would be copied.
+    for (const part of [text, ...parts]) await this.#body.send(part);
+    await this.#context.tick();
+  }
 }
 
 /** What a search calls: `begin` once, then `add` for each item. `check` throws once the client has disconnected. */

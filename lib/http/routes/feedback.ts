@@ -16,6 +16,11 @@ const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
 /** The query of the numbers about records. */
 const readStatsQuery = (params: URLSearchParams): FeedbackFilter => checked((report) => filter(params, report));
 
+function flag(value: string): boolean | null {
+  if (/^(?:true|1)$/i.test(value)) return true;
+  return /^(?:false|0)$/i.test(value) ? false : null;
+}
+
 function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   const list = <Name extends string>(
     field: Name,
@@ -45,8 +50,6 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     if (value === null) report(["query", name], msg, type);
     return { [name]: value } as { [name in Name]: Value };
   };
-  const flag = (value: string): boolean | null =>
-    /^(?:true|1)$/i.test(value) ? true : /^(?:false|0)$/i.test(value) ? false : null;
   const level = oneOfQuery(params, "level", ["run", "session"], report);
   const [boolean, moment] = ["must be true or false", "must be a date or time in RFC 3339"];
   return {

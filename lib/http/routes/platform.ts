@@ -35,26 +35,38 @@ export const readUsageQuery = (params: URLSearchParams): UsageRequest =>
   checked((report) => usageRequest(params, (at, msg, type) => report(["query", ...at], msg, type)));
 
 function usageRequest(params: URLSearchParams, report: Report): UsageRequest {
-  const moment = (name: string): number | null => {
-    const [sent = "", ...more] = params.getAll(name);
-    if (more.length > 0) report([name], `${name} must be given once`);
-    if (sent === "") {
-      report([name], `${name} is required`, "missing");
-      return null;
-    }
-    const read = parseRfc3339(sent);
-    if (read === null) report([name], `${name} must be a date or time in RFC 3339`, "datetime_parsing");
-    return read;
-  };
-  const start_time = moment("start_time") ?? Number.NaN;
-  const end_time = moment("end_time") ?? Number.NaN;
+  const start_time = readMoment(params, "start_time", report) ?? Number.NaN;
+  const end_time = readMoment(params, "end_time", report) ?? Number.NaN;
   if (end_time <= start_time) report(["end_time"], "end_time must be after start_time");
   if (end_time - start_time > MAX_DAYS * DAY) {
     report(["end_time"], `end_time must not be more than ${MAX_DAYS} days after start_time`);
   }
+  return {
+    start_time,
+    end_time,
+    workspace_ids: readWorkspaceIds(params, report),
+    group_by: readGroup(params, report),
+    ...(includesTokens(params, report) ? { tokens: true } : {}),
+  };
+}
 
-  const given = params.getAll("workspace_ids");
-  const list = given.length === 1 ? (given[0] as string).split(",") : given;
+/** A required time; null where it is absent or malformed. */
+function readMoment(params: URLSearchParams, name: string, report: Report): number | null {
+  const [sent = "", ...others] = params.getAll(name);
+  if (others.length > 0) report([name], `${name} must be given once`);
+  if (sent === "") {
+    report([name], `${name} is required`, "missing");
+    return null;
+  }
+  const moment = parseRfc3339(sent);
+  if (moment === null) report([name], `${name} must be a date or time in RFC 3339`, "datetime_parsing");
+  return moment;
+}
+
+/** Ids as repeated parameters, or as one list with commas. */
+function readWorkspaceIds(params: URLSearchParams, report: Report): string[] {
+  const sent = params.getAll("workspace_ids");
+  const list = sent.length === 1 ? (sent[0] as string).split(",") : sent;
   const ids = new Set<string>();
   for (const [index, id] of list.entries()) {
     if (UUID.test(id)) ids.add(id.toLowerCase());
@@ -64,24 +76,23 @@ function usageRequest(params: URLSearchParams, report: Report): UsageRequest {
   if (ids.size > MAX_WORKSPACES) {
     report(["workspace_ids"], `workspace_ids must have at most ${MAX_WORKSPACES} ids`, "too_long");
   }
+  return [...ids];
+}
 
+function readGroup(params: URLSearchParams, report: Report): UsageGroup {
   const groups = params.getAll("group_by");
   const group_by = GROUPS.find((group) => group === (groups[0] ?? "workspace"));
   if (groups.length > 1) report(["group_by"], "group_by must be given once");
   else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");
+  return group_by ?? "workspace";
+}
 
+/** True for `include=tokens`. */
+function includesTokens(params: URLSearchParams, report: Report): boolean {
   const [included, ...others] = params.getAll("include");
-  const tokens = included === "tokens";
   if (others.length > 0) report(["include"], "include must be given once");
-  else if (included !== undefined && !tokens) report(["include"], "include must be tokens", "enum");
-
-  return {
-    start_time,
-    end_time,
-    workspace_ids: [...ids],
-    group_by: group_by ?? "workspace",
-    ...(tokens ? { tokens } : {}),
-  };
+  else if (included !== undefined && included !== "tokens") report(["include"], "include must be tokens", "enum");
+  return included === "tokens";
 }
 
 /** The most workspaces in one answer. */
