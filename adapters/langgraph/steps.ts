@@ -187,48 +187,59 @@ export class GraphSteps {
   }
 
   /**
-   * The attempt has come to its end. Null: the run is suspended. Else its last state; if something sleeps or waits beside what clients are
-   * asked, the thread shows that as the call's.
+   * Called when the graph has stopped at interrupts. Returns null if the run is suspended because it only sleeps and waits. Else returns
+   * its last state; if something sleeps or waits beside what clients answer, the thread shows that as the call's.
    */
   async leave(state: StateEvent, saver: JobSaver, at: GraphConfig): Promise<StateEvent | null> {
     const tuple = await saver.getTuple(at);
-    const asked = askedIn(tuple?.pendingWrites ?? []);
-    const steps = asked.flatMap((one) => {
-      const step = stepOf(one);
-      return step ? [{ one, step }] : [];
-    });
-    if (!tuple || steps.length === 0) return state;
+    const asked = askedIn(tuple?.pendingWrites ?? []).filter((interrupt) => stepOf(interrupt) !== null);
+    if (!tuple || asked.length === 0) return state;
     if (this.#job.stateless && this.#job.durability === "exit") {
       throw new Error('a stateless run sleeps and waits only with durability "async" or "sync"');
     }
     const journal = await this.#opened();
     await journal.listen(() => {});
-    const stored = await this.#job.checkpoints.get({ ns: "" });
-    const counts = stored ? answerCounts(stored) : new Map<string, number>();
-    const open = steps.map(({ one, step }) => {
-      const key = keyOf(one, step, counts);
-      return findBegun(journal, key) ?? this.#begin(journal, step, key);
-    });
-    const waiting = open.map(({ kind, name, until = null }) => ({
-      kind: kind as WaitingFor["kind"],
-      name: labelOf(name),
-      until: until === null ? null : new Date(until).toISOString(),
-    }));
+    const open = await this.#entriesOf(journal, asked);
     const shown = state.tasks.flatMap(({ interrupts }) => interrupts);
     if (shown.length > 0) await saver.putWrites(tuple.config, [[CALL, journal.call_id]], NULL_TASK);
-    let seen: number;
+    const waiting = open.map(toWaitingFor);
+    let count: number;
     do {
       // An event that comes meanwhile may be for one of them.
-      seen = journal.events().length;
+      count = journal.events().length;
       this.#settle(journal);
-      const due = open.map((begun) => (outcomeOf(journal, begun) ? this.#environment.now() : (begun.until ?? null)));
-      const times = due.filter((time) => time !== null);
-      const nearest = times.length > 0 ? Math.min(...times) : null;
+      const nearest = this.#nearestEnd(journal, open);
       if (shown.length > 0) await journal.pause(nearest);
       else await journal.suspend(nearest, waiting);
-    } while (journal.events().length !== seen);
+    } while (journal.events().length !== count);
     return shown.length > 0 ? { ...state, tasks: ofCall(state, journal.call_id, shown) } : null;
   }
+
+  /** The entries of these sleeps and waits. Notes those that appear for the first time. */
+  async #entriesOf(journal: OpenJournal, asked: readonly AskedInterrupt[]): Promise<JournalEntry[]> {
+    const stored = await this.#job.checkpoints.get({ ns: "" });
+    const counts = stored ? answerCounts(stored) : new Map<string, number>();
+    return asked.map((interrupt) => {
+      const step = stepOf(interrupt) as AskedStep;
+      const key = keyOf(interrupt, step, counts);
+      return findBegun(journal, key) ?? this.#begin(journal, step, key);
+    });
+  }
+
+  /** When the first of these entries has its answer: now, if one has it already. Null: none ends by time. */
+  #nearestEnd(journal: OpenJournal, open: readonly JournalEntry[]): number | null {
+    const due = open.map((begun) => (outcomeOf(journal, begun) ? this.#environment.now() : (begun.until ?? null)));
+    const times = due.filter((time) => time !== null);
+    return times.length > 0 ? Math.min(...times) : null;
+  }
+}
+
+function toWaitingFor({ kind, name, until = null }: JournalEntry): WaitingFor {
+  return {
+    kind: kind as WaitingFor["kind"],
+    name: labelOf(name),
+    until: until === null ? null : new Date(until).toISOString(),
+  };
 }
 
 /**
