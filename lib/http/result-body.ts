@@ -27,7 +27,8 @@ type Hold = Pick<ByteHold, "release">;
 
 class ResultSource implements Source {
   readonly heartbeat = "\n";
-  readonly #context: RequestContext;
+  /** Not the whole context, which has the request. */
+  readonly #context: Pick<RequestContext, "handler" | "large" | "request_id">;
   /** Not the run, whose input may be large. */
   readonly #ids: Pick<RunWait["run"], "run_id" | "thread_id">;
   readonly #leave: RunWait["leave"];
@@ -40,7 +41,8 @@ class ResultSource implements Source {
   #isEnded = false;
 
   constructor(context: RequestContext, { run, result, leave }: RunWait, { again }: WaitOptions) {
-    this.#context = context;
+    const { handler, large, request_id } = context;
+    this.#context = { handler, large, request_id };
     this.#ids = { run_id: run.run_id, thread_id: run.thread_id };
     this.#leave = leave;
     this.#again = again;
