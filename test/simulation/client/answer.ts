@@ -13,7 +13,9 @@ export async function answer(caller: Caller): Promise<void> {
     const asked = planRun(caller, thread_id);
     const script = asked.script as unknown as JsonObject;
     const { input: _input, context: _context, after_seconds: _after, ...request } = asked.request;
-    asked.request = { ...request, command: { resume: dice.chance(0.5) ? { [interrupt_id]: script } : script } };
+    const resume = dice.chance(0.5) ? { [interrupt_id]: script } : script;
+    // The value is dropped if the thread is at a breakpoint by then.
+    asked.request = { ...request, command: { resume }, context: { script } };
     return submit(caller, asked, dice.chance(0.5) ? "create" : "stream");
   });
   await Promise.all(both);
