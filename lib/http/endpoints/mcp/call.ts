@@ -1,4 +1,5 @@
 /** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
+import type { Environment } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -101,7 +102,7 @@ export async function callTool(
     // Answers without the state of their call belong to none: it begins anew.
     if (request.isModern && requestState !== undefined) {
       const { first, asked } = await callOfState(context.nouns, requestState, called.digest);
-      return await goOn(called, first, asked, inputResponses);
+      return await goOn(called, first, { asked_by: asked, answers: inputResponses });
     }
     return await begin(called, given);
   } catch (error) {
@@ -139,27 +140,12 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
   const { context, tool, args } = called;
   const { input, thread_id, resume } = readArguments(args, given);
   const continued = await conversationOf(called, thread_id);
-  if (continued && resume === undefined) {
-    const repeated = await repeatedCall(called, continued.thread_id, input);
-    if (repeated) {
-      const { newest, first, thread } = repeated;
-      // The run that answered has failed: its interrupts are open again.
-      const reopened = newest.status === "error" ? questionsOf(Object.values(thread.interrupts).flat()) : [];
-      if (reopened.length > 0) {
-        return resultOf(called.request, waiting(called, reopened, continued.thread_id), idsOf(newest));
-      }
-      return follow(called, first, await context.nouns.runs.join(newest.thread_id, newest.run_id));
-    }
-  }
-  const misfits = resume === undefined ? checkArguments(tool, args, given) : null;
+  if (resume !== undefined) return await answerAsModel(called, continued, resume);
+  const repeated = continued && (await repeatedCall(called, continued.thread_id, input));
+  if (repeated) return await repeat(called, repeated);
+  const misfits = checkArguments(tool, args, given);
   if (misfits) return resultOf(called.request, misfits);
-  if (continued && called.mcp_request !== null) await nameRequest(called, continued.thread_id);
-  if (resume !== undefined) {
-    const command = answered(called, continued, resume);
-    if ("content" in command) return resultOf(called.request, command);
-    const run = { ...requestOfRun(called), command, strict_resume: true };
-    return follow(called, null, await start(called, continued?.thread_id ?? "", run));
-  }
+  if (continued) await nameRequest(called, continued.thread_id);
   const { mcp_ms = DEFAULTS.retention.mcp_ms } = context.service.options.retention ?? {};
   const thread =
     continued ??
@@ -168,6 +154,29 @@ async function begin(called: Called, given: JsonObject): Promise<JsonObject | Op
       ttl: { ttl: mcp_ms / MINUTE_MS },
     }));
   return follow(called, null, await start(called, thread.thread_id, { ...requestOfRun(called), input }));
+}
+
+/** The run in which a model answers the open questions of a conversation. */
+async function answerAsModel(
+  called: Called,
+  thread: Awaited<ReturnType<typeof conversationOf>>,
+  resume: Json,
+): Promise<JsonObject | OpenCall> {
+  if (thread) await nameRequest(called, thread.thread_id);
+  const command = answered(called, thread, resume);
+  if ("content" in command) return resultOf(called.request, command);
+  const run = { ...requestOfRun(called), command, strict_resume: true };
+  return follow(called, null, await start(called, thread?.thread_id ?? "", run));
+}
+
+/** The outcome of a call that was interrupted, for a request that repeats it. */
+async function repeat(called: Called, { newest, first, thread }: CallState): Promise<JsonObject | OpenCall> {
+  // The run that answered has failed: its interrupts are open again.
+  const reopened = newest.status === "error" ? questionsOf(Object.values(thread.interrupts).flat()) : [];
+  if (reopened.length > 0) {
+    return resultOf(called.request, waiting(called, reopened, newest.thread_id), idsOf(newest));
+  }
+  return follow(called, first, await called.context.nouns.runs.join(newest.thread_id, newest.run_id));
 }
 
 /** How many runs of a thread are searched for its newest call. */
@@ -189,6 +198,7 @@ async function repeatedCall(
 
 /** The thread names the last request on it: that one can be cancelled. */
 async function nameRequest(called: Called, thread_id: string): Promise<void> {
+  if (called.mcp_request === null) return;
   try {
     await called.context.nouns.threads.update(thread_id, { metadata: keyOf(called) });
   } catch (error) {
@@ -255,14 +265,15 @@ async function start(called: Called, thread_id: string, run: RunCreate, origin: 
   );
 }
 
+/** Answers of a client to the questions of a run. */
+interface AnswersOfRun {
+  /** The run that asked. */
+  readonly asked_by: string;
+  readonly answers: SentAnswers;
+}
+
 /** Goes on with a call that was interrupted: answers what is open, follows what runs, or repeats the result. */
-async function goOn(
-  called: Called,
-  first: Run,
-  asked_by: string,
-  sent: SentAnswers,
-  again = true,
-): Promise<JsonObject | OpenCall> {
+async function goOn(called: Called, first: Run, sent: AnswersOfRun, again = true): Promise<JsonObject | OpenCall> {
   const { context, request } = called;
   const { nouns } = context;
   const call = await readCall(nouns, first);
@@ -273,9 +284,9 @@ async function goOn(
   }
   if (open.length === 0) return await outcome(called, first, newest, await resultOfCall(nouns, call));
   // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
-  if (asked_by !== newest.run_id) return asks(called, first, newest, open);
+  if (sent.asked_by !== newest.run_id) return asks(called, first, newest, open);
   const asked = askedOf(request, open);
-  const replies = asked.map((one) => replyIn(sent, one));
+  const replies = asked.map((one) => replyIn(sent.answers, one));
   if (replies.some((reply) => reply?.kind === "cancel")) {
     return resultOf(request, waiting(called, open, thread.thread_id), idsOf(newest));
   }
@@ -290,7 +301,7 @@ async function goOn(
     return follow(called, first, await start(called, thread.thread_id, run, answerOrigin(newest)));
   } catch (error) {
     // Somebody else has answered meanwhile: the client gets the outcome of that answer.
-    if (again && isLate(error)) return await goOn(called, first, asked_by, sent, false);
+    if (again && isLate(error)) return await goOn(called, first, sent, false);
     throw error;
   }
 }
@@ -337,6 +348,23 @@ function stopping({ request }: Called, run: Run): JsonObject {
 
 const nothing = (): void => {};
 
+/** True if the client can be asked all of these questions, also where there is none. */
+const canAsk = (request: Called["request"], questions: readonly Interrupt[]): boolean =>
+  questions.length === 0 || inputRequests(askedOf(request, questions)) !== null;
+
+/** The result of a run, in a list; null if it takes longer. Without a limit (null) it is waited for. */
+async function resultWithin(
+  environment: Pick<Environment, "timer">,
+  ended: RunWait["result"],
+  limit_ms: number | null,
+): Promise<readonly [Json] | null> {
+  const late = Promise.withResolvers<null>();
+  const stop = limit_ms === null ? nothing : environment.timer(limit_ms, () => late.resolve(null));
+  const result = await Promise.race([ended.then((value) => [value] as const), late.promise]);
+  stop();
+  return result;
+}
+
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
 function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
   const { context, request } = called;
@@ -359,22 +387,17 @@ function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
       leave();
       return await asTask();
     }
-    const slow = Promise.withResolvers<"slow">();
-    const stop = after_ms === null ? nothing : environment.timer(after_ms, () => slow.resolve("slow"));
-    const result = await Promise.race([ended.then((value) => [value] as const), slow.promise]);
-    stop();
-    if (result === "slow") return await asTask();
+    const result = await resultWithin(environment, ended, after_ms);
+    if (!result) return await asTask();
     // It holds the run and its result.
     leave = nothing;
     const [value] = result;
-    if (isStopping(value)) {
-      return after_ms === null ? stopping(called, run) : await asTask();
-    }
+    if (isStopping(value) && after_ms === null) return stopping(called, run);
+    if (isStopping(value)) return await asTask();
     // A person can answer while the client polls.
     const questions = questionsIn(value);
-    const canAsk = questions.length === 0 || inputRequests(askedOf(request, questions)) !== null;
     if (open && questions.length > 0) return null;
-    if (after_ms !== null && !canAsk) return await asTask();
+    if (after_ms !== null && !canAsk(request, questions)) return await asTask();
     return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
   }
 

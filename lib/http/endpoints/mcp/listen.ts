@@ -65,15 +65,17 @@ export async function listen(context: RequestContext, request: RpcRequest<"subsc
     ready.push(messageFrame(resultOf(request, {}, { [SUBSCRIPTION]: request.id }), true));
   }
 
+  async function lookAtChanges(): Promise<void> {
+    const changed = await watch.next();
+    if (isDone) return;
+    for (const [id, { thread_id }] of [...watched]) if (changed.includes(thread_id)) await look(id);
+  }
+
   async function next(): Promise<readonly Frame[]> {
     try {
       while (ready.length === 0 && !isDone) {
         if (watched.size === 0) end();
-        else {
-          const changed = await watch.next();
-          if (isDone) break;
-          for (const [id, { thread_id }] of [...watched]) if (changed.includes(thread_id)) await look(id);
-        }
+        else await lookAtChanges();
       }
     } catch (error) {
       if (!(error instanceof ServiceError && error.reason === "server_stopping")) throw error;

@@ -3,7 +3,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Run } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import { RunEventMapper } from "../run-events.ts";
+import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import type { OpenCall } from "./call.ts";
 
 /** Between two notifications. */
@@ -38,103 +38,143 @@ export const messageFrame = (message: JsonObject, isLast = false): Frame => ({
 
 /** The messages of a call. The last one is its answer. Without a token there is no progress. */
 export function createMessages(
-  { nouns, service: { environment } }: RequestContext,
+  context: RequestContext,
   progressToken: string | number | undefined,
-  { run, answer, open, leave }: OpenCall,
+  call: OpenCall,
 ): Reader<Frame> {
-  const requests: Frame[] = [];
-  let shown = 0;
-  let sentAt = Number.NEGATIVE_INFINITY;
-  let emits = false;
-  let note: Note | null = null;
-  let wake = Promise.withResolvers<void>();
-  let cancelTimer = (): void => {};
-  let reader: Reader<Frame> | undefined;
-  let last: Frame | undefined;
-  let isDone = false;
+  const messages = new CallMessages(context, progressToken, call);
+  return createReader(
+    () => messages.next(),
+    () => messages.leave(),
+  );
+}
 
-  function take(next: Note | null): void {
-    // It must grow: an agent may emit the same twice.
-    if (!next || next.progress <= shown) return;
-    note = next;
-    shown = next.progress;
+class CallMessages {
+  readonly #nouns: RequestContext["nouns"];
+  readonly #environment: RequestContext["service"]["environment"];
+  readonly #progressToken: string | number | undefined;
+  readonly #leaveCall: () => void;
+  readonly #progress = new Progress();
+  readonly #requests: Frame[] = [];
+  #sentAt = Number.NEGATIVE_INFINITY;
+  #wake = Promise.withResolvers<void>();
+  #cancelTimer = (): void => {};
+  #reader: Reader<Frame> | undefined;
+  #last: Frame | undefined;
+  #isDone = false;
+
+  constructor(
+    { nouns, service }: RequestContext,
+    progressToken: string | number | undefined,
+    { run, answer, open, leave }: OpenCall,
+  ) {
+    this.#nouns = nouns;
+    this.#environment = service.environment;
+    this.#progressToken = progressToken;
+    this.#leaveCall = leave;
+    this.#follow(run);
+    open?.listen((sent) => {
+      if (sent.kind === "run") return this.#follow(sent.run);
+      this.#requests.push(messageFrame(sent.message));
+      this.#wake.resolve();
+    });
+    void answer.then((message) => {
+      this.#last = messageFrame(message, true);
+      this.#wake.resolve();
+    });
   }
 
-  function takeFrame(mapper: RunEventMapper, frame: Frame): void {
-    for (const event of mapper.take(frame)) {
-      if (event.type === "custom") {
-        const emitted = noteOf(event.data);
-        emits ||= emitted !== null;
-        take(emitted);
-      } else if (event.type === "update" && !emits && event.namespace.length === 0) {
-        take({ progress: shown + 1, message: event.node });
+  async next(): Promise<readonly Frame[]> {
+    for (;;) {
+      if (this.#last) {
+        this.#end();
+        return [this.#last];
       }
+      if (this.#isDone) return [];
+      if (this.#requests.length > 0) return this.#requests.splice(0);
+      const notification = this.#dueNotification();
+      if (notification) return [notification];
+      await this.#wake.promise;
+      this.#wake = Promise.withResolvers<void>();
     }
+  }
+
+  leave(): void {
+    const isEarly = !this.#isDone && !this.#last;
+    this.#end();
+    if (isEarly) this.#leaveCall();
+  }
+
+  /** Progress that is not sent yet; null where there is none, or a timer is set for it. */
+  #dueNotification(): Frame | null {
+    if (!this.#progress.hasNote) return null;
+    const wait_ms = EVERY_MS - (this.#environment.now() - this.#sentAt);
+    if (wait_ms > 0) {
+      this.#cancelTimer();
+      this.#cancelTimer = this.#environment.timer(wait_ms, () => this.#wake.resolve());
+      return null;
+    }
+    const params = { progressToken: this.#progressToken, ...this.#progress.takeNote() } as JsonObject;
+    this.#sentAt = this.#environment.now();
+    return messageFrame({ jsonrpc: "2.0", method: "notifications/progress", params });
   }
 
   /** Follows a run until its end. Progress is a courtesy: its failure does not fail the call. */
-  async function follow(run: Run): Promise<void> {
+  #follow(run: Run): void {
+    if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
+  }
+
+  async #readProgress(run: Run): Promise<void> {
     const mapper = new RunEventMapper();
-    const { frames } = await nouns.runs.joinStream(run.thread_id, run.run_id);
-    reader = frames;
-    if (isDone) frames.leave();
+    const { frames } = await this.#nouns.runs.joinStream(run.thread_id, run.run_id);
+    this.#reader = frames;
+    if (this.#isDone) frames.leave();
     for await (const frame of frames) {
-      takeFrame(mapper, frame);
-      if (note) wake.resolve();
+      for (const event of mapper.take(frame)) this.#progress.take(event);
+      if (this.#progress.hasNote) this.#wake.resolve();
     }
   }
 
-  function followSafely(run: Run): void {
-    if (progressToken !== undefined) follow(run).catch(() => {});
+  #end(): void {
+    this.#isDone = true;
+    this.#cancelTimer();
+    this.#reader?.leave();
+    this.#wake.resolve();
+  }
+}
+
+/** How far a call has come: by what its agent emits, else by the nodes that have ended. */
+class Progress {
+  #shown = 0;
+  #emits = false;
+  #note: Note | null = null;
+
+  /** True if there is something new to tell. */
+  get hasNote(): boolean {
+    return this.#note !== null;
   }
 
-  followSafely(run);
-  open?.listen((sent) => {
-    if (sent.kind === "run") followSafely(sent.run);
-    else {
-      requests.push(messageFrame(sent.message));
-      wake.resolve();
-    }
-  });
-  void answer.then((message) => {
-    last = messageFrame(message, true);
-    wake.resolve();
-  });
-
-  function end(): void {
-    isDone = true;
-    cancelTimer();
-    reader?.leave();
-    wake.resolve();
+  /** The newest note, which is told only once. */
+  takeNote(): Note | null {
+    const note = this.#note;
+    this.#note = null;
+    return note;
   }
 
-  async function next(): Promise<readonly Frame[]> {
-    for (;;) {
-      if (last) {
-        end();
-        return [last];
-      }
-      if (isDone) return [];
-      if (requests.length > 0) return requests.splice(0);
-      const rest = EVERY_MS - (environment.now() - sentAt);
-      if (note && rest <= 0) {
-        const params = { progressToken, ...note } as JsonObject;
-        note = null;
-        sentAt = environment.now();
-        return [messageFrame({ jsonrpc: "2.0", method: "notifications/progress", params })];
-      }
-      if (note) {
-        cancelTimer();
-        cancelTimer = environment.timer(rest, () => wake.resolve());
-      }
-      await wake.promise;
-      wake = Promise.withResolvers<void>();
+  take(event: RunEvent): void {
+    if (event.type === "custom") {
+      const note = noteOf(event.data);
+      this.#emits ||= note !== null;
+      this.#set(note);
+    } else if (event.type === "update" && !this.#emits && event.namespace.length === 0) {
+      this.#set({ progress: this.#shown + 1, message: event.node });
     }
   }
 
-  return createReader(next, () => {
-    const isEarly = !isDone && !last;
-    end();
-    if (isEarly) leave();
-  });
+  #set(note: Note | null): void {
+    // It must grow: an agent may emit the same twice.
+    if (!note || note.progress <= this.#shown) return;
+    this.#note = note;
+    this.#shown = note.progress;
+  }
 }
