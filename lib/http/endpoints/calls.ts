@@ -53,16 +53,9 @@ export const isAnswer = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
  */
 export async function readCall({ runs, threads }: Nouns, first: Run): Promise<CallState> {
   const { thread_id } = first;
-  let newest = first;
-  let superseded = false;
-  for (;;) {
-    for (let count = 0; count < MOST_ANSWERS && !superseded && !isActive(newest); count += PAGE) {
-      const later = await runs.list(thread_id, { after: newest.run_id, limit: PAGE });
-      const end = later.findIndex((run) => !isAnswer(run));
-      newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
-      superseded = end >= 0;
-      if (later.length < PAGE) break;
-    }
+  for (let from = first; ; ) {
+    const { newest, superseded } = await readAnswers(runs, from);
+    from = newest;
     const thread = await threads.get(thread_id, { include: ["ttl"], state: false });
     const interrupts = questionsOf(Object.values(thread.interrupts).flat());
     const ends = superseded || isActive(newest) || (thread.status !== "busy" && interrupts.length === 0);
@@ -71,6 +64,19 @@ export async function readCall({ runs, threads }: Nouns, first: Run): Promise<Ca
     const rests = !superseded && newest.status === "success" && thread.status !== "busy";
     return { first, newest, open: rests ? interrupts : [], superseded, thread };
   }
+}
+
+/** The newest run of a call, from one of its runs on, and whether the thread went on with another input. */
+async function readAnswers(runs: Nouns["runs"], from: Run): Promise<Pick<CallState, "newest" | "superseded">> {
+  let newest = from;
+  for (let count = 0; count < MOST_ANSWERS && !isActive(newest); count += PAGE) {
+    const later = await runs.list(from.thread_id, { after: newest.run_id, limit: PAGE });
+    const end = later.findIndex((run) => !isAnswer(run));
+    newest = (end < 0 ? later : later.slice(0, end)).at(-1) ?? newest;
+    if (end >= 0) return { newest, superseded: true };
+    if (later.length < PAGE) break;
+  }
+  return { newest, superseded: false };
 }
 
 /** Somebody has cancelled its run, or closed its questions. */

@@ -258,12 +258,12 @@ export class RunEventMapper {
       case "content-block-delta":
         return isObject(data.delta) ? this.#delta(open, index, part, data.delta) : [];
       case "content-block-finish":
-        return this.#closePart(open, index, part, content, args);
+        return this.#closePart(open, index, part, { content, args });
       default: {
         // The end of the message, or its failure.
         this.#open.delete(key);
         const left = [...open.parts.keys()].flatMap((at) =>
-          this.#closePart(open, at, { ...part, id: `${message_id}:${at}` }, {}, ""),
+          this.#closePart(open, at, { ...part, id: `${message_id}:${at}` }, { content: {}, args: "" }),
         );
         const usage = isObject(data.usage) ? data.usage : null;
         return [
@@ -313,8 +313,13 @@ export class RunEventMapper {
     return events;
   }
 
-  /** `text`: the arguments of a call; empty where it was cut off. */
-  #closePart({ parts }: Open, index: Json, part: Part, content: JsonObject, text: string): RunEvent[] {
+  /** `args`: the arguments of a call as text; empty where it was cut off. */
+  #closePart(
+    { parts }: Open,
+    index: Json,
+    part: Part,
+    { content, args: text }: { readonly content: JsonObject; readonly args: string },
+  ): RunEvent[] {
     const opened = parts.get(index);
     if (!opened) return [];
     parts.delete(index);

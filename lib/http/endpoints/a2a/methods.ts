@@ -59,7 +59,7 @@ export async function subscribe({ context, request, assistant_id }: Called<"Subs
     return eventStream(context, frames, { ids, headers: more });
   }
   const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
-  return eventStream(context, taskFrames(context, request, stream, opening), { ids, headers: more });
+  return eventStream(context, taskFrames(context, request, stream, { opening }), { ids, headers: more });
 }
 
 /** How many runs are searched at once, and how much text of conversations a page reads before it ends early. */

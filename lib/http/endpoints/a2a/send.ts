@@ -135,7 +135,8 @@ export async function sendMessage(called: CalledToSend): Promise<Response> {
 
   if (isStream) {
     const stream = await nouns.runs.stream(thread_id, requestOf(wanted, true), origin).catch(hide);
-    const frames = taskFrames(context, request, stream, openingOf(first ?? stream.run, stream.run, sent, history));
+    const opening = openingOf(first ?? stream.run, stream.run, sent, history);
+    const frames = taskFrames(context, request, stream, { opening });
     return eventStream(context, frames, { ids: { run_id: stream.run.run_id, thread_id }, headers: more });
   }
 

@@ -73,86 +73,125 @@ class Answer {
   }
 }
 
-/**
- * The events of a task whose run goes on; the stream ends with its end, or with its question. `opening`: the task as it is. `run_id`: the
- * run that several streams follow, which must all have the same events.
- */
+/** What a stream of a task begins with. */
+interface TaskOpening {
+  /** The task as it is. */
+  readonly opening: Task;
+  /** The run that several streams follow, which must all have the same events. */
+  readonly run_id?: string;
+}
+
+/** The events of a task whose run goes on; the stream ends with its end, or with its question. */
 export function taskFrames(
-  { nouns, service: { environment } }: RequestContext,
+  context: RequestContext,
   head: RequestHead,
   { frames }: Pick<RunStream, "frames">,
-  opening: Task,
-  run_id?: string,
+  opening: TaskOpening,
 ): Reader<Frame> {
-  const mapper = new RunEventMapper();
-  const answer = new Answer();
-  const ids = { taskId: opening.id, contextId: opening.contextId };
-  const ready: Frame[] = [];
-  let isDone = false;
+  const stream = new TaskStream(context, head, frames, opening);
+  return createReader(
+    () => stream.next(),
+    () => stream.leave(),
+  );
+}
 
-  const push = (event: StreamEvent): void => {
-    ready.push(frameOf(head, event));
-  };
-  const pushState = (state: TaskState, timestamp = isoTime(environment.now())): void =>
-    push({ statusUpdate: { ...ids, status: { state, timestamp } } });
-  function pushPiece(piece: ReturnType<Answer["next"]>, lastChunk = false): void {
-    if (!piece) return;
-    const { parts, append } = piece;
-    push({ artifactUpdate: { ...ids, artifact: { ...ARTIFACT, parts }, append, lastChunk } });
+class TaskStream {
+  readonly #nouns: RequestContext["nouns"];
+  readonly #environment: RequestContext["service"]["environment"];
+  readonly #head: RequestHead;
+  readonly #frames: RunStream["frames"];
+  readonly #ids: { readonly taskId: string; readonly contextId: string };
+  readonly #isWorking: boolean;
+  readonly #run_id: string | undefined;
+  readonly #mapper = new RunEventMapper();
+  readonly #answer = new Answer();
+  readonly #ready: Frame[] = [];
+  #isDone = false;
+
+  constructor(
+    { nouns, service }: RequestContext,
+    head: RequestHead,
+    frames: RunStream["frames"],
+    { opening, run_id }: TaskOpening,
+  ) {
+    this.#nouns = nouns;
+    this.#environment = service.environment;
+    this.#head = head;
+    this.#frames = frames;
+    this.#ids = { taskId: opening.id, contextId: opening.contextId };
+    this.#isWorking = opening.status.state === "WORKING";
+    this.#run_id = run_id;
+    this.#push({ task: opening });
   }
 
-  async function end(): Promise<void> {
-    const run = await nouns.runs.get(ids.contextId, ids.taskId).catch(nullIfNotFound);
-    const call = run && (await readCall(nouns, run).catch(nullIfNotFound));
-    const task = call && (await readTask(nouns, call, { scope: "task", length: 0 }));
-    const [artifact] = task?.artifacts ?? [];
-    if (artifact) pushPiece(answer.last(artifact), true);
-    // A task that is deleted, or rolled back, has ended too.
-    if (task) push({ statusUpdate: { ...ids, status: task.status } });
-    else pushState("CANCELED");
-    isDone = true;
-    const last = ready.pop();
-    if (last) ready.push({ ...last, last: true });
+  async next(): Promise<readonly Frame[]> {
+    while (this.#ready.length === 0 && !this.#isDone) {
+      const batch = await this.#frames.next();
+      // The server stops: the body breaks off, and clients subscribe again.
+      if (batch.length === 0) this.#isDone = true;
+      await this.#takeAll(batch.flatMap((frame) => this.#mapper.take(frame)));
+      if (!this.#isDone) this.#pushPiece(this.#answer.next());
+    }
+    return this.#ready.splice(0);
   }
 
-  async function start(attempt: number): Promise<void> {
-    // A repeated attempt says everything again.
-    if (attempt > 1) answer.reset();
-    if (opening.status.state === "WORKING" && attempt === 1) return;
-    const run = run_id === undefined ? null : await nouns.runs.inspect(run_id).catch(nullIfNotFound);
-    pushState("WORKING", run?.started_at ?? undefined);
+  leave(): void {
+    this.#isDone = true;
+    this.#frames.leave();
   }
 
   /** No promise where there is nothing to wait for: there is one event per token. */
-  function take(event: RunEvent): Promise<void> | undefined {
-    if (event.type === "text-delta" && speaks(event.namespace)) answer.take(event.message_id, event.delta);
-    else if (event.type === "start") return start(event.attempt);
-    else if (event.type === "end") {
-      pushPiece(answer.next());
-      return end();
+  async #takeAll(events: readonly RunEvent[]): Promise<void> {
+    for (const event of events) {
+      const taking = this.#isDone ? undefined : this.#take(event);
+      if (taking) await taking;
     }
+  }
+
+  #take(event: RunEvent): Promise<void> | undefined {
+    if (event.type === "text-delta" && speaks(event.namespace)) this.#answer.take(event.message_id, event.delta);
+    else if (event.type === "start") return this.#start(event.attempt);
+    else if (event.type === "end") return this.#end();
     return undefined;
   }
 
-  async function next(): Promise<readonly Frame[]> {
-    while (ready.length === 0 && !isDone) {
-      const batch = await frames.next();
-      // The server stops: the body breaks off, and clients subscribe again.
-      if (batch.length === 0) isDone = true;
-      for (const event of batch.flatMap((frame) => mapper.take(frame))) {
-        const taking = isDone ? undefined : take(event);
-        if (taking) await taking;
-      }
-      if (!isDone) pushPiece(answer.next());
-    }
-    return ready.splice(0);
+  async #start(attempt: number): Promise<void> {
+    // A repeated attempt says everything again.
+    if (attempt > 1) this.#answer.reset();
+    if (this.#isWorking && attempt === 1) return;
+    const run = this.#run_id === undefined ? null : await this.#nouns.runs.inspect(this.#run_id).catch(nullIfNotFound);
+    this.#pushState("WORKING", run?.started_at ?? undefined);
   }
 
-  push({ task: opening });
-  return createReader(next, () => {
-    isDone = true;
-    frames.leave();
-  });
+  async #end(): Promise<void> {
+    this.#pushPiece(this.#answer.next());
+    const { taskId, contextId } = this.#ids;
+    const run = await this.#nouns.runs.get(contextId, taskId).catch(nullIfNotFound);
+    const call = run && (await readCall(this.#nouns, run).catch(nullIfNotFound));
+    const task = call && (await readTask(this.#nouns, call, { scope: "task", length: 0 }));
+    const [artifact] = task?.artifacts ?? [];
+    if (artifact) this.#pushPiece(this.#answer.last(artifact), true);
+    // A task that is deleted, or rolled back, has ended too.
+    if (task) this.#push({ statusUpdate: { ...this.#ids, status: task.status } });
+    else this.#pushState("CANCELED");
+    this.#isDone = true;
+    const last = this.#ready.pop();
+    if (last) this.#ready.push({ ...last, last: true });
+  }
+
+  #pushState(state: TaskState, timestamp = isoTime(this.#environment.now())): void {
+    this.#push({ statusUpdate: { ...this.#ids, status: { state, timestamp } } });
+  }
+
+  #pushPiece(piece: ReturnType<Answer["next"]>, lastChunk = false): void {
+    if (!piece) return;
+    const { parts, append } = piece;
+    this.#push({ artifactUpdate: { ...this.#ids, artifact: { ...ARTIFACT, parts }, append, lastChunk } });
+  }
+
+  #push(event: StreamEvent): void {
+    this.#ready.push(frameOf(this.#head, event));
+  }
 }
 
 /** The only event of a task that waits for its client. */

@@ -92,20 +92,23 @@ function historyOf(first: Run, { messages, from }: Conversation, { scope, length
   const { run_id, thread_id } = first;
   const next = messages.findIndex(({ type }, at) => at > from && type === "human");
   const end = scope === "task" && next > 0 ? next : messages.length;
+  const start = scope === "task" ? from : 0;
+  const isOfTask = (at: number): boolean => at >= from && (next < 0 || at < next);
   const history: Message[] = [];
-  for (let at = end - 1; at >= (scope === "task" ? from : 0) && history.length < length; at--) {
-    const message = messages[at] as JsonObject;
-    const role = ROLES[String(message.type)];
-    const parts = role ? partsOf(message) : [];
-    if (!role || parts.length === 0) continue;
-    history.push({
-      messageId: isText(message.id) ? message.id : `${thread_id}-${at}`,
-      contextId: thread_id,
-      ...(at >= from && (next < 0 || at < next) ? { taskId: run_id } : {}),
-      ...{ role, parts },
-    });
+  for (let at = end - 1; at >= start && history.length < length; at--) {
+    const ids = { contextId: thread_id, ...(isOfTask(at) ? { taskId: run_id } : {}) };
+    const message = messageOf(messages[at] as JsonObject, `${thread_id}-${at}`, ids);
+    if (message) history.push(message);
   }
   return history.reverse();
+}
+
+/** A message of the thread for clients; null where they see nothing of it. `otherwise`: its id, if it has none. */
+function messageOf(message: JsonObject, otherwise: string, ids: Pick<Message, "contextId" | "taskId">): Message | null {
+  const role = ROLES[String(message.type)];
+  const parts = role ? partsOf(message) : [];
+  if (!role || parts.length === 0) return null;
+  return { messageId: isText(message.id) ? message.id : otherwise, ...ids, role, parts };
 }
 
 /** The parts of the last reply to the message that began the task. */

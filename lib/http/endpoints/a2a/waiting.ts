@@ -37,12 +37,23 @@ export function waitingFrames(
 
   async function follow({ newest }: CallState): Promise<Reader<Frame>> {
     const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
-    following = taskFrames(context, head, stream, opening, newest.run_id);
+    following = taskFrames(context, head, stream, { opening, run_id: newest.run_id });
     watch.close();
     if (isLeft) following.leave();
     // Its first frame is the task as it was.
     await following.next();
     return following;
+  }
+
+  /** Waits for the next change of the thread. Returns the frames that it brings; null while the task goes on waiting. */
+  async function framesOfChange(): Promise<readonly Frame[] | null> {
+    await watch.next();
+    const call = await look();
+    if (call && call.newest.run_id !== asked) return await (await follow(call)).next();
+    const status = call ? (await readTask(nouns, call, { scope: "task", length: 0 })).status : gone();
+    if (!isOver(status)) return null;
+    leave();
+    return [{ ...frameOf(head, { statusUpdate: { ...ids, status } }), last: true }];
   }
 
   async function next(): Promise<readonly Frame[]> {
@@ -53,14 +64,8 @@ export function waitingFrames(
     }
     try {
       while (!isLeft) {
-        await watch.next();
-        const now = await look();
-        if (now && now.newest.run_id !== asked) return await (await follow(now)).next();
-        const status = now ? (await readTask(nouns, now, { scope: "task", length: 0 })).status : gone();
-        if (isOver(status)) {
-          leave();
-          return [{ ...frameOf(head, { statusUpdate: { ...ids, status } }), last: true }];
-        }
+        const frames = await framesOfChange();
+        if (frames) return frames;
       }
     } catch (error) {
       leave();

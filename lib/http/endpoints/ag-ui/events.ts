@@ -303,6 +303,7 @@ export function snapshotsOf(messages: JsonObject[], known: ReadonlySet<string>):
 function interruptOf(id: string, value: Json, calls: ReadonlyMap<string, ToolCall>): JsonObject {
   const actions = approvalOf(value)?.actions;
   const given = isObject(value) ? value : {};
+  const defaultReason = actions ? "approval" : "langgraph:interrupt";
   const [action] = actions ?? [];
   const meant =
     actions?.length === 1 && action
@@ -310,7 +311,7 @@ function interruptOf(id: string, value: Json, calls: ReadonlyMap<string, ToolCal
       : [];
   return {
     id,
-    reason: typeof given.reason === "string" ? given.reason : actions ? "approval" : "langgraph:interrupt",
+    reason: typeof given.reason === "string" ? given.reason : defaultReason,
     message: questionText(value),
     ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
     ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),

@@ -65,19 +65,44 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
   const answers = sent.resume ?? (sent.resume_all === undefined ? [] : resumeAll(open, sent.resume_all));
   const digest = await answersDigest(answers);
   const known = await findRun(nouns, thread_id, sent, digest);
-  const cancels = origin.on_disconnect !== "continue";
-  if (known) {
-    await requireAssistant(nouns, known, origin.assistant_id);
-    const options = cancels ? { cancel_on_disconnect: true } : {};
-    const { frames } = await nouns.runs.joinStream(thread_id, known.run_id, options);
-    return { run: known, events: eventsOf(nouns, { run: known, frames, request: sent, settings: origin }) };
-  }
+  if (known) return await joinRun(nouns, known, sent, origin);
   const values = isObject(state?.values ?? null) ? (state?.values as JsonObject) : {};
   const messages = state ? stateMessages(state) : [];
   const turn = await turnOf({ nouns, thread_id, sent, messages, open, answers });
   const members = await membersOf(nouns, sent, origin, values);
+  const request = origin.check(requestOf(sent, origin, { turn, members, digest }));
+  const key = await sha256([sent.runId, digest ?? ""].join(" "));
+  const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
+  try {
+    const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
+    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
+    return { run, events: eventsOf(nouns, { run, frames, request: sent, settings: origin, missed }) };
+  } catch (error) {
+    refuseLate(error);
+    return hideForeign(error);
+  }
+}
+
+const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
+
+/** The run that an earlier request has created. */
+async function joinRun(nouns: AguiNouns, run: Run, request: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
+  await requireAssistant(nouns, run, origin.assistant_id);
+  const options = cancelsOnDisconnect(origin) ? { cancel_on_disconnect: true } : {};
+  const { frames } = await nouns.runs.joinStream(run.thread_id, run.run_id, options);
+  return { run, events: eventsOf(nouns, { run, frames, request, settings: origin }) };
+}
+
+interface RunParts {
+  readonly turn: Partial<RunCreate>;
+  readonly members: Awaited<ReturnType<typeof membersOf>>;
+  readonly digest: string | null;
+}
+
+/** The request that creates a run. */
+function requestOf(sent: AguiRequest, origin: AguiOrigin, { turn, members, digest }: RunParts): RunCreate {
   const { context, input } = members;
-  const request = origin.check({
+  return {
     assistant_id: origin.assistant_id,
     ...turn,
     // A run that answers or goes back takes no input.
@@ -91,18 +116,8 @@ export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: Agui
     ...RUN,
     if_not_exists: "create",
     multitask_strategy: turn.command ? "reject" : "enqueue",
-    on_disconnect: cancels ? "cancel" : "continue",
-  });
-  const key = await sha256([sent.runId, digest ?? ""].join(" "));
-  const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
-  try {
-    const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
-    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
-    return { run, events: eventsOf(nouns, { run, frames, request: sent, settings: origin, missed }) };
-  } catch (error) {
-    refuseLate(error);
-    return hideForeign(error);
-  }
+    on_disconnect: cancelsOnDisconnect(origin) ? "cancel" : "continue",
+  };
 }
 
 /** All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. */
