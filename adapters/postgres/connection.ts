@@ -78,6 +78,33 @@ export interface OwnPool {
   readonly timer: Timer;
 }
 
+const CONNECTION = {
+  connectionTimeoutMillis: CONNECT_MS,
+  keepAlive: true,
+  keepAliveInitialDelayMillis: 10_000,
+  fallback_application_name: "greenroom",
+};
+
+/** A pool of `pg`, and what makes a query whose values arrive as the text that the server sent. */
+async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]> {
+  const pg = await loadPg();
+  const bytes = pg.types.getTypeParser(17);
+  // Of these queries only, because parsers set on the package would change the host's queries too.
+  const types = { getTypeParser: (type: number) => (type === 17 ? bytes : same) };
+  const pool = new pg.Pool({
+    ...CONNECTION,
+    connectionString: url,
+    max: size,
+    idleTimeoutMillis: 30_000,
+    allowExitOnIdle: true,
+    types,
+  });
+  // Errors of idle connections. The next query opens another one.
+  pool.on("error", () => {});
+  holdErrors(pool);
+  return [pool, (query, callback) => new pg.Query({ ...query, types, queryMode: "extended" }, callback)];
+}
+
 /** Loads `pg` on first use. */
 export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): Source {
   const names = new StatementNames();
@@ -86,36 +113,12 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
   const keptAlive = new WeakSet<PgClient>();
   // The pool's own queue would count the wait for a session as connection time.
   const acquire = semaphore(size);
-  const config = {
-    connectionTimeoutMillis: CONNECT_MS,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-    fallback_application_name: "greenroom",
-  };
-  const open = async (): Promise<[PgPool, OpenQuery]> => {
-    const pg = await loadPg();
-    const bytes = pg.types.getTypeParser(17);
-    // Only for these queries: values arrive as the text that the server sent.
-    const types = { getTypeParser: (type: number) => (type === 17 ? bytes : same) };
-    const made = new pg.Pool({
-      ...config,
-      connectionString: url,
-      max: size,
-      idleTimeoutMillis: 30_000,
-      allowExitOnIdle: true,
-      types,
-    });
-    // Errors of idle connections. The next query opens another one.
-    made.on("error", () => {});
-    holdErrors(made);
-    return [made, (query, callback) => new pg.Query({ ...query, types, queryMode: "extended" }, callback)];
-  };
   return {
     sendsAtOnce: prepare,
     async session() {
       const leave = await acquire();
       try {
-        pool ??= open();
+        pool ??= openPool(url, size);
         const [opened, openQuery] = await pool;
         const client = await opened.connect();
         const queryOf = ({ text, values }: Statement): PgQuery => {
@@ -154,7 +157,7 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
     },
     async listener() {
       const { Client } = await loadPg();
-      const client = new Client({ ...config, connectionString: direct_url ?? url });
+      const client = new Client({ ...CONNECTION, connectionString: direct_url ?? url });
       client.on("error", () => {});
       await client.connect();
       client.unref?.();

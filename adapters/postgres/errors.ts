@@ -13,16 +13,19 @@ export function faultOf(error: unknown): Fault {
   if (error instanceof ConfigError || error instanceof DatabaseUnavailable) return "statement";
   const state = sqlState(error);
   const { message = "", severity } = error as { message?: string; severity?: unknown };
-  if (state === undefined) {
-    if (error instanceof TypeError || error instanceof RangeError) return "statement";
-    return /\bSASL\b|password must be/.test(message) ? "refused" : "connection";
-  }
+  if (state === undefined) return faultOfClient(error, message);
   if (/^(?:40001|40P01|23505)$/.test(state)) return "conflict";
   if (/^(?:28|3D000)/.test(state)) return "refused";
   if (state === "25006" || /during recovery/.test(message)) return "read_only";
   if (isForgotten(error) || /cached plan must not change/.test(message)) return "connection";
   if (severity === "FATAL" || severity === "PANIC") return "connection";
   return /^(?:08(?!P01)|57P0|25P0[34]|53300)/.test(state) ? "connection" : "statement";
+}
+
+/** The fault of an error that the server has not sent. */
+function faultOfClient(error: unknown, message: string): Fault {
+  if (error instanceof TypeError || error instanceof RangeError) return "statement";
+  return /\bSASL\b|password must be/.test(message) ? "refused" : "connection";
 }
 
 /** True if the server has lost a prepared statement, or has it already: a pooler shares the sessions. */

@@ -5,8 +5,15 @@
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
-import { hostSource, ownSource, type PostgresListener, type PostgresPool } from "./connection.ts";
-import { faultOf, isForgotten, isMarkless } from "./errors.ts";
+import {
+  hostSource,
+  ownSource,
+  type PostgresListener,
+  type PostgresPool,
+  type Source,
+  type Timer,
+} from "./connection.ts";
+import { type Fault, faultOf, isForgotten, isMarkless } from "./errors.ts";
 import { marksText } from "./locks.ts";
 import { addressOf } from "./place.ts";
 import { dispose, postgresSignals } from "./signals.ts";
@@ -81,8 +88,9 @@ export function postgres(options: PostgresOptions | string): Storage {
 /** Repeats work until it succeeds or waiting cannot help. A failed try has had no effect. */
 function createRetries(
   given: PostgresOptions,
-  { place, source, seen, now, wait, withSession, isClosing }: Context,
+  context: Context,
 ): <Result>(work: (tries: number) => Promise<Result>) => Promise<Result> {
+  const { place, source, seen, withSession } = context;
   /** Checks `direct_url`: if it is wrong, signals would only come late, without an error. */
   const checkDirect = async (): Promise<void> => {
     if (!("direct_url" in given) || given.direct_url === undefined || seen.direct) return;
@@ -95,36 +103,65 @@ function createRetries(
   };
 
   return async <Result>(work: (tries: number) => Promise<Result>): Promise<Result> => {
-    let until: number | undefined;
-    let conflicts = 0;
-    let markless = false;
+    const failures = new Failures(context);
     for (let tries = 1; ; tries += 1) {
       try {
         if (!seen.answered) await checkDirect();
-        if (markless) await withSession((session) => session.run({ text: marksText }));
+        if (failures.needMarks) await withSession((session) => session.run({ text: marksText }));
         return await work(tries);
       } catch (error) {
-        const fault = faultOf(error);
-        if (isMarkless(error) && !markless) {
-          markless = true;
-          continue;
-        }
-        if (fault === "statement") throw place.explained(error);
-        if (fault === "conflict") {
-          conflicts += 1;
-          if (conflicts === QUICK_TRIES) throw error;
-          await wait(5 * 2 ** conflicts);
-          continue;
-        }
-        if (isForgotten(error)) source.forget();
-        const start = fault === "read_only" ? !seen.written : !seen.answered;
-        if (start && fault !== "connection") throw place.refused(error);
-        until ??= now() + ANSWER_MS;
-        if (isClosing() || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
-        await wait(Math.min(25 * 2 ** tries, 500));
+        await failures.add(error, tries);
       }
     }
   };
+}
+
+/** The failed tries of one piece of work. */
+class Failures {
+  readonly #context: Context;
+  #until: number | undefined;
+  #conflicts = 0;
+  #needMarks = false;
+
+  constructor(context: Context) {
+    this.#context = context;
+  }
+
+  /** True once the table of marks was missing. */
+  get needMarks(): boolean {
+    return this.#needMarks;
+  }
+
+  /** Resolves when the next try may start. Throws the error for the caller where none can help. */
+  async add(error: unknown, tries: number): Promise<void> {
+    const { place, source } = this.#context;
+    if (isMarkless(error) && !this.#needMarks) {
+      this.#needMarks = true;
+      return;
+    }
+    const fault = faultOf(error);
+    if (fault === "statement") throw place.explained(error);
+    if (fault === "conflict") return await this.#waitForOthers(error);
+    if (isForgotten(error)) source.forget();
+    await this.#waitForServer(error, fault, tries);
+  }
+
+  /** Another transaction interfered. */
+  async #waitForOthers(error: unknown): Promise<void> {
+    this.#conflicts += 1;
+    if (this.#conflicts === QUICK_TRIES) throw error;
+    await this.#context.wait(5 * 2 ** this.#conflicts);
+  }
+
+  /** The server cannot be reached, or does not write. At the start, that may be the fault of the options. */
+  async #waitForServer(error: unknown, fault: Fault, tries: number): Promise<void> {
+    const { place, seen, now, wait, isClosing } = this.#context;
+    const isStart = fault === "read_only" ? !seen.written : !seen.answered;
+    if (isStart && fault !== "connection") throw place.refused(error);
+    this.#until ??= now() + ANSWER_MS;
+    if (isClosing() || now() >= this.#until) throw isStart ? place.refused(error) : place.unavailable(error);
+    await wait(Math.min(25 * 2 ** tries, 500));
+  }
 }
 
 /**
@@ -145,16 +182,7 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const random = given.random ?? Math.random;
   const timer = given.timer ?? heldTimer;
   const place = addressOf(given);
-  const source =
-    "pool" in given
-      ? hostSource(given.pool, given.listen, { prepare: given.prepare ?? false, timer })
-      : ownSource({
-          url: given.url,
-          direct_url: given.direct_url,
-          size: given.pool_size ?? 10,
-          prepare: given.prepare ?? given.direct_url === undefined,
-          timer,
-        });
+  const source = sourceOf(given, timer);
   const signals = source.listener && postgresSignals({ open: source.listener, now, timer: given.timer ?? looseTimer });
   const answering = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
@@ -220,6 +248,17 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
       return closing;
     },
   };
+}
+
+function sourceOf(given: PostgresOptions, timer: Timer): Source {
+  if ("pool" in given) return hostSource(given.pool, given.listen, { prepare: given.prepare ?? false, timer });
+  return ownSource({
+    url: given.url,
+    direct_url: given.direct_url,
+    size: given.pool_size ?? 10,
+    prepare: given.prepare ?? given.direct_url === undefined,
+    timer,
+  });
 }
 
 function heldTimer(ms: number, fn: () => void): () => void {

@@ -61,18 +61,21 @@ const FLOATS: ReadonlySet<number> = new Set([700, 701]);
 
 function sqlValue(value: unknown, type = 0): SqlValue {
   if (value === null || value === undefined) return null;
-  if (typeof value === "string") {
-    if (EXACT.has(type)) return exact(value);
-    if (FLOATS.has(type)) return Number(value);
-    if (type === BOOLEAN) return /^t/i.test(value) ? 1 : 0;
-    return value;
-  }
+  if (typeof value === "string") return valueOfText(value, type);
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "bigint") return exact(String(value));
   if (typeof value === "number") return EXACT.has(type) ? exact(String(value)) : value;
   if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres returned a ${typeof value}, which is no SqlValue`);
   // A Buffer has other methods with the same names, and may share memory that is reused.
   return value.constructor === Uint8Array ? value : new Uint8Array(value);
+}
+
+/** A value that the client has left as the text of the server. */
+function valueOfText(text: string, type: number): SqlValue {
+  if (EXACT.has(type)) return exact(text);
+  if (FLOATS.has(type)) return Number(text);
+  if (type === BOOLEAN) return /^t/i.test(text) ? 1 : 0;
+  return text;
 }
 
 function exact(text: string): number {
