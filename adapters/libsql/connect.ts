@@ -1,5 +1,5 @@
 /** Connects to a libSQL database: checks the options, opens the clients, and explains errors of the server. */
-import type { Client, ResultSet, Value } from "@libsql/client";
+import type { Client, Config, ResultSet, Value } from "@libsql/client";
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable, type SqlRow, type SqlValue } from "../sql/driver.ts";
 import {
@@ -121,8 +121,8 @@ export async function loadPackage(): Promise<LibsqlPackage> {
 export async function open(place: LibsqlAddress): Promise<Clients> {
   const { createClient } = await loadPackage();
   const made: Client[] = [];
-  const connect = (...config: Parameters<typeof createClient>): Client => {
-    const client = createClient(...config);
+  const connect: Connect = (config) => {
+    const client = createClient(config);
     made.push(client);
     return client;
   };
@@ -133,29 +133,37 @@ export async function open(place: LibsqlAddress): Promise<Clients> {
       prepareFile(path);
       if (server === undefined) checkNotLost(path);
     }
-    if (server === undefined) {
-      // With a second connection, a pragma would apply to one of them only.
-      const config = { url: file as string, concurrency: 1 };
-      const writing = connect(config);
-      await configure(writing);
-      if (inMemory(config.url)) return { reading: writing, writing, replica: false };
-      await checkFile(writing);
-      const reading = connect(config);
-      await configure(reading);
-      await reading.execute("pragma query_only = on");
-      return { reading, writing, replica: false };
-    }
-    const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
-    await checkForeignKeys(writing);
-    if (file === undefined) return { reading: writing, writing, replica: false };
-    // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
-    const reading = connect({ url: file, syncUrl: server.url, authToken: server.authToken });
-    return { reading, writing, replica: true };
+    return await (server === undefined ? openFile(connect, file as string) : openServer(connect, server, file));
   } catch (error) {
     for (const client of made) client.close();
     if (isLocked(error)) throw error;
     throw place.local ? unusable(place.shown, error) : error;
   }
+}
+
+type Connect = (config: Config) => Client;
+
+async function openFile(connect: Connect, url: string): Promise<Clients> {
+  // With a second connection, a pragma would apply to one of them only.
+  const config = { url, concurrency: 1 };
+  const writing = connect(config);
+  await configure(writing);
+  if (inMemory(url)) return { reading: writing, writing, replica: false };
+  await checkFile(writing);
+  const reading = connect(config);
+  await configure(reading);
+  await reading.execute("pragma query_only = on");
+  return { reading, writing, replica: false };
+}
+
+/** `replica`: the file that is one of the server. */
+async function openServer(connect: Connect, server: Address, replica: string | undefined): Promise<Clients> {
+  const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
+  await checkForeignKeys(writing);
+  if (replica === undefined) return { reading: writing, writing, replica: false };
+  // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
+  const reading = connect({ url: replica, syncUrl: server.url, authToken: server.authToken });
+  return { reading, writing, replica: true };
 }
 
 const LOOPBACK = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;

@@ -72,7 +72,6 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const answering = new Set<Promise<unknown>>();
   let opening: Promise<Clients> | undefined;
   let closing: Promise<void> | undefined;
-  let last: Promise<unknown> = Promise.resolve();
 
   /** Opens at the first call. After a failure, the next call opens again. */
   const clients = async (): Promise<Clients> => {
@@ -97,42 +96,8 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     }
   };
 
-  const write = async (statements: readonly BoundStatement[]): Promise<SqlRow[][]> => {
-    const { writing } = await clients();
-    const attempt = async (tries: number): Promise<ResultSet[]> => {
-      if (local && tries > 0) await writing.executeMultiple("begin immediate; rollback");
-      try {
-        return await writing.batch([...statements], "write");
-      } catch (error) {
-        if (local && isLocked(error)) {
-          // The client leaves the refused `begin` open, and that connection could commit nothing more.
-          await writing.reconnect();
-          await configure(writing);
-        }
-        throw error;
-      }
-    };
-    try {
-      // A batch that found a lock was rolled back as a whole, so it can be sent again.
-      return (await retry(attempt)).map(rowsOf);
-    } catch (error) {
-      if (!(error instanceof DatabaseUnavailable) || NOT_SENT.test(error.message)) throw error;
-      // One request has the whole batch, and may still arrive: no read tells whether it takes effect.
-      throw new DatabaseUnavailable(error.message, { cause: error.cause, unknown: true });
-    } finally {
-      replica.written();
-    }
-  };
-
-  /**
-   * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
-   * a batch that waits for a file's lock must keep its position.
-   */
-  const serially = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    const done = last.then(work);
-    last = done.catch(() => {});
-    return await done;
-  };
+  const write = createWriter(place, clients, retry, replica.written);
+  const serially = createQueue();
 
   const serverTime = async (): Promise<number> => {
     const { writing } = await clients();
@@ -150,9 +115,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       try {
         return await answer(() => serially(() => write(bound)));
       } catch (error) {
-        if (!local || place.file === undefined || inMemory(place.file)) throw error;
-        const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
-        throw explainRoom(pathOf(place.file), error, bytes);
+        throw errorOfBatch(place, error, statements);
       }
     },
     async read(statement) {
@@ -170,11 +133,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     close() {
       closing ??= Promise.allSettled(answering).then(async () => {
         const opened = await opening?.catch(() => undefined);
-        if (!opened) return;
-        // The connection closes only when its last statement is garbage-collected. The file must be complete before that.
-        if (local) await opened.writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
-        await workerLock.release();
-        for (const client of new Set([opened.reading, opened.writing])) client.close();
+        if (opened) await closeClients(opened, local, workerLock.release);
       });
       return closing;
     },
@@ -182,6 +141,69 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 }
 
 type Retries = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
+
+/** The error to report for a batch that failed: of a file without room for it, that. */
+function errorOfBatch({ local, file }: LibsqlAddress, error: unknown, statements: readonly SqlStatement[]): unknown {
+  if (!local || file === undefined || inMemory(file)) return error;
+  const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
+  return explainRoom(pathOf(file), error, bytes);
+}
+
+async function closeClients({ reading, writing }: Clients, local: boolean, unlock: () => Promise<void>): Promise<void> {
+  // The connection closes only when its last statement is garbage-collected. The file must be complete before that.
+  if (local) await writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
+  await unlock();
+  for (const client of new Set([reading, writing])) client.close();
+}
+
+/** Sends batches, each in one request. Calls `onAnswer` after each, also after a failure. */
+function createWriter(
+  { local }: LibsqlAddress,
+  clients: () => Promise<Clients>,
+  retry: Retries,
+  onAnswer: () => void,
+): (statements: readonly BoundStatement[]) => Promise<SqlRow[][]> {
+  async function tryBatch(writing: Client, statements: readonly BoundStatement[], tries: number): Promise<ResultSet[]> {
+    if (local && tries > 0) await writing.executeMultiple("begin immediate; rollback");
+    try {
+      return await writing.batch([...statements], "write");
+    } catch (error) {
+      if (local && isLocked(error)) {
+        // The client leaves the refused `begin` open, and that connection could commit nothing more.
+        await writing.reconnect();
+        await configure(writing);
+      }
+      throw error;
+    }
+  }
+
+  return async (statements) => {
+    const { writing } = await clients();
+    try {
+      // A batch that found a lock was rolled back as a whole, so it can be sent again.
+      return (await retry((tries) => tryBatch(writing, statements, tries))).map(rowsOf);
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable) || NOT_SENT.test(error.message)) throw error;
+      // One request has the whole batch, and may still arrive: no read tells whether it takes effect.
+      throw new DatabaseUnavailable(error.message, { cause: error.cause, unknown: true });
+    } finally {
+      onAnswer();
+    }
+  };
+}
+
+/**
+ * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
+ * a batch that waits for a file's lock must keep its position.
+ */
+function createQueue(): <Result>(work: () => Promise<Result>) => Promise<Result> {
+  let last: Promise<unknown> = Promise.resolve();
+  return async (work) => {
+    const done = last.then(work);
+    last = done.catch(() => {});
+    return await done;
+  };
+}
 
 /** Retries while the database is locked. SQLite's own wait for a lock would block the event loop. */
 function retriesWhileLocked(place: LibsqlAddress): Retries {

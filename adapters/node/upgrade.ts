@@ -40,7 +40,7 @@ export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener
     const { method, headers } = incoming;
     // Only a GET can open a WebSocket, and others may have a body.
     if (method !== "GET" || headers.upgrade?.toLowerCase() !== "websocket") serveAgain(this, incoming, socket, head);
-    else void upgrade(handler, serverFor, incoming, socket, head);
+    else void upgrade(handler, serverFor, { incoming, socket, head });
   };
 }
 
@@ -53,12 +53,17 @@ export async function loadUpgrades(handler: Fetch): Promise<UpgradeListener | un
   }
 }
 
+/** What the `upgrade` event of a server gives. */
+interface Handshake {
+  readonly incoming: IncomingMessage;
+  readonly socket: Duplex;
+  readonly head: Buffer;
+}
+
 async function upgrade(
   handler: Fetch,
   serverFor: (max_bytes: number) => WebSocketServer,
-  incoming: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
+  { incoming, socket, head }: Handshake,
 ): Promise<void> {
   // Without a listener a broken socket would end the process.
   socket.on("error", () => {});
