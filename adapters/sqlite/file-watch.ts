@@ -161,23 +161,30 @@ export class FileWatch {
 
   /** Compares the log after a commit with what it was before, and notes it in the mark. */
   #note(bytes: number): void {
-    const grown = bytes > this.#bytes;
+    const hasGrown = bytes > this.#bytes;
     // The frame before the old end is still there, so nothing before the new ones was cut off.
-    if (!(grown && this.#bytes > 0 && this.#saltsAt(this.#bytes - this.#frame) === this.#salts)) {
-      const salts = this.#readHeader();
-      // A commit without changes leaves an empty log empty.
-      if (salts === null && bytes < HEADER_BYTES) {
-        this.#checkLength(bytes);
-        return;
-      }
-      if (salts === null) throw this.#damage();
-      if (salts === this.#salts) {
-        if (bytes < this.#bytes || (grown && !this.#isWhole(bytes))) throw this.#damage();
-        if (!grown && this.#written !== "") return;
-      } else this.#setLog(salts, bytes);
-    }
+    const isContinued = hasGrown && this.#bytes > 0 && this.#saltsAt(this.#bytes - this.#frame) === this.#salts;
+    if (!isContinued && !this.#takeHeader(bytes)) return;
     this.#bytes = bytes;
     this.#writeMark({});
+  }
+
+  /** Compares the header of the log with the last one. Returns false if the mark is still true. Throws if the log was cut. */
+  #takeHeader(bytes: number): boolean {
+    const salts = this.#readHeader();
+    // A commit without changes leaves an empty log empty.
+    if (salts === null && bytes < HEADER_BYTES) {
+      this.#checkLength(bytes);
+      return false;
+    }
+    if (salts === null) throw this.#damage();
+    if (salts !== this.#salts) {
+      this.#setLog(salts, bytes);
+      return true;
+    }
+    const hasGrown = bytes > this.#bytes;
+    if (bytes < this.#bytes || (hasGrown && !this.#isWhole(bytes))) throw this.#damage();
+    return hasGrown || this.#written === "";
   }
 
   /** After `readHeader`. */

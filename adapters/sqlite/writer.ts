@@ -276,16 +276,21 @@ class Writer {
         this.#waitForLock(error);
         return;
       }
-      const [only] = group;
-      if (only && group.length === 1) only.reject(this.#watch?.explainWrite(error, only.bytes) ?? error);
-      else if (error instanceof DatabaseUnavailable && error.unknown) for (const batch of group) batch.reject(error);
-      else {
-        for (const batch of group) batch.ungrouped = true;
-        this.#queue.unshift(...group);
-      }
+      this.#fail(group, error);
     }
     this.#scheduled = false;
     this.#schedule();
+  }
+
+  /** Rejects the only batch of a group, or runs several again one by one: the error may be of one of them. */
+  #fail(group: readonly Batch[], error: unknown): void {
+    const [only] = group;
+    if (only && group.length === 1) only.reject(this.#watch?.explainWrite(error, only.bytes) ?? error);
+    else if (error instanceof DatabaseUnavailable && error.unknown) for (const batch of group) batch.reject(error);
+    else {
+      for (const batch of group) batch.ungrouped = true;
+      this.#queue.unshift(...group);
+    }
   }
 
   /** Tells each caller what became of its batch. */

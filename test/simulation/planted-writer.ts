@@ -19,8 +19,8 @@ export const WRITER: readonly PlantedFault[] = [
   {
     name: "a group that failed in the thread is not committed batch by batch",
     file: "adapters/sqlite/writer.ts",
-    find: "        for (const batch of group) batch.ungrouped = true;\n        this.#queue.unshift(...group);",
-    replace: "        for (const batch of group) batch.resolve(batch.statements.map(() => []));",
+    find: "      for (const batch of group) batch.ungrouped = true;\n      this.#queue.unshift(...group);",
+    replace: "      for (const batch of group) batch.resolve(batch.statements.map(() => []));",
   },
   {
     name: "callers of a group get each other's answers",
