@@ -1,6 +1,6 @@
 /** What the engine makes of an executor's events: frames of the requested stream modes, events of the thread, and usage. */
 import type { ExecutorEvent, StateEvent, StreamEvent, StreamMode } from "../executor/contract.ts";
-import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
+import { type MessageFrame, MessageFrames } from "../executor/message-frames.ts";
 import type { AttemptReport } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { TraceUsage } from "../storage/mod.ts";

@@ -1,6 +1,7 @@
 /** Makes `messages` events of the thread event protocol from chunks of messages and from whole messages, whatever provider they come from. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { grow, parseArguments, plainType, sum } from "./messages.ts";
+import { addNumbers, mergePart } from "./message-merge.ts";
+import { parseArguments, plainType } from "./messages.ts";
 
 /** One `messages` event. */
 export interface MessageEvent {
@@ -134,7 +135,7 @@ class GrowingMessage {
 
   /** Takes the content of a chunk, or of the whole message. */
   add(chunk: JsonObject): MessageEvent[] {
-    if (chunk.usage_metadata) this.usage = sum(this.usage, chunk.usage_metadata);
+    if (chunk.usage_metadata) this.usage = addNumbers(this.usage, chunk.usage_metadata);
     if (isObject(chunk.response_metadata ?? null)) {
       this.response = { ...(this.response as JsonObject | null), ...(chunk.response_metadata as JsonObject) };
     }
@@ -257,7 +258,7 @@ function merged(known: JsonObject, piece: JsonObject): JsonObject {
   const fixed = Object.entries({ mime_type, url, file_id }).filter((entry): entry is [string, Json] =>
     Boolean(entry[1]),
   );
-  return { ...(grow(known, piece) as JsonObject), ...Object.fromEntries(fixed), type };
+  return { ...(mergePart(known, piece) as JsonObject), ...Object.fromEntries(fixed), type };
 }
 
 /** A block before its first delta. */

@@ -1,4 +1,4 @@
-/** Messages in wire form (flat JSON): which forms are accepted, how lists of them merge, and how streamed ones are assembled. */
+/** Messages in wire form (flat JSON): which forms are accepted, and how a state takes new ones. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 /** The id of a `remove` message that clears the list. */
@@ -135,47 +135,6 @@ export function parseArguments(text: Json): JsonObject | null {
   }
 }
 
-/** Members that identify a part: they are replaced, not concatenated. */
-const NAMES: ReadonlySet<string> = new Set(["type", "id", "index", "name"]);
-
-/** Merges a part with its next chunk: strings concatenate, list elements merge by `index`, other values are replaced. */
-export function grow(known: Json | undefined, delta: Json): Json {
-  if (known === undefined || known === null) return delta;
-  if (delta === null) return known;
-  if (typeof known === "string" && typeof delta === "string") return known + delta;
-  if (Array.isArray(known) && Array.isArray(delta)) return delta.reduce(growList, known);
-  if (!isObject(known) || !isObject(delta)) return delta;
-  const grown = Object.entries(delta).map(([key, value]): [string, Json] => {
-    const had = Object.hasOwn(known, key) ? known[key] : undefined;
-    return [key, NAMES.has(key) ? (value || value === 0 ? value : (had ?? value)) : grow(had, value)];
-  });
-  return { ...known, ...Object.fromEntries(grown) };
-}
-
-function growList(list: Json[], item: Json): Json[] {
-  const place = list.findLastIndex(
-    (other, at) => isObject(other) && isObject(item) && meets(other, item, at === list.length - 1),
-  );
-  return place < 0 ? [...list, item] : list.with(place, grow(list[place], item));
-}
-
-/** Chunks of one element have its index; text without an index continues the last block. */
-function meets(block: JsonObject, piece: JsonObject, last: boolean): boolean {
-  if (piece.index !== undefined && piece.index !== null) return block.index === piece.index;
-  return last && piece.type === "text" && block.type === "text" && (block.index === undefined || block.index === null);
-}
-
-/** Adds numbers, in objects member by member. Other values are replaced. */
-export function sum(known: Json, delta: Json): Json {
-  if (typeof known === "number" && typeof delta === "number") return known + delta;
-  if (!isObject(known) || !isObject(delta)) return delta;
-  const sums = Object.entries(delta).map(([key, value]): [string, Json] => [
-    key,
-    Object.hasOwn(known, key) ? sum(known[key] as Json, value) : value,
-  ]);
-  return { ...known, ...Object.fromEntries(sums) };
-}
-
 /** The state after a change, and the change with its messages coerced. The lists and objects of `state` are shared, never changed. */
 export function applyUpdate(
   state: JsonObject,
@@ -215,96 +174,4 @@ export function applyUpdates(
 
 export function messagesOf(state: JsonObject): Json[] {
   return Array.isArray(state.messages) ? state.messages : [];
-}
-
-/** One event of stream mode `messages`. */
-export interface MessageFrame {
-  readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
-  /** The namespace of the graph; empty for the root graph. */
-  readonly namespace: readonly string[];
-  readonly data: Json;
-}
-
-/** Derives the events of mode `messages` from those of mode `messages-tuple`. Holds only incomplete messages. */
-export class MessageFrames {
-  readonly #growing = new Map<string, { readonly namespace: readonly string[]; readonly message: JsonObject }>();
-
-  /**
-   * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
-   * is complete. Messages without an id are ignored.
-   */
-  chunk(message: JsonObject, metadata: JsonObject, at: readonly string[] = []): MessageFrame[] {
-    const { id, type } = message;
-    if (typeof id !== "string" || typeof type !== "string") return [];
-    const known = this.#growing.get(id);
-    const namespace = known?.namespace ?? at;
-    if (!type.endsWith("MessageChunk")) {
-      this.#growing.delete(id);
-      return [{ event: "messages/complete", namespace, data: [message] }];
-    }
-    const grown = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
-    this.#growing.set(id, { namespace, message: grown });
-    const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
-    return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
-  }
-
-  /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
-  finish(messages: Json | undefined): MessageFrame[] {
-    const growing = this.#growing;
-    if (growing.size === 0 || !Array.isArray(messages)) return [];
-    const final: MessageFrame[] = [];
-    // From the end, because streamed messages are among the newest.
-    for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
-      const message = messages[at] as Json;
-      const known = isObject(message) ? growing.get(message.id as string) : undefined;
-      if (!known) continue;
-      growing.delete((message as JsonObject).id as string);
-      final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
-    }
-    return final;
-  }
-}
-
-/** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
-function shown(message: JsonObject): JsonObject {
-  const { tool_call_chunks: chunks, ...rest } = message;
-  if (!Array.isArray(chunks) || chunks.length === 0) return rest;
-  const calls = chunks.filter(isObject).map((call) => ({
-    name: call.name ?? "",
-    args: parseArguments(call.args ?? "") ?? {},
-    id: call.id ?? null,
-    type: "tool_call",
-  }));
-  return { ...rest, tool_calls: calls };
-}
-
-function mergeChunk(known: JsonObject, delta: JsonObject): JsonObject {
-  const {
-    type: _type,
-    content = "",
-    additional_kwargs,
-    response_metadata,
-    usage_metadata,
-    tool_call_chunks,
-    ...rest
-  } = delta;
-  return {
-    ...known,
-    ...rest,
-    content: mergeContent(known.content ?? "", content),
-    additional_kwargs: grow(known.additional_kwargs ?? {}, additional_kwargs ?? {}),
-    response_metadata: { ...(known.response_metadata as JsonObject), ...(response_metadata as JsonObject) },
-    ...(usage_metadata ? { usage_metadata: sum(known.usage_metadata ?? null, usage_metadata) } : {}),
-    ...(tool_call_chunks ? { tool_call_chunks: grow(known.tool_call_chunks ?? [], tool_call_chunks) } : {}),
-  };
-}
-
-function mergeContent(known: Json, delta: Json): Json {
-  if (typeof known === "string" && typeof delta === "string") return known + delta;
-  return grow(blocks(known), blocks(delta));
-}
-
-function blocks(content: Json): Json {
-  if (typeof content !== "string") return content;
-  return content === "" ? [] : [{ type: "text", text: content }];
 }

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import {
-  coerceMessage,
-  coerceMessages,
-  type MessageFrame,
-  MessageFrames,
-  reduceMessages,
-} from "../../lib/executor/messages.ts";
+import { type MessageFrame, MessageFrames } from "../../lib/executor/message-frames.ts";
+import { coerceMessage, coerceMessages, reduceMessages } from "../../lib/executor/messages.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 

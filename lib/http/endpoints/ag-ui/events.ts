@@ -1,5 +1,5 @@
 /** Events of AG-UI, made from the events of a run. */
-import { sum } from "../../../executor/messages.ts";
+import { addNumbers } from "../../../executor/message-merge.ts";
 import { approvalOf, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
@@ -187,7 +187,7 @@ export class AguiMapper {
         return [{ type: "TOOL_CALL_RESULT", messageId, toolCallId, content: contentText(content), role: "tool" }];
       }
       case "message-close":
-        if (event.usage) this.#usage = sum(this.#usage, event.usage);
+        if (event.usage) this.#usage = addNumbers(this.#usage, event.usage);
         return this.#texts.delete(messageId) ? [{ type: "TEXT_MESSAGE_END", messageId }] : [];
       default:
         return [];

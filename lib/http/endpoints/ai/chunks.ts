@@ -1,5 +1,5 @@
 /** Chunks of the AI SDK's UI message stream, made from the events of runs. */
-import { sum } from "../../../executor/messages.ts";
+import { addNumbers } from "../../../executor/message-merge.ts";
 import { type Action, approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
@@ -182,7 +182,7 @@ export class ChunkMapper {
   #closeMessage({ reason, usage }: Extract<RunEvent, { type: "message-close" }>): UIMessageChunk[] {
     this.#current = null;
     this.#reason = toFinishReason(reason);
-    if (usage) this.#usage = sum(this.#usage, usage);
+    if (usage) this.#usage = addNumbers(this.#usage, usage);
     const waiting = this.#waiting;
     this.#waiting = [];
     return waiting.flatMap((event) => this.take(event));

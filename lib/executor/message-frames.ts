@@ -1,0 +1,96 @@
+/** The events of stream mode `messages`, with messages that are assembled from their chunks. */
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import { addNumbers, mergePart } from "./message-merge.ts";
+import { parseArguments, plainType } from "./messages.ts";
+
+/** One event of stream mode `messages`. */
+export interface MessageFrame {
+  readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
+  /** The namespace of the graph; empty for the root graph. */
+  readonly namespace: readonly string[];
+  readonly data: Json;
+}
+
+/** Derives the events of mode `messages` from those of mode `messages-tuple`. Holds only incomplete messages. */
+export class MessageFrames {
+  readonly #incomplete = new Map<string, { readonly namespace: readonly string[]; readonly message: JsonObject }>();
+
+  /**
+   * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
+   * is complete. Messages without an id are ignored.
+   */
+  chunk(message: JsonObject, metadata: JsonObject, at: readonly string[] = []): MessageFrame[] {
+    const { id, type } = message;
+    if (typeof id !== "string" || typeof type !== "string") return [];
+    const known = this.#incomplete.get(id);
+    const namespace = known?.namespace ?? at;
+    if (!type.endsWith("MessageChunk")) {
+      this.#incomplete.delete(id);
+      return [{ event: "messages/complete", namespace, data: [message] }];
+    }
+    const merged = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
+    this.#incomplete.set(id, { namespace, message: merged });
+    const partial: MessageFrame = { event: "messages/partial", namespace, data: [toWireMessage(merged)] };
+    return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
+  }
+
+  /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
+  finish(messages: Json | undefined): MessageFrame[] {
+    const incomplete = this.#incomplete;
+    if (incomplete.size === 0 || !Array.isArray(messages)) return [];
+    const final: MessageFrame[] = [];
+    // From the end, because streamed messages are among the newest.
+    for (let at = messages.length - 1; at >= 0 && incomplete.size > 0; at--) {
+      const message = messages[at] as Json;
+      const known = isObject(message) ? incomplete.get(message.id as string) : undefined;
+      if (!known) continue;
+      incomplete.delete((message as JsonObject).id as string);
+      final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
+    }
+    return final;
+  }
+}
+
+/** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
+function toWireMessage(message: JsonObject): JsonObject {
+  const { tool_call_chunks: chunks, ...rest } = message;
+  if (!Array.isArray(chunks) || chunks.length === 0) return rest;
+  const calls = chunks.filter(isObject).map((call) => ({
+    name: call.name ?? "",
+    args: parseArguments(call.args ?? "") ?? {},
+    id: call.id ?? null,
+    type: "tool_call",
+  }));
+  return { ...rest, tool_calls: calls };
+}
+
+function mergeChunk(known: JsonObject, delta: JsonObject): JsonObject {
+  const {
+    type: _type,
+    content = "",
+    additional_kwargs,
+    response_metadata,
+    usage_metadata,
+    tool_call_chunks,
+    ...rest
+  } = delta;
+  return {
+    ...known,
+    ...rest,
+    content: mergeContent(known.content ?? "", content),
+    additional_kwargs: mergePart(known.additional_kwargs ?? {}, additional_kwargs ?? {}),
+    response_metadata: { ...(known.response_metadata as JsonObject), ...(response_metadata as JsonObject) },
+    ...(usage_metadata ? { usage_metadata: addNumbers(known.usage_metadata ?? null, usage_metadata) } : {}),
+    ...(tool_call_chunks ? { tool_call_chunks: mergePart(known.tool_call_chunks ?? [], tool_call_chunks) } : {}),
+  };
+}
+
+function mergeContent(known: Json, delta: Json): Json {
+  if (typeof known === "string" && typeof delta === "string") return known + delta;
+  return mergePart(blocks(known), blocks(delta));
+}
+
+function blocks(content: Json): Json {
+  if (typeof content !== "string") return content;
+  return content === "" ? [] : [{ type: "text", text: content }];
+}
