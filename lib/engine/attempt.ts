@@ -203,7 +203,7 @@ class RunAttempt implements Attempt, AttemptEvents {
     const { slot, heartbeat, checkpoints } = this.#parts;
     if (!this.#state.accepts(reason)) return this.#state.reason === reason;
     if (!this.#state.isStopped) {
-      this.#stopPosition = this.#barrier.newest;
+      this.#stopPosition = this.#barrier.positionForState;
       this.#abandonLater();
     }
     this.#state.stop(reason);

@@ -91,14 +91,14 @@ export class OutputBuffer {
   #append(output: Output): void {
     const { claimed, runEvents, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
     if (isEvent(output)) {
-      this.#events.add(output, barrier.oldest);
+      this.#events.add(output, barrier.positionForOutput);
       this.#size += sizeOf(output);
       if (hasEventReaders()) onAwaitedOutput();
       return;
     }
     this.#nextFrameId++;
     if (claimed.run.resumable) {
-      this.#frames.add(output, barrier.oldest);
+      this.#frames.add(output, barrier.positionForOutput);
       this.#size += sizeOf(output);
       onAwaitedOutput();
     } else {

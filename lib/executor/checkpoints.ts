@@ -127,7 +127,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   async function added(): Promise<void> {
     options.onAdded();
     if (options.sync) {
-      await barrier.passed(barrier.newest);
+      await barrier.passed(barrier.positionForState);
       await options.save();
     }
     checkLease();
@@ -138,7 +138,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   }
 
   function append(checkpoint: NewCheckpoint): void {
-    buffer.addCheckpoint(cache.add(checkpoint, options.now()), barrier.newest);
+    buffer.addCheckpoint(cache.add(checkpoint, options.now()), barrier.positionForState);
   }
 
   return {
@@ -156,7 +156,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       checkLease();
       if (writes.length === 0) return;
       cache.addWrites(at, task_id, writes);
-      buffer.addWrites({ ...at, task_id, writes }, barrier.newest);
+      buffer.addWrites({ ...at, task_id, writes }, barrier.positionForState);
       await added();
     },
     hold() {

@@ -1,4 +1,11 @@
-/** Write barriers decide which save takes an item, so that a state is stored together with the frames that show it. */
+/**
+ * Write barriers decide which save takes an item, so that a state is stored together with the frames that show it. An example:
+ * 1. `open` returns 1: an agent is about to put a state and to show it.
+ * 2. It puts the state, with `positionForState` 1. No save takes it yet.
+ * 3. It emits a frame, with `positionForOutput` 1. No save takes it yet.
+ * 4. `close(1)`: the agent has shown the state.
+ * 5. The next save takes both.
+ */
 
 /**
  * Barriers are numbered from 1 in the order in which they open, and they close in that order. The position of an item is the number
@@ -32,13 +39,14 @@ export class WriteBarrier {
     return this.#opened > this.#closed;
   }
 
-  /** The position of what output that is still to come shows: it waits for the newest barrier. */
-  get newest(): number {
+  /** The position of a state that is put now: it waits for the newest barrier, because the output that shows it is still to come. */
+  get positionForState(): number {
     return this.#opened;
   }
 
-  /** The position of output: it waits for the oldest open barrier, whose save stores all that was emitted until it closes. */
-  get oldest(): number {
+  /** The position of output that is emitted now: it waits for the oldest open barrier, whose save stores all output until it closes. */
+  get positionForOutput(): number {
+    // If none is open, this is the barrier that was opened last: it is closed, so that the next save takes the output.
     return Math.min(this.#closed + 1, this.#opened);
   }
 
@@ -67,8 +75,8 @@ export class BarrierQueue<Item> {
 
   /** Removes and returns the items that a save may take. */
   drain(): Item[] {
-    const held = this.#queued.findIndex(({ position }) => !this.#barrier.isPassed(position));
-    return this.#queued.splice(0, held < 0 ? this.#queued.length : held).map(({ item }) => item);
+    const firstBlocked = this.#queued.findIndex(({ position }) => !this.#barrier.isPassed(position));
+    return this.#queued.splice(0, firstBlocked < 0 ? this.#queued.length : firstBlocked).map(({ item }) => item);
   }
 
   /** A save may take at least one item. */

@@ -19,11 +19,11 @@ export const LOGS: readonly PlantedFault[] = [
   {
     name: "writes are stored before the events that show them",
     file: "lib/executor/checkpoints.ts",
-    find: "buffer.addWrites({ ...at, task_id, writes }, barrier.newest);",
+    find: "buffer.addWrites({ ...at, task_id, writes }, barrier.positionForState);",
     replace: "buffer.addWrites({ ...at, task_id, writes }, 0);",
     also: [
       {
-        find: "buffer.addCheckpoint(cache.add(checkpoint, options.now()), barrier.newest);",
+        find: "buffer.addCheckpoint(cache.add(checkpoint, options.now()), barrier.positionForState);",
         replace: "buffer.addCheckpoint(cache.add(checkpoint, options.now()), 0);",
       },
     ],

@@ -124,8 +124,9 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "frames are shown before they are stored",
     file: "lib/engine/output-buffer.ts",
-    find: "      this.#frames.add(output, barrier.oldest);\n",
-    replace: "      this.#frames.add(output, barrier.oldest);\n      runEvents.publish(output.event, output.data);\n",
+    find: "      this.#frames.add(output, barrier.positionForOutput);\n",
+    replace:
+      "      this.#frames.add(output, barrier.positionForOutput);\n      runEvents.publish(output.event, output.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
