@@ -75,7 +75,7 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: 
     claimed,
     retry,
     save: () => events.onSaveNeeded(),
-    isLost: isOutputEnded,
+    isOutputEnded,
     ensureLease: () => events.onLeaseNeeded(),
     abandon: () => events.onSuspended(),
   });
@@ -85,7 +85,7 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: 
     ...{ lease, barrier, checkpoints, output, journal, retry },
     scheduleSave: basis.slot.scheduleSave,
     onlyAtEnd: request.durability === "exit",
-    isLost: () => !state.mayWrite,
+    mayNotWrite: () => !state.mayWrite,
     onLost: () => events.onLeaseLost(),
   });
   const described = { ...describeJob(basis, request, recorded), checkpoints, store: options.store };
@@ -99,7 +99,7 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: 
   const mapper = new EventMapper({
     ...{ requested, output, recorder, prices },
     resumedValues: showsResumed ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
-    isStopped: isOutputEnded,
+    isOutputEnded,
   });
   return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
 }

@@ -19,8 +19,8 @@ interface EventMapperOptions {
   readonly output: Pick<OutputBuffer, "emitFrame" | "holdOutput" | "releaseOutput">;
   readonly recorder: EventRecorder | null;
   readonly prices: Prices;
-  /** The run must stop: events that still arrive are not emitted. */
-  isStopped(): boolean;
+  /** The attempt stops: events that still arrive are not emitted. */
+  isOutputEnded(): boolean;
 }
 
 /** Maps the events of an executor, in their order. */
@@ -59,7 +59,7 @@ export class EventMapper implements AttemptReport {
       case "state":
         return this.#resumedValues ? this.#emitAfterResumedValues(event) : this.#emit(event);
       case "event":
-        if (!this.#options.isStopped()) this.#options.recorder?.take(event);
+        if (!this.#options.isOutputEnded()) this.#options.recorder?.take(event);
         return undefined;
       case "usage":
         this.#usage.add(event);
@@ -72,24 +72,24 @@ export class EventMapper implements AttemptReport {
   }
 
   async #emitAfterResumedValues(event: StreamEvent | StateEvent): Promise<void> {
-    const { output, isStopped } = this.#options;
+    const { output, isOutputEnded } = this.#options;
     const read = this.#resumedValues;
     if (read && !this.#showsNothing(event)) {
       this.#resumedValues = null;
       const values = showsValues(event) ? undefined : await read();
-      if (values !== undefined && !isStopped()) output.emitFrame("values", values);
+      if (values !== undefined && !isOutputEnded()) output.emitFrame("values", values);
     }
     this.#emit(event);
   }
 
   /** The state that a retry continues from comes before the first event that shows something of the graph. */
   #showsNothing(event: StreamEvent | StateEvent): boolean {
-    return event.type === "stream" && (this.#options.isStopped() || event.mode === "events");
+    return event.type === "stream" && (this.#options.isOutputEnded() || event.mode === "events");
   }
 
   #emit(event: StreamEvent | StateEvent): undefined {
     if (event.type === "state") this.#emitState(event);
-    else if (!this.#options.isStopped()) this.#emitStreamOrHold(event);
+    else if (!this.#options.isOutputEnded()) this.#emitStreamOrHold(event);
   }
 
   /** The interrupt of a subgraph waits for that of the root graph, or for the next state. */

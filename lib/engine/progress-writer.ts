@@ -24,8 +24,8 @@ interface ProgressWriterOptions {
   readonly onlyAtEnd: boolean;
   /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
-  /** Nothing may be written. */
-  isLost(): boolean;
+  /** The lease is lost, or the run was rolled back: nothing may be written. */
+  mayNotWrite(): boolean;
   /** A save failed: the lease is lost, or the store does not recover. */
   onLost(): void;
 }
@@ -74,7 +74,7 @@ export class ProgressWriter {
   /** Resolves when everything that a save may take is committed, or when that failed. */
   save(extent: SaveExtent): Promise<void> {
     if (this.#state !== "open") return Promise.resolve();
-    if (this.#saving) return this.#saving.then(() => (this.#options.isLost() ? undefined : this.save(extent)));
+    if (this.#saving) return this.#saving.then(() => (this.#options.mayNotWrite() ? undefined : this.save(extent)));
     this.#stopTimer();
     if (!this.#hasReady(extent)) return Promise.resolve();
     this.#saving = this.#store(this.#drain(extent)).finally(() => {

@@ -94,7 +94,7 @@ export interface OpenJournal {
   freeze(): void;
   /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
-  /** Resolves when everything is committed. Rejects when the lease is lost. */
+  /** Resolves when everything is committed. Rejects when the attempt stops. */
   commit(): Promise<void>;
   /** Another process may have the run if this one stood still: rejects then. */
   ensureLease(): Promise<void>;

@@ -54,8 +54,8 @@ export interface JournalAttempt {
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
   /** Saves what the executor has shown and what the journal has; resolves when that is committed, or when it failed. */
   save(): Promise<void>;
-  /** Nothing may be written any more. */
-  isLost(): boolean;
+  /** The attempt stops, and what the executor shows from now on is dropped. True after a cancel too, when writes are still allowed. */
+  isOutputEnded(): boolean;
   /** Renews the lease if it has expired. Resolves when it holds, or when the attempt stops. */
   ensureLease(): Promise<void>;
   /** Aborts the signal of the job. */

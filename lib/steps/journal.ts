@@ -230,13 +230,13 @@ class StoredJournal implements OpenJournal {
   async commit(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.save();
-    if (attempt.isLost()) throw new LeaseLost(this.run_id);
+    if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
   async ensureLease(): Promise<void> {
     const { attempt } = this.#options;
     await attempt.ensureLease();
-    if (attempt.isLost()) throw new LeaseLost(this.run_id);
+    if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
   async address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }> {
