@@ -15,9 +15,9 @@ export class StreamBackpressure {
   /** How many chunks came, and how many of them were shown. */
   private received = 0;
   private shown = 0;
-  /** Holds of earlier ticks, with the number of chunks that had arrived. */
-  private holds: { readonly release: () => void; readonly at: number }[] = [];
-  /** This tick has a hold. */
+  /** The open barriers of earlier ticks, with the number of chunks that had arrived. */
+  private barriers: { readonly close: () => void; readonly at: number }[] = [];
+  /** This tick has a barrier. */
   private open = false;
   private wake: () => void = () => {};
   private ended = false;
@@ -38,18 +38,18 @@ export class StreamBackpressure {
       get: (at) => checkpoints.get(at),
       list: (at) => checkpoints.list(at),
       put: (checkpoint) => {
-        this.hold();
+        this.openBarrier();
         return checkpoints.put(checkpoint);
       },
       putWrites: (...writes) => {
-        this.hold();
+        this.openBarrier();
         return checkpoints.putWrites(...writes);
       },
     };
   }
 
   read(chunks: AsyncIterable<unknown>): void {
-    if (!this.checkpoints.hold) {
+    if (!this.checkpoints.openBarrier) {
       this.direct = chunks[Symbol.asyncIterator]();
       return;
     }
@@ -58,7 +58,7 @@ export class StreamBackpressure {
         for await (const chunk of chunks) {
           // Nothing takes it once it is closed, and a graph may ignore its signal for long.
           if (this.shown === Number.POSITIVE_INFINITY) continue;
-          this.hold();
+          this.openBarrier();
           this.received++;
           this.chunks.push(chunk);
           this.wake();
@@ -76,7 +76,7 @@ export class StreamBackpressure {
   next(): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
     if (this.direct) return this.direct.next();
     this.shown = this.received - (this.chunks.length - this.head);
-    this.release();
+    this.closePassed();
     return this.chunks.length > this.head ? { done: false, value: this.take() } : this.wait();
   }
 
@@ -105,24 +105,24 @@ export class StreamBackpressure {
   async close(): Promise<void> {
     this.shown = Number.POSITIVE_INFINITY;
     this.chunks.length = this.head = 0;
-    this.release();
+    this.closePassed();
     await (this.direct ? drain(this.direct) : this.reading);
   }
 
-  private hold(): void {
+  private openBarrier(): void {
     if (this.open || this.shown === Number.POSITIVE_INFINITY) return;
-    const release = this.checkpoints.hold?.();
-    if (!release) return;
+    const close = this.checkpoints.openBarrier?.();
+    if (!close) return;
     this.open = true;
     this.environment.defer(() => {
       this.open = false;
-      this.holds.push({ release, at: this.received });
-      this.release();
+      this.barriers.push({ close, at: this.received });
+      this.closePassed();
     });
   }
 
-  private release(): void {
-    while (this.holds[0] && this.holds[0].at <= this.shown) this.holds.shift()?.release();
+  private closePassed(): void {
+    while (this.barriers[0] && this.barriers[0].at <= this.shown) this.barriers.shift()?.close();
   }
 }
 

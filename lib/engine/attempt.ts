@@ -138,9 +138,9 @@ class RunAttempt implements Attempt, AttemptEvents {
     const { journal, output, progress, checkpoints } = this.#parts;
     this.#state.enter("settled");
     journal?.close();
-    // The held output of a stopped run describes a state that it did not reach.
-    if (this.#state.isStopped) output.dropHeldOutput();
-    else output.releaseOutput();
+    // The paused output of a stopped run describes a state that it did not reach.
+    if (this.#state.isStopped) output.dropPausedOutput();
+    else output.resumeOutput();
     await progress.close(this.#state.reason === "shutting_down");
     // An abandoned executor must not write any more.
     checkpoints.refuseWrites();

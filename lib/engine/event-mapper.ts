@@ -15,8 +15,8 @@ interface EventMapperOptions {
   readonly requested: ReadonlySet<StreamMode>;
   /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
-  /** Holds frames of an interrupt until the state that they describe. */
-  readonly output: Pick<OutputBuffer, "emitFrame" | "holdOutput" | "releaseOutput">;
+  /** Pauses the frames of a subgraph's interrupt until the state that they describe. */
+  readonly output: Pick<OutputBuffer, "emitFrame" | "pauseOutput" | "resumeOutput">;
   readonly recorder: EventRecorder | null;
   readonly prices: Prices;
   /** The attempt stops: events that still arrive are not emitted. */
@@ -89,23 +89,23 @@ export class EventMapper implements AttemptReport {
 
   #emit(event: StreamEvent | StateEvent): undefined {
     if (event.type === "state") this.#emitState(event);
-    else if (!this.#options.isOutputEnded()) this.#emitStreamOrHold(event);
+    else if (!this.#options.isOutputEnded()) this.#emitStreamWithPause(event);
   }
 
   /** The interrupt of a subgraph waits for that of the root graph, or for the next state. */
-  #emitStreamOrHold(event: StreamEvent): void {
+  #emitStreamWithPause(event: StreamEvent): void {
     const { output } = this.#options;
     const isInner = (event.namespace ?? []).length > 0;
     const isInterrupt = showsInterrupt(event);
-    if (isInterrupt && isInner) output.holdOutput();
+    if (isInterrupt && isInner) output.pauseOutput();
     this.#emitStream(event);
-    if (isInterrupt && !isInner) output.releaseOutput();
+    if (isInterrupt && !isInner) output.resumeOutput();
   }
 
   #emitState(event: StateEvent): void {
     const { output, recorder, requested } = this.#options;
     this.#last = event;
-    output.releaseOutput();
+    output.resumeOutput();
     for (const frame of event.frames ?? []) this.#emitStream(frame);
     recorder?.take(event);
     if (requested.has("messages") && isObject(event.values)) {

@@ -24,7 +24,7 @@ export class Execution {
   #isAbandoned = false;
   /** Stops waiting for the next event. */
   #abandonWait: (() => void) | undefined;
-  #releasesHeldOutput = false;
+  #isResumeScheduled = false;
 
   constructor(parts: AttemptParts, abort: AbortController, abandon_ms: number) {
     this.#parts = parts;
@@ -40,7 +40,7 @@ export class Execution {
     let count = 0;
     while (true) {
       const pulled = this.#pull(events);
-      this.#scheduleHeldOutput();
+      this.#scheduleResume();
       const next = pulled instanceof Promise ? await pulled : pulled;
       if (next.done) return;
       try {
@@ -91,20 +91,20 @@ export class Execution {
     await progress.save("due");
   }
 
-  /** Emits the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
-  #scheduleHeldOutput(): void {
-    if (!this.#parts.output.hasHeldOutput() || this.#releasesHeldOutput) return;
-    this.#releasesHeldOutput = true;
-    void this.#releaseHeldOutput();
+  /** Emits the paused interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
+  #scheduleResume(): void {
+    if (!this.#parts.output.hasPausedOutput() || this.#isResumeScheduled) return;
+    this.#isResumeScheduled = true;
+    void this.#resumeLater();
   }
 
-  async #releaseHeldOutput(): Promise<void> {
+  async #resumeLater(): Promise<void> {
     const { options, state, output, progress } = this.#parts;
     let waits = 0;
     do await pause(options.environment, INTERRUPT_MS);
     while (state.isAtWork && progress.isBehind() && ++waits < INTERRUPT_WAITS);
-    this.#releasesHeldOutput = false;
-    if (state.isAtWork && !state.isStopped) output.releaseOutput();
+    this.#isResumeScheduled = false;
+    if (state.isAtWork && !state.isStopped) output.resumeOutput();
   }
 
   /** Stops an executor whose event is invalid. The run ends only after it has settled or was abandoned. */

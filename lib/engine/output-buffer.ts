@@ -34,8 +34,8 @@ type StoredOutput = Pick<Progress, "frames" | "events">;
 /** The limit of output that is not stored, in characters. It is published in one go, so the rings must be able to hold it. */
 const BACKLOG = 512 * 1024;
 const OUTPUT_OVERHEAD = 64;
-/** The limit of frames and events in an output hold: more than these are emitted without the state that they wait for. */
-const MAX_HELD_OUTPUT = 256;
+/** The limit of paused frames and events. One more ends the pause: all are emitted, without the state that they wait for. */
+const MAX_PAUSED_OUTPUT = 256;
 
 const sizeOf = ({ data }: Output): number => (data?.length ?? 0) + OUTPUT_OVERHEAD;
 const isEvent = (output: Output): output is ThreadEvent => "seq" in output;
@@ -44,8 +44,8 @@ export class OutputBuffer {
   readonly #options: OutputBufferOptions;
   readonly #frames: BarrierQueue<NewFrame>;
   readonly #events: BarrierQueue<ThreadEvent>;
-  /** Output that waits for `releaseOutput` or `dropHeldOutput`; null while there is no output hold. */
-  #held: Output[] | null = null;
+  /** Output that waits for `resumeOutput` or `dropPausedOutput`; null while output is not paused. */
+  #paused: Output[] | null = null;
   #nextFrameId: number;
   #nextSeq: number;
   #publishedSeq: number;
@@ -79,9 +79,9 @@ export class OutputBuffer {
   }
 
   #emit(output: Output): void {
-    if (this.#held) {
-      this.#held.push(output);
-      if (this.#held.length > MAX_HELD_OUTPUT) this.releaseOutput();
+    if (this.#paused) {
+      this.#paused.push(output);
+      if (this.#paused.length > MAX_PAUSED_OUTPUT) this.resumeOutput();
     } else {
       this.#append(output);
     }
@@ -107,25 +107,29 @@ export class OutputBuffer {
     }
   }
 
-  /** Frames and events from now on wait until they are released or dropped. */
-  holdOutput(): void {
-    this.#held ??= [];
+  /**
+   * Frames and events wait from now on. LangGraph shows the interrupt of a subgraph before the root graph has stored its own, so that
+   * a client could answer too early: the interrupt waits for that of the root graph, or for the next state.
+   */
+  pauseOutput(): void {
+    this.#paused ??= [];
   }
 
-  hasHeldOutput(): boolean {
-    return this.#held !== null && this.#held.length > 0;
+  hasPausedOutput(): boolean {
+    return this.#paused !== null && this.#paused.length > 0;
   }
 
-  releaseOutput(): void {
-    const held = this.#held ?? [];
-    this.#held = null;
-    for (const output of held) this.#append(output);
+  /** Ends the pause, and emits what has waited. */
+  resumeOutput(): void {
+    const paused = this.#paused ?? [];
+    this.#paused = null;
+    for (const output of paused) this.#append(output);
   }
 
-  /** Drops the held output, except the lifecycle of subgraphs: every start gets one end. */
-  dropHeldOutput(): void {
-    this.#held = this.#held?.filter((output) => isEvent(output) && output.method === "lifecycle") ?? null;
-    this.releaseOutput();
+  /** Ends the pause, and drops what has waited except the lifecycle of subgraphs: every start gets one end. */
+  dropPausedOutput(): void {
+    this.#paused = this.#paused?.filter((output) => isEvent(output) && output.method === "lifecycle") ?? null;
+    this.resumeOutput();
   }
 
   /** Back-pressure: the executor must wait. Never for output behind a barrier, because only more output closes it. */

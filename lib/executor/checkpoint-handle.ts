@@ -27,8 +27,8 @@ export interface CheckpointHandle extends CheckpointReader {
     writes: readonly PendingWrite[],
   ): Promise<void>;
   /**
-   * Opens a hold, and gives what releases it. What is put after that is stored in one save with all that the executor has shown when it
-   * releases the hold. For executors that put at another time than they show. With durability `sync`, writes wait for the release.
+   * Opens a write barrier, and returns what closes it. What is put after that is stored in one save with all that the executor has shown
+   * until it closes the barrier. For executors that put at another time than they show. With durability `sync`, writes wait for that.
    */
-  hold?(): () => void;
+  openBarrier?(): () => void;
 }

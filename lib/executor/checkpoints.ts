@@ -39,7 +39,7 @@ const BACKLOG = 4 * 1024 * 1024;
 
 export interface JobCheckpoints extends CheckpointHandle {
   /** Opens a write barrier in front of what is put from now on, and returns what closes it. */
-  hold(): () => void;
+  openBarrier(): () => void;
   /** Removes and returns what a save may take; the caller must store it. */
   drain(): Pick<Progress, "checkpoints" | "writes">;
   /** A save may take something. */
@@ -159,7 +159,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       buffer.addWrites({ ...at, task_id, writes }, barrier.positionForState);
       await added();
     },
-    hold() {
+    openBarrier() {
       const position = barrier.open();
       return () => {
         barrier.close(position);

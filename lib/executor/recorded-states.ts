@@ -277,7 +277,7 @@ class Recorder implements EventStage {
   private answered: StoredCheckpoint | null = null;
   /** Put at the end. */
   private last: (() => NewCheckpoint) | null = null;
-  private release: (() => void) | undefined;
+  private closeBarrier: (() => void) | undefined;
 
   constructor(job: Job, signal: AbortSignal, environment: Environment, debug: boolean) {
     this.job = job;
@@ -336,7 +336,7 @@ class Recorder implements EventStage {
     const frames = this.debug ? event.frames?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) : event.frames;
     this.newest = { checkpoint_id, metadata: { step } };
     // With durability `sync` a state is stored before it is shown.
-    if (job.durability !== "sync") this.release = job.checkpoints.hold?.();
+    if (job.durability !== "sync") this.closeBarrier = job.checkpoints.openBarrier?.();
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
     const shown = (): readonly ExecutorEvent[] => [
       { ...event, frames: frames ?? [], checkpoint: { ns: "", ...place, step, source } },
@@ -373,9 +373,9 @@ class Recorder implements EventStage {
   }
 
   shown(): void {
-    const { release } = this;
-    this.release = undefined;
-    release?.();
+    const { closeBarrier } = this;
+    this.closeBarrier = undefined;
+    closeBarrier?.();
   }
 
   close(): Promise<void> | undefined {

@@ -54,7 +54,7 @@ export class StreamHub {
 
   /** The log of a run; creates it if needed. */
   runEvents(run_id: string): RunEvents {
-    return this.find(run_id) ?? this.hold(new RunEvents(run_id, this));
+    return this.find(run_id) ?? this.addLog(new RunEvents(run_id, this));
   }
 
   find(run_id: string): RunEvents | undefined {
@@ -62,7 +62,7 @@ export class StreamHub {
   }
 
   /** Adds this log, unless the run has one already. */
-  hold(runEvents: RunEvents): RunEvents {
+  addLog(runEvents: RunEvents): RunEvents {
     if (!this.#logs.has(runEvents.run_id)) this.#logs.set(runEvents.run_id, runEvents);
     if (this.#lost) runEvents.end(this.#lost);
     return runEvents;
@@ -236,7 +236,7 @@ export class RunEvents extends Log<Frame, StoredFrame> {
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
-    if (this.#released && !this.#hub.closed) this.#hub.hold(this);
+    if (this.#released && !this.#hub.closed) this.#hub.addLog(this);
     return new FrameCursor(this, after, onLeave).reader();
   }
 }

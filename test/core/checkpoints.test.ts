@@ -113,7 +113,7 @@ describe("checkpoints of a job", () => {
     const [first, second] = [checkpoint(1, ["a"], null), checkpoint(2, ["b"], 1)];
     await job.put(first);
     await store();
-    const release = job.hold();
+    const release = job.openBarrier();
     await job.putWrites({ ns: "", checkpoint_id: first.checkpoint_id }, "task", [
       { channel: "x", idx: 0, type: "json", data: "1" },
     ]);

@@ -123,18 +123,18 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
       result: null,
     }));
     const values = { messages: [...messages] };
-    const release = lag > 0 ? job.checkpoints.hold?.() : undefined;
+    const closeBarrier = lag > 0 ? job.checkpoints.openBarrier?.() : undefined;
     const put = saver?.put(values, next, tasks as unknown as Json);
     put?.catch(() => {});
     // With durability `sync` it is shown once it is stored.
     if (job.durability !== "sync") await put;
     if (lag > 0) await pause(world, process, world.scheduler.now % lag, null);
     if (spoken !== null) yield* speak(spoken, "message-finish");
-    if (job.durability === "sync") release?.();
+    if (job.durability === "sync") closeBarrier?.();
     const saved = await put;
     const frames = job.modes.has("values") ? [{ type: "stream", mode: "values", data: values } as const] : [];
     yield { type: "state", values, next, tasks, frames, ...(saved && { checkpoint: saved }) };
-    release?.();
+    closeBarrier?.();
   }
 
   // Where an earlier attempt had come to its question, only its last word is missing.
