@@ -24,8 +24,8 @@ import { interruptRuns, removeRuns, type StopStatements, toStopArguments } from 
 export const toTargets = ({ resume_targets = [] }: CreateRun["run"]): string | null =>
   resume_targets.length > 0 ? JSON.stringify(resume_targets) : null;
 
-/** Whether another run can stand in the way by answering the same interrupts: `rollback` deletes it. */
-export const isUnique = (run: CreateRun["run"]): boolean =>
+/** Whether the run is refused while another one answers the same interrupts. With `rollback` it deletes that one instead. */
+export const excludesOtherAnswers = (run: CreateRun["run"]): boolean =>
   toTargets(run) !== null && run.multitask_strategy !== "rollback";
 
 /** Returns the columns of the run that its request decides. */
@@ -54,7 +54,8 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
 interface Terms {
   /** Absent for a run that is not due yet. */
   readonly claim: ClaimTerms | undefined;
-  readonly pending: number | null;
+  /** The limit of pending runs of the deployment; null when the run is certain to fit. */
+  readonly pending_limit: number | null;
   readonly fire_time: FireTime | undefined;
 }
 
@@ -62,7 +63,7 @@ interface Terms {
 function toDecision(
   deployment: string,
   { run, seen, idempotency, limits, now }: CreateRun,
-  { claim, pending, fire_time }: Terms,
+  { claim, pending_limit, fire_time }: Terms,
 ) {
   const { thread_id, run_id, assistant_id, graph_id } = run;
   return {
@@ -74,7 +75,7 @@ function toDecision(
     route: idempotency?.route ?? null,
     key: idempotency?.key ?? null,
     resume_targets: toTargets(run),
-    pending: pending ?? 0,
+    pending_limit: pending_limit ?? 0,
     pending_per_thread: limits?.pending_per_thread ?? Number.MAX_SAFE_INTEGER,
   };
 }
@@ -132,7 +133,7 @@ function existingThread(
 
 function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
   if (fire_time) return "cron";
-  return isUnique(run) ? "resume" : "request";
+  return excludesOtherAnswers(run) ? "resume" : "request";
 }
 
 /** Of a longer request, in characters, the run that is created shares the texts. */
@@ -147,20 +148,20 @@ export interface CreateStatements {
 }
 
 /**
- * Returns the statements of `Storage.createRun`. `pending` is the limit of the deployment; null when the run is certain to fit. With a
+ * Returns the statements of `Storage.createRun`. `pending_limit` is that of the deployment; null when the run is certain to fit. With a
  * `fire_time`, they create the run only while that has no firing.
  */
 export function createStatements(
   deployment: string,
   request: CreateRun,
-  pending: number | null,
+  pending_limit: number | null,
   fire_time?: FireTime,
 ): CreateStatements {
   const { run, seen, now, idempotency } = request;
   const { thread_id, run_id, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
-  const decision = toDecision(deployment, request, { claim, pending, fire_time });
-  const shape = { origin: toOrigin(request, fire_time), limited: pending !== null };
+  const decision = toDecision(deployment, request, { claim, pending_limit, fire_time });
+  const shape = { origin: toOrigin(request, fire_time), limited: pending_limit !== null };
   const { taken, labels, eviction } =
     seen.thread_revision === null
       ? newThread(request, decision, shape)
@@ -183,7 +184,7 @@ export function createStatements(
       ofThread(deployment, thread_id),
       ...(idempotency ? [ofKey(deployment, idempotency)] : []),
       // Near the limit, creates count one after the other.
-      ...(pending === null ? [] : [`pending ${deployment}`]),
+      ...(pending_limit === null ? [] : [`pending ${deployment}`]),
     ],
     created(rowsOf) {
       const [[inserted], [thread]] = [rowsOf(insert), rowsOf(taken)];

@@ -17,7 +17,7 @@ import {
   selectObstacles,
   selectRunOfKey,
 } from "../statements/runs-create.ts";
-import { createStatements, isUnique, toTargets } from "./create-statements.ts";
+import { createStatements, excludesOtherAnswers, toTargets } from "./create-statements.ts";
 import { toRun } from "./row.ts";
 
 /**
@@ -43,34 +43,36 @@ export async function countPending(driver: Database, deployment: string): Promis
 }
 
 /**
- * See `Storage.createRun`; `pending` as for `createStatements`.
+ * See `Storage.createRun`; `pending_limit` as for `createStatements`.
  *
- * @statements createStatements · findRepeated · isUnique · selectAnsweringRun · countPendingRuns · selectObstacles ·
+ * @statements createStatements · findRepeated · excludesOtherAnswers · selectAnsweringRun · countPendingRuns · selectObstacles ·
  *   evicts
- * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near. 1. Decides: insert the
- *   thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible). Requires: assistant and
- *   thread revision as seen; idempotency key unknown; room under the limits; for `reject` a thread that is not busy;
- *   for a run that answers interrupts, but with `rollback`, no active run of the thread that answers one of them. A
- *   claim requires a free slot, no running run, and no run that goes first. 2. Labels of the thread, if its metadata
- *   changed. 3. `interrupt`: end the pending runs that were never claimed, flag the others. `rollback`: delete the
- *   active runs and what they left. Both require `last_run = :run`. 4. Insert the run from the thread row where
- *   `last_run = :run`; `running`, with the claim in its `claim_log`, if `slot_token` is the claim's. 5. Features,
- *   trace of a claimed first attempt, idempotency key: each requires the run. Outcome: rows of 4. Without rows, a read
- *   finds the reason; if the obstacle is gone by then, the outcome is `stale`.
+ * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near.
+ *   1. Decides: insert the thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible).
+ *      Requires: assistant and thread revision as seen; idempotency key unknown; room under the limits; for `reject` a
+ *      thread that is not busy; for a run that answers interrupts, but with `rollback`, no active run of the thread
+ *      that answers one of them. A claim requires a free slot, no running run, and no run that goes before.
+ *   2. Labels of the thread, if its metadata changed.
+ *   3. `interrupt`: end the pending runs that were never claimed, flag the others. `rollback`: delete the active runs
+ *      and what they left. Both require `last_run = :run`.
+ *   4. Insert the run from the thread row where `last_run = :run`; `running`, with the claim in its `claim_log`, if
+ *      `slot_token` is the claim's.
+ *   5. Features, trace of a claimed first attempt, idempotency key: each requires the run.
+ *   Outcome: rows of 4. Without rows, a read finds the reason; if the obstacle is gone by then, the outcome is `stale`.
  */
 export async function createRun(
   driver: Database,
   deployment: string,
   request: CreateRun,
-  pending: number | null,
+  pending_limit: number | null,
 ): Promise<CreateRunOutcome> {
-  const { statements, lock_keys, created } = createStatements(deployment, request, pending);
+  const { statements, lock_keys, created } = createStatements(deployment, request, pending_limit);
   const run = created(rowsIn(statements, await driver.batch(statements, lock_keys)));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
 /**
- * See `Storage.createRuns`; `pending` as for createRun.
+ * See `Storage.createRuns`; `pending_limit` as for createRun.
  *
  * @statements createStatements · requireRuns · refusal
  * @guards the statements of each run · fail the batch if any run is missing.
@@ -79,9 +81,9 @@ export async function createRuns(
   driver: Database,
   deployment: string,
   requests: readonly CreateRun[],
-  pending: number | null,
+  pending_limit: number | null,
 ): Promise<CreateRunsOutcome> {
-  const creates = requests.map((request) => createStatements(deployment, request, pending));
+  const creates = requests.map((request) => createStatements(deployment, request, pending_limit));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   try {
     const statements = [
@@ -130,7 +132,7 @@ export async function refusal(
   const { run, seen, idempotency, limits } = request;
   const repeated = idempotency && (await findRepeated(driver, deployment, idempotency));
   if (repeated) return repeated;
-  if (isUnique(run)) {
+  if (excludesOtherAnswers(run)) {
     const terms = { deployment, thread_id: run.thread_id, resume_targets: toTargets(run) };
     const [other] = await driver.read(selectAnsweringRun(terms));
     if (other) return { kind: "interrupt_answered", run_id: other.run_id };

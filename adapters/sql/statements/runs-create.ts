@@ -1,6 +1,10 @@
 /**
- * Statements that create a run. The first one decides: `insertThreadOfRun` or `takeThread` has an effect only if everything allows the run.
- * The others require its witness: `last_run` of the thread names the new run, which does not exist yet.
+ * Statements that create a run, in the order of their batch:
+ *
+ * 1. `insertThreadOfRun` or `takeThread` decides: it has an effect only if everything allows the run. It counts the run, gives it the
+ *    slot for a claim, and leaves the witness of the others: `last_run` names the new run, which does not exist yet.
+ * 2. `insertRun` requires that witness. The run is running if it has the slot.
+ * 3. `insertKey` requires the run.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
@@ -28,12 +32,18 @@ export type Origin = "request" | "cron" | "resume";
 
 const runTypes = columns(agentTables.runs, ["deployment", "thread_id", "run_id", "assistant_id", "graph_id"]);
 
-/** `pending` and `pending_per_thread` are limits. A claim has `token` and `lease_until`. */
+/** `pending_limit` and `pending_per_thread` limit the deployment and the thread. A claim has `token` and `lease_until`. */
 const decisionTypes = {
   ...runTypes,
   ...{ assistant_revision: bigint, route: orNull(text), key: orNull(text), resume_targets: orNull(text) },
   ...{ cron_id: text, seen_next: bigint, seen_revision: bigint, scheduled_at: bigint },
-  ...{ pending: bigint, pending_per_thread: bigint, token: orNull(text), lease_until: orNull(bigint), now: bigint },
+  ...{
+    pending_limit: bigint,
+    pending_per_thread: bigint,
+    token: orNull(text),
+    lease_until: orNull(bigint),
+    now: bigint,
+  },
 };
 
 type Decision = ParametersFor<typeof decisionTypes>;
@@ -113,7 +123,7 @@ export const insertThreadOfRun = shaped(
         ...pick(p, THREAD_COLUMNS.names),
       },
       sql`where ${isAllowed(p, origin)}
-        and ${limited ? sql`${pendingRuns(p.deployment)} < ${p.pending}` : sql`true`}`,
+        and ${limited ? sql`${pendingRuns(p.deployment)} < ${p.pending_limit}` : sql`true`}`,
     )
       .onConflict((conflict) => conflict.doNothing())
       .returningAll(),
@@ -132,8 +142,8 @@ export interface TakeShape extends DecisionShape {
 
 /** What a multitask strategy says about the other runs of the thread. */
 interface Strategy {
-  /** Pending runs `r` that go first, so that the new run cannot start at once. */
-  isFirst(p: Decision): RawBuilder<boolean>;
+  /** Pending runs `r` that go before the new run, so that it cannot start at once. */
+  goesBefore(p: Decision): RawBuilder<boolean>;
   /** The thread takes the run. */
   fits(p: Decision): RawBuilder<boolean>;
   /** The new run replaces the pending runs of its thread. */
@@ -142,22 +152,30 @@ interface Strategy {
 
 const STRATEGIES: Readonly<Record<MultitaskStrategy, Strategy>> = {
   enqueue: {
-    isFirst: (p) => isDue("r", p.now),
+    goesBefore: (p) => isDue("r", p.now),
     fits: (p) => sql<boolean>`${pendingRunsOfThread} < ${p.pending_per_thread}`,
     evicts: false,
   },
-  reject: { isFirst: () => sql<boolean>`true`, fits: () => sql<boolean>`not ${busy}`, evicts: false },
-  // A worker must end the runs that were claimed.
-  interrupt: { isFirst: () => sql<boolean>`r.claims > 0`, fits: () => sql<boolean>`true`, evicts: true },
-  rollback: { isFirst: () => sql<boolean>`false`, fits: () => sql<boolean>`true`, evicts: true },
+  // `fits` allows no active run, so none can go before.
+  reject: { goesBefore: () => sql<boolean>`true`, fits: () => sql<boolean>`not ${busy}`, evicts: false },
+  // It ends the runs that were never claimed. A worker must end the others.
+  interrupt: { goesBefore: () => sql<boolean>`r.claims > 0`, fits: () => sql<boolean>`true`, evicts: true },
+  // It deletes all of them.
+  rollback: { goesBefore: () => sql<boolean>`false`, fits: () => sql<boolean>`true`, evicts: true },
 };
 
 /** Whether runs with this strategy evict the earlier runs of their thread. */
 export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strategy].evicts;
 
+/** Whether the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
+const startsAtOnce = (p: Decision, { goesBefore }: Strategy): RawBuilder<boolean> =>
+  sql<boolean>`${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
+          and not exists (select 1 from ${otherRuns} and r.status = 'running')
+          and not exists (select 1 from ${otherRuns} and r.status = 'pending' and ${goesBefore(p)})`;
+
 /**
- * Counts a new run on its existing thread, if the thread is as it was read. With a claim, and if nothing runs or goes first, the run gets the
- * slot and the next claim number. `changes` is 1 with new metadata and config. Returns the thread.
+ * Counts a new run on its existing thread, if the thread is as it was read. If it starts at once, the run gets the slot and the next
+ * claim number. `changes` is 1 with new metadata and config. Returns the thread.
  */
 export const takeThread = shaped(
   (_: TakeShape) => ({
@@ -165,8 +183,8 @@ export const takeThread = shaped(
     ...{ thread_revision: bigint, changes: bigint, metadata: orNull(text), config: orNull(text) },
   }),
   (p, { strategy, origin, limited }) => {
-    const { isFirst, fits, evicts } = STRATEGIES[strategy];
-    const pending = sql`${pendingRuns(p.deployment)}${evicts ? sql` - ${pendingRunsOfThread}` : sql``}`;
+    const { fits, evicts } = STRATEGIES[strategy];
+    const pendingAfter = sql`${pendingRuns(p.deployment)}${evicts ? sql` - ${pendingRunsOfThread}` : sql``}`;
     return sql<Tables["threads"]>`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
       metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
       revision = revision + ${p.changes}, last_run = ${p.run_id}, run_count = run_count + 1,
@@ -174,11 +192,9 @@ export const takeThread = shaped(
           case when starts then ${p.token} else threads.slot_token end,
           case when starts then ${p.lease_until} else threads.slot_until end,
           case when starts then threads.claim_count + 1 else threads.claim_count end
-        from (select ${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
-          and not exists (select 1 from ${otherRuns} and r.status = 'running')
-          and not exists (select 1 from ${otherRuns} and r.status = 'pending' and ${isFirst(p)}) as starts) claim)
+        from (select ${startsAtOnce(p, STRATEGIES[strategy])} as starts) claim)
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${isAllowed(p, origin)} and ${fits(p)} and ${limited ? sql`${pending} < ${p.pending}` : sql`true`}
+        and ${isAllowed(p, origin)} and ${fits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
       returning *`;
   },
   {

@@ -21,7 +21,7 @@ insert into "runs" ("run_id", "deployment", "thread_id", "seq", "assistant_id", 
 --   SEARCH run_frames USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- insertThreadOfRun ({"origin":"request","limited":true})
--- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending bigint)
+-- (deployment text, thread_id text, now bigint, now bigint, now bigint, metadata text, config text, graph_id text, hidden bigint, now bigint, token text, lease_until bigint, run_id text, deployment text, thread_id text, token text, ttl_strategy text, ttl_ms bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, deployment text, pending_limit bigint)
 insert into "threads" ("deployment", "thread_id", "created_at", "updated_at", "state_updated_at", "metadata", "config", "graph_id", "status", "interrupts", "hidden", "all_events", "revision", "slot_token", "slot_until", "last_run", "run_count", "claim_count", "ttl_strategy", "ttl_ms") select (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), (select ?), 'idle', '{}', (select ?), 0, (select ?), (select ?), (select ?), (select ?), 1, coalesce((select d.claim_count from deleted_thread_claims d
     where d.deployment = (select ?) and d.id_suffix = substr((select ?), 33)), 0) + case when (select ?) is null then 0 else 1 end, (select ?), (select ?) where exists (select 1 from assistants a where a.deployment = (select ?) and a.assistant_id = (select ?)
       and a.revision = (select ?))
@@ -129,7 +129,7 @@ select k.body_hash as key_hash, r.* from idempotency_keys k
 --   SEARCH r USING INDEX sqlite_autoindex_runs_1 (run_id=?) LEFT-JOIN
 
 -- takeThread ({"strategy":"enqueue","origin":"request","limited":true})
--- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, pending_per_thread bigint, deployment text, deployment text, pending bigint)
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, pending_per_thread bigint, deployment text, deployment text, pending_limit bigint)
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
@@ -237,7 +237,7 @@ update threads set updated_at = $1::bigint, graph_id = $2::text,
 --     SCAN claim
 
 -- takeThread ({"strategy":"interrupt","origin":"cron","limited":true})
--- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint, deployment text, deployment text, pending bigint)
+-- (now bigint, graph_id text, metadata text, config text, changes bigint, run_id text, token text, lease_until bigint, token text, now bigint, deployment text, thread_id text, thread_revision bigint, deployment text, assistant_id text, assistant_revision bigint, deployment text, route text, key text, deployment text, cron_id text, seen_next bigint, seen_revision bigint, deployment text, cron_id text, scheduled_at bigint, deployment text, deployment text, pending_limit bigint)
 update threads set updated_at = (select ?), graph_id = (select ?),
       metadata = coalesce((select ?), metadata), config = coalesce((select ?), config),
       revision = revision + (select ?), last_run = (select ?), run_count = run_count + 1,
