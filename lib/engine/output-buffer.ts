@@ -134,15 +134,18 @@ export class OutputBuffer {
 
   /** Back-pressure: the executor must wait. Never for output behind a barrier, because only more output closes it. */
   isFull(): boolean {
-    return (
-      this.#size > BACKLOG && (!this.#options.barrier.isOpen || this.#frames.hasReady() || this.#events.hasReady())
-    );
+    return this.#size > BACKLOG && (!this.#options.barrier.isOpen || this.hasReady());
   }
 
-  /** A save may take output. `isUrgent`: and somebody waits for it, or there is too much of it. */
-  hasReady(isUrgent: boolean): boolean {
+  /** A save may take output. */
+  hasReady(): boolean {
+    return this.#frames.hasReady() || this.#events.hasReady();
+  }
+
+  /** Output is a reason to save now: it is ready, and somebody waits for it or there is too much of it. Frames always have subscribers. */
+  isSaveDue(): boolean {
     if (this.#frames.hasReady()) return true;
-    return this.#events.hasReady() && (!isUrgent || this.#size > BACKLOG || this.#options.hasEventReaders());
+    return this.#events.hasReady() && (this.#size > BACKLOG || this.#options.hasEventReaders());
   }
 
   /** Subscribers wait for output that is not stored yet. */
@@ -153,6 +156,7 @@ export class OutputBuffer {
 
   /** Removes and returns what a save may take. The caller stores it, and calls `publish` once it is committed. */
   drain(): StoredOutput {
+    // The size still counts what is drained: a save that is slow must slow the executor too.
     const first_id = this.#nextFrameId - this.#frames.length;
     const [frames, events] = [this.#frames.drain(), this.#events.drain()];
     return {
@@ -161,7 +165,7 @@ export class OutputBuffer {
     };
   }
 
-  /** Publishes stored output to its subscribers. */
+  /** Publishes what `drain` returned to its subscribers, and no longer counts its size. */
   publish({ frames, events = [] }: StoredOutput): void {
     const { counters, runEvents, publishEvents } = this.#options;
     const newest = events.at(-1);

@@ -30,7 +30,10 @@ interface ProgressWriterOptions {
   onLost(): void;
 }
 
-/** `due`: without checkpoints that wait for the end of the run, and without events that nobody waits for. */
+/**
+ * `all`: everything that a save may take. `due`: without checkpoints that wait for the end of the run. Events that nobody waits for are no
+ * reason for a save that is due, but such a save takes them too.
+ */
 export type SaveExtent = "all" | "due";
 
 /** What is not saved when the run ends: it belongs to the batch that ends the run. */
@@ -74,6 +77,7 @@ export class ProgressWriter {
   /** Resolves when everything that a save may take is committed, or when that failed. */
   save(extent: SaveExtent): Promise<void> {
     if (this.#state !== "open") return Promise.resolve();
+    // The save under way has drained before this call: another one takes what was added since.
     if (this.#saving) return this.#saving.then(() => (this.#options.mayNotWrite() ? undefined : this.save(extent)));
     this.#stopTimer();
     if (!this.#hasReady(extent)) return Promise.resolve();
@@ -109,7 +113,8 @@ export class ProgressWriter {
 
   #hasReady(extent: SaveExtent): boolean {
     const { output, journal, checkpoints } = this.#options;
-    if (output.hasReady(extent === "due") || journal?.isDirty()) return true;
+    if (extent === "due" ? output.isSaveDue() : output.hasReady()) return true;
+    if (journal?.isDirty()) return true;
     return this.#takesState(extent) && checkpoints.hasReady();
   }
 
