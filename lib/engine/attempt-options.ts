@@ -44,8 +44,8 @@ export interface WorkerSlot {
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
   hasWaitingRuns(): boolean;
-  /** The attempt has ended. Readers of its result may create the next run at once, which takes this slot. */
-  left(): void;
+  /** The attempt has ended: its slot is free. Readers of its result may create the next run at once, which takes this slot. */
+  release(): void;
 }
 
 export interface NextClaim {

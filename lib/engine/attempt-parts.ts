@@ -1,4 +1,4 @@
-/** The parts of an attempt. Each gets the parts that it needs, and reports to the attempt by its events. */
+/** The parts of an attempt. Each gets the parts that it needs, and reaches the attempt by its control. */
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.ts";
 import { type JobRequest, jobConfig, mergeContext, readKwargs } from "../executor/kwargs.ts";
@@ -15,20 +15,20 @@ import { OutputBuffer } from "./output-buffer.ts";
 import { ProgressWriter } from "./progress-writer.ts";
 import { readState } from "./run-states.ts";
 
-/** What the parts tell the attempt, and ask it. */
-export interface AttemptEvents {
+/** The attempt as its parts see it: `on…` tells it an event and returns at once, the other methods are commands and questions. */
+export interface AttemptControl {
   /** The run's cancel flag is set. */
   onCancelled(): void;
   /** The lease is lost, or the store does not recover. */
   onLeaseLost(): void;
-  /** The executor has suspended the run: it is left alone. */
+  /** The executor has suspended the run: the signal of its job is aborted. */
   onSuspended(): void;
   /** There is something to save. */
   onProgress(): void;
-  /** The executor waits for a commit. Resolves when everything is committed, or when that failed. */
-  onSaveNeeded(): Promise<void>;
-  /** Something is about to happen outside. Resolves when the lease holds, or when the attempt stops. */
-  onLeaseNeeded(): Promise<void>;
+  /** The executor waits for a commit. Resolves when everything that a save may take is committed, or when that failed. */
+  saveAll(): Promise<void>;
+  /** Renews a lease that ends, before something happens outside. Resolves when it holds, or when the attempt stops. */
+  ensureLease(): Promise<void>;
   /** What the executor still yields is not emitted, because the attempt stops. */
   isOutputEnded(): boolean;
 }
@@ -54,39 +54,39 @@ export interface AttemptParts extends AttemptBasis {
   readonly mapper: EventMapper;
 }
 
-export function createParts(basis: AttemptBasis, barrier: WriteBarrier, events: AttemptEvents): AttemptParts {
+export function createParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
   const { options, graph, claimed, state } = basis;
   const { lease_ms, prices } = options;
   const { run, lease, resumed } = claimed;
   const request = mergeContext(readKwargs(run.kwargs));
   const recorded = recordedMethods(options, claimed, request);
-  const isOutputEnded = (): boolean => events.isOutputEnded();
+  const isOutputEnded = (): boolean => control.isOutputEnded();
 
   const retry = createLeaseRetry(options, state, lease);
   const heartbeat = new Heartbeat({
     ...options,
     lease,
     until: run.updated_at + lease_ms,
-    onCancelled: () => events.onCancelled(),
-    onLost: () => events.onLeaseLost(),
+    onCancelled: () => control.onCancelled(),
+    onLost: () => control.onLeaseLost(),
   });
-  const checkpoints = createCheckpoints(basis, { request, barrier, retry, events });
+  const checkpoints = createCheckpoints(basis, { request, barrier, retry, control });
   const journal = options.features.journal({
     claimed,
     retry,
-    save: () => events.onSaveNeeded(),
+    save: () => control.saveAll(),
     isOutputEnded,
-    ensureLease: () => events.onLeaseNeeded(),
-    abandon: () => events.onSuspended(),
+    ensureLease: () => control.ensureLease(),
+    abortSuspended: () => control.onSuspended(),
   });
-  const output = createOutput(basis, recorded, barrier, events);
+  const output = createOutput(basis, recorded, barrier, control);
   const progress = new ProgressWriter({
     ...options,
     ...{ lease, barrier, checkpoints, output, journal, retry },
     scheduleSave: basis.slot.scheduleSave,
     onlyAtEnd: request.durability === "exit",
     mayNotWrite: () => !state.mayWrite,
-    onLost: () => events.onLeaseLost(),
+    onLost: () => control.onLeaseLost(),
   });
   const described = { ...describeJob(basis, request, recorded), checkpoints, store: options.store };
   const job: Job = journal ? { ...described, journal } : described;
@@ -119,12 +119,12 @@ interface CheckpointParts {
   readonly request: JobRequest;
   readonly barrier: WriteBarrier;
   readonly retry: LeaseRetry;
-  readonly events: AttemptEvents;
+  readonly control: AttemptControl;
 }
 
 function createCheckpoints(
   { options, claimed }: AttemptBasis,
-  { request, barrier, retry, events }: CheckpointParts,
+  { request, barrier, retry, control }: CheckpointParts,
 ): JobCheckpoints {
   const { storage, scope, environment } = options;
   const { run, thread, resumed } = claimed;
@@ -135,8 +135,8 @@ function createCheckpoints(
     head: thread.head,
     sync: request.durability === "sync" && !run.stateless,
     now: () => environment.now(),
-    onAdded: () => events.onProgress(),
-    save: () => events.onSaveNeeded(),
+    onAdded: () => control.onProgress(),
+    save: () => control.saveAll(),
   });
 }
 
@@ -145,7 +145,7 @@ function createOutput(
   { options, slot, claimed, runEvents }: AttemptBasis,
   recorded: NonNullable<Job["events"]>,
   barrier: WriteBarrier,
-  events: AttemptEvents,
+  control: AttemptControl,
 ): OutputBuffer {
   const { storage, events: logs } = options;
   const { run_id, thread_id } = claimed.run;
@@ -157,7 +157,7 @@ function createOutput(
       const published = list.map((event) => ({ ...event, run_id }));
       logs.publish(thread_id, before, published);
     },
-    onAwaitedOutput: () => events.onProgress(),
+    onAwaitedOutput: () => control.onProgress(),
   });
 }
 

@@ -1,4 +1,4 @@
-/** One attempt of a run, from its claim to its end. It owns the state; its parts call back by `AttemptEvents`. */
+/** One attempt of a run, from its claim to its end. It owns the state; its parts reach it by `AttemptControl`. */
 import { loopTick, pause, withTimeout } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import { WriteBarrier } from "../executor/write-barrier.ts";
@@ -6,7 +6,7 @@ import type { ClaimedRun } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { endGone } from "../streams/run-subscription.ts";
 import type { Attempt, AttemptOptions, WorkerSlot } from "./attempt-options.ts";
-import { type AttemptEvents, type AttemptParts, createParts } from "./attempt-parts.ts";
+import { type AttemptControl, type AttemptParts, createParts } from "./attempt-parts.ts";
 import { AttemptState, type StopReason } from "./attempt-state.ts";
 import { Execution } from "./execution.ts";
 import { RETRY_MS } from "./leases.ts";
@@ -20,12 +20,13 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
 const MAX_FLUSH_MS = 2_000;
+/** LangGraph puts a checkpoint within so many ticks of the event loop after it shows a frame. */
+const FLUSH_TICKS = 2;
 /**
- * LangGraph puts a checkpoint within two ticks of the event loop after it shows a frame. With durability `sync` an interrupt in a
- * subgraph takes a save for the subgraph and one for its parent.
+ * The limit of saves in one flush: after each, a graph may put another checkpoint. With durability `sync` an interrupt in a subgraph
+ * takes a save for the subgraph, and then one for its parent.
  */
 const MAX_FLUSH_SAVES = 3;
-const FLUSH_TICKS = 2;
 
 /** Starts in the next microtask, so that a stop which arrives first has no side effects. */
 export const startAttempt = (
@@ -35,7 +36,7 @@ export const startAttempt = (
   claimed: ClaimedRun,
 ): Attempt => new RunAttempt(options, slot, graph, claimed);
 
-class RunAttempt implements Attempt, AttemptEvents {
+class RunAttempt implements Attempt, AttemptControl {
   readonly run_id: string;
   readonly thread_id: string;
   readonly runEvents: RunEvents;
@@ -76,9 +77,9 @@ class RunAttempt implements Attempt, AttemptEvents {
     this.#parts.heartbeat.stop();
     this.#publish(publishEnd);
     // Nothing is awaited once a result is published: its reader may create the next run at once, which takes this slot.
-    if (this.#goesOn()) await this.#leave();
+    if (this.#leavesRun()) await this.#leaveRun();
     this.#state.enter("ended");
-    this.#parts.slot.left();
+    this.#parts.slot.release();
   }
 
   /** Claimed, then executing. Resolves with what the executor threw; undefined if it returned. */
@@ -97,14 +98,14 @@ class RunAttempt implements Attempt, AttemptEvents {
     const { options, slot, claimed, output, progress, recorder, runEvents } = this.#parts;
     const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
     await Promise.all(slot.earlier);
-    await this.onLeaseNeeded();
+    await this.ensureLease();
     if (this.#state.isStopped) return;
     const resumed_after = output.nextFrameId - 1;
     const reading = recorder?.begin();
     if (reading) {
       await reading;
       // The process may have stalled meanwhile.
-      await this.onLeaseNeeded();
+      await this.ensureLease();
     }
     if (this.#state.isStopped) return;
     output.emitFrame("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
@@ -114,7 +115,7 @@ class RunAttempt implements Attempt, AttemptEvents {
     await loopTick(options.environment);
     await loopTick(options.environment);
     // The process may have stalled during these ticks.
-    await this.onLeaseNeeded();
+    await this.ensureLease();
   }
 
   async #executeJob(): Promise<void> {
@@ -171,18 +172,19 @@ class RunAttempt implements Attempt, AttemptEvents {
     }
   }
 
-  /** The run goes on in another attempt, or another process has it. */
-  #goesOn(): boolean {
+  /** The attempt does not end its run: another attempt continues it, another process has it, or it is gone. */
+  #leavesRun(): boolean {
     const isSuspended = (this.#parts.journal?.suspension ?? null) !== null;
     return !this.#state.mayWrite || this.#state.reason === "shutting_down" || isSuspended;
   }
 
   /** Tells the features of the run, and frees the lock of its thread if the lease is lost. */
-  async #leave(): Promise<void> {
+  async #leaveRun(): Promise<void> {
     const { options, claimed, journal, mapper } = this.#parts;
     const { reason } = this.#state;
+    // What a suspended run has reported counts whole: its journal says how much that was, so its next attempt does not repeat it.
     const isRetried = reason === "shutting_down" || reason === "lease_lost";
-    await options.features.left(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
+    await options.features.leave(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
     if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
   }
 
@@ -243,12 +245,12 @@ class RunAttempt implements Attempt, AttemptEvents {
     this.#parts.progress.scheduleSave();
   }
 
-  onSaveNeeded(): Promise<void> {
+  saveAll(): Promise<void> {
     return this.#parts.progress.save("all");
   }
 
   /** Renews a lease that ends, until it holds or the attempt stops. */
-  async onLeaseNeeded(): Promise<void> {
+  async ensureLease(): Promise<void> {
     const { options, heartbeat } = this.#parts;
     while (!this.#state.isStopped && heartbeat.isEnding()) {
       if (!(await heartbeat.renew()) && !this.#state.isStopped) await pause(options.environment, RETRY_MS);
@@ -291,6 +293,7 @@ class RunAttempt implements Attempt, AttemptEvents {
     await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);
   }
 
+  /** Saves until nothing that subscribers may have seen is behind. While the end of the run is being stored, waits for that instead. */
   async #flush(): Promise<void> {
     const { options, progress } = this.#parts;
     const state = this.#state;

@@ -142,7 +142,10 @@ export class OutputBuffer {
     return this.#frames.hasReady() || this.#events.hasReady();
   }
 
-  /** Output is a reason to save now: it is ready, and somebody waits for it or there is too much of it. Frames always have subscribers. */
+  /**
+   * Output is a reason to save now: it is ready, and somebody waits for it or there is too much of it. Frames that are stored always
+   * count as awaited, because they are published only after that.
+   */
   isSaveDue(): boolean {
     if (this.#frames.hasReady()) return true;
     return this.#events.hasReady() && (this.#size > BACKLOG || this.#options.hasEventReaders());

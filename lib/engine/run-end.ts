@@ -109,19 +109,20 @@ interface Interrupts {
   readonly isRaisedAgain: boolean;
 }
 
-/** `answers`: the run has answered interrupts. */
+/** `hasAnswered`: the run has answered interrupts. */
 async function findInterrupts(
   parts: AttemptParts,
   { error, last }: AttemptResult,
-  answers: boolean,
+  hasAnswered: boolean,
 ): Promise<Interrupts> {
-  const tasks: readonly Task[] = answers && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
+  // A task that failed after its answer waits for another one. The last state is older: only a read shows its interrupt again.
+  const tasks: readonly Task[] = hasAnswered && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
   const interrupted = tasks.filter(({ interrupts }) => interrupts.length > 0);
   const list = interrupted.flatMap(({ interrupts }): readonly JsonObject[] => interrupts);
   return {
     byTask: interrupted.map(({ id, interrupts }) => [id, interrupts as unknown as Json]),
     list,
-    isRaisedAgain: answers && error !== null && list.length > 0,
+    isRaisedAgain: hasAnswered && error !== null && list.length > 0,
   };
 }
 
@@ -134,10 +135,10 @@ interface RunEnd {
 
 async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd> {
   const { job, state, recorder } = parts;
-  const answers = !(failure instanceof ResumeRefused) && (job.resume_targets ?? []).length > 0;
-  if (answers && (state.isStopped || failure !== undefined)) await reopenInterrupts(parts);
+  const hasAnswered = !(failure instanceof ResumeRefused) && (job.resume_targets ?? []).length > 0;
+  if (hasAnswered && (state.isStopped || failure !== undefined)) await reopenInterrupts(parts);
   const result = await createAttemptResult(parts, failure);
-  const interrupts = await findInterrupts(parts, result, answers);
+  const interrupts = await findInterrupts(parts, result, hasAnswered);
   if (interrupts.isRaisedAgain) recorder?.request(interrupts.list);
   const { error, last } = result;
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await findNewestRunCheckpoint(parts));

@@ -95,7 +95,7 @@ export function createWorker(options: WorkerOptions): Worker {
         endClaimed = claim !== null;
         return claim;
       },
-      left() {
+      release() {
         slots.attempts.delete(attempt);
         slots.freed++;
         if (slots.of(run_id).length === 0) {

@@ -117,7 +117,7 @@ export interface Journal {
   /** A call is open. */
   readonly isOpen: boolean;
   /** Aborts the signal of the job with the reason `suspended`: the function is left alone. */
-  abandon(): void;
+  abortSuspended(): void;
   /**
    * Opens the call of the run, or the one that it continues: null if that is gone or has ended. `at`: the journal as it was with so
    * many entries. Without both, a new call.

@@ -58,8 +58,8 @@ export interface JournalAttempt {
   isOutputEnded(): boolean;
   /** Renews the lease if it has expired. Resolves when it holds, or when the attempt stops. */
   ensureLease(): Promise<void>;
-  /** Aborts the signal of the job. */
-  abandon(): void;
+  /** Aborts the signal of the job with the reason `suspended`. */
+  abortSuspended(): void;
 }
 
 /** The journal of an attempt, as the engine uses it. */
@@ -97,8 +97,11 @@ interface FeatureMembers {
   finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
   /** The end is stored. */
   finished?(run: RunRow): void;
-  /** The attempt ends, but its run does not. Must not reject. */
-  left?(run: RunRow, report: AttemptReport): Promise<void>;
+  /**
+   * An attempt leaves its run without ending it: the run is retried, waits, or was taken away. `report`: what no other attempt reports.
+   * Must not reject.
+   */
+  leave?(run: RunRow, report: AttemptReport): Promise<void>;
   /** The way to the steps of a durable function. */
   journal?(attempt: JournalAttempt): AttemptJournal;
   /** How long retention keeps the rows that the SQL half of the feature names. */
@@ -121,7 +124,7 @@ export type TailFrames = readonly (readonly [event: string, data: JsonObject])[]
 
 /** The features of a service as one. */
 export interface RunFeatures
-  extends Required<Pick<Feature, "thread" | "claim" | "prepare" | "finish" | "finished" | "left">> {
+  extends Required<Pick<Feature, "thread" | "claim" | "prepare" | "finish" | "finished" | "leave">> {
   journal(attempt: JournalAttempt): AttemptJournal | undefined;
   tail(run: RunRow): TailFrames;
   isTail(event: string): boolean;
@@ -142,7 +145,11 @@ export function joinFeatures(features: readonly Feature[]): RunFeatures {
     having(features, "tail"),
     having(features, "finish"),
   ];
-  const [used, finished, left] = [having(features, "isUsedBy"), having(features, "finished"), having(features, "left")];
+  const [used, finished, leaving] = [
+    having(features, "isUsedBy"),
+    having(features, "finished"),
+    having(features, "leave"),
+  ];
   const journaling = features.find(({ journal }) => journal);
   return {
     thread: together(features.map(({ thread }) => thread)),
@@ -160,6 +167,6 @@ export function joinFeatures(features: readonly Feature[]): RunFeatures {
       features: used.filter((feature) => feature.isUsedBy(run)).map(({ name }) => name),
     }),
     finished: (run) => finished.forEach((feature) => void feature.finished(run)),
-    left: async (run, report) => void (await Promise.all(left.map((feature) => feature.left(run, report)))),
+    leave: async (run, report) => void (await Promise.all(leaving.map((feature) => feature.leave(run, report)))),
   };
 }

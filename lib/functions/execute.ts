@@ -97,7 +97,7 @@ export function* execute(
     throw error;
   } finally {
     steps?.close();
-    if (emitted.left) job.journal?.abandon();
+    if (emitted.left) job.journal?.abortSuspended();
   }
 }
 

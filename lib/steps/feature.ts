@@ -85,7 +85,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       count = () => journal.entries.length;
       return journal;
     },
-    abandon: attempt.abandon,
+    abortSuspended: attempt.abortSuspended,
     isDirty: () => pending.entries.length + pending.tokens.length > 0,
     took(event) {
       if (event.type === "stream" && event.position) pending.position = event.position;

@@ -20,7 +20,7 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
       return reported ? { usage: reported } : {};
     },
     // Once: the verb is not idempotent.
-    async left({ run_id }, report) {
+    async leave({ run_id }, report) {
       const reported = report.usage();
       try {
         if (reported) await storage.addTraceUsage(run_id, reported);

@@ -311,7 +311,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still before it starts an executor does not know it",
     file: "lib/engine/attempt.ts",
-    find: "    // The process may have stalled during these ticks.\n    await this.onLeaseNeeded();\n",
+    find: "    // The process may have stalled during these ticks.\n    await this.ensureLease();\n",
     replace: "",
   },
   {
