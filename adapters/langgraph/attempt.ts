@@ -4,17 +4,18 @@ import type { Job } from "../../lib/executor/contract.ts";
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, nodeCallbacks } from "./callbacks.ts";
-import { ChunkMapper } from "./chunk-mapper.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
+import { GraphChunkMapper } from "./graph-chunk-mapper.ts";
 import { collectResumeValues, NO_RESUME_VALUES } from "./graph-input.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { JobSaver } from "./job-saver.ts";
 import { ModelUsageCollector } from "./model-usage.ts";
-import { NodeTracker, trackedGraph } from "./node-tracker.ts";
+import { NodeTracker } from "./node-tracker.ts";
 import type { ResumeValues } from "./resume-values.ts";
 import { createSingleThreadAccess } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { GraphSteps } from "./steps.ts";
+import { trackedGraph } from "./tracked-graph.ts";
 
 /** The graphs and the serializer of an executor. */
 export interface Host {
@@ -27,7 +28,7 @@ export interface Host {
 export type AttemptEnvironment = Pick<Environment, "defer" | "now" | "log">;
 
 /** The parts of one attempt. */
-export interface Attempt {
+export interface GraphAttempt {
   readonly job: Job;
   /** The graph as its author compiled it. */
   readonly hostGraph: Graph;
@@ -41,52 +42,53 @@ export interface Attempt {
   readonly steps: GraphSteps;
   readonly usage: ModelUsageCollector;
   readonly tracker: NodeTracker;
-  readonly pace: StreamBackpressure;
-  readonly mapper: ChunkMapper;
+  /** What LangGraph streams, once the graph has started. */
+  readonly stream: StreamBackpressure;
+  readonly mapper: GraphChunkMapper;
   /** Aborts when the run is stopped. */
-  readonly runSignal: AbortSignal;
+  readonly runStopped: AbortSignal;
   /** Stops the graph alone, such as after a failed write. */
-  readonly stop: AbortController;
+  readonly graphStop: AbortController;
   /** Aborts in both cases. */
-  readonly signal: AbortSignal;
+  readonly anyStop: AbortSignal;
 }
 
 /** Returns the parts of an attempt, with the resume values that the graph starts with. Nothing runs yet. */
 export async function prepareAttempt(
   { source, langchain }: Host,
   job: Job,
-  runSignal: AbortSignal,
+  runStopped: AbortSignal,
   environment: AttemptEnvironment,
-): Promise<Attempt> {
+): Promise<GraphAttempt> {
   const { configurable } = job.config;
   const hostGraph = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
   const [serde, Manager] = await langchain();
-  runSignal.throwIfAborted();
+  runStopped.throwIfAborted();
   const steps = new GraphSteps(job, environment);
   const resumeValues = await collectResumeValues(steps, job, serde);
   const isInMemory = job.stateless && job.durability === "exit" && !job.resumed;
-  const pace = new StreamBackpressure(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
-  const stop = new AbortController();
+  const stream = new StreamBackpressure(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const graphStop = new AbortController();
   const saver = new JobSaver(
     {
-      threads: createSingleThreadAccess(job.thread_id, pace.handle()),
+      threads: createSingleThreadAccess(job.thread_id, stream.handle()),
       serde: isInMemory ? inMemoryValues : serde,
       metadata: checkpointMetadata(job),
     },
     {
       run_id: job.run_id,
       spent: (resumeValues ?? NO_RESUME_VALUES).spent,
-      signal: runSignal,
-      onFailure: (error) => stop.abort(error),
+      signal: runStopped,
+      onFailure: (error) => graphStop.abort(error),
     },
   );
-  const signal = AbortSignal.any([runSignal, stop.signal]);
+  const anyStop = AbortSignal.any([runStopped, graphStop.signal]);
   const usage = new ModelUsageCollector();
-  const tracker = new NodeTracker(signal, usage, nodeCallbacks(usage, Manager, job.run_id));
+  const tracker = new NodeTracker(anyStop, usage, nodeCallbacks(usage, Manager, job.run_id));
   const graph = withSaver(trackedGraph(hostGraph), saver);
-  const mapper = new ChunkMapper(job, hostGraph, usage);
+  const mapper = new GraphChunkMapper(job, hostGraph, usage);
   return {
     ...{ job, hostGraph, graph, resumeValues, isInMemory, saver, steps },
-    ...{ usage, tracker, pace, mapper, runSignal, stop, signal },
+    ...{ usage, tracker, stream, mapper, runStopped, graphStop, anyStop },
   };
 }

@@ -1,20 +1,20 @@
 /** One attempt of a run on a compiled graph: prepare, read and map what LangGraph streams, finish. */
-import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
-import { type Attempt, type AttemptEnvironment, type Host, prepareAttempt } from "./attempt.ts";
+import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
+import { type AttemptEnvironment, type GraphAttempt, type Host, prepareAttempt } from "./attempt.ts";
 import { readFinalState, readStoredState, rootConfig, toFinalEvent } from "./final-state.ts";
 import { refuseUnknownNodes } from "./graph.ts";
 import { finishOpenStep, toGraphInput } from "./graph-input.ts";
-import { TRACKER } from "./node-tracker.ts";
 import { STEPS } from "./step-marks.ts";
 import { JobStore } from "./store.ts";
 import { createStreamOptions, readFork } from "./stream-options.ts";
+import { TRACKER } from "./tracked-graph.ts";
 
 type Events = AsyncGenerator<ExecutorEvent, void, undefined>;
 
 /** Executes one attempt of the job. The events end with the state, unless the run is suspended. */
 export async function* execute(host: Host, job: Job, signal: AbortSignal, environment: AttemptEnvironment): Events {
   const attempt = await prepareAttempt(host, job, signal, environment);
-  let hasEnded = false;
+  let isStreamDone = false;
   try {
     const chunks = await openStream(attempt);
     // There is a chunk for each token: what is here costs no promise, as `for await` or `yield*` would.
@@ -23,38 +23,40 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
       if (chunk.done) break;
       for (const event of attempt.mapper.map(chunk.value)) yield event;
     }
-    hasEnded = true;
+    isStreamDone = true;
     yield* chunks ? finish(attempt) : finishWithoutStream(attempt);
   } catch (error) {
     const cause = attempt.saver.failure ?? error;
     yield* fail(attempt, cause);
     throw cause;
   } finally {
-    await close(attempt, hasEnded);
+    await close(attempt, isStreamDone);
   }
 }
 
 /** Starts the graph. Returns null if there is nothing to run. */
-async function openStream(attempt: Attempt): Promise<Attempt["pace"] | null> {
-  const { job, hostGraph, resumeValues, saver, pace, signal } = attempt;
+async function openStream(attempt: GraphAttempt): Promise<GraphAttempt["stream"] | null> {
+  const { job, hostGraph, resumeValues, saver, stream, anyStop } = attempt;
   const fork = await readFork(job);
   refuseUnknownNodes(hostGraph, resumeValues?.command?.goto);
   if (!resumeValues || (await finishOpenStep(resumeValues, { graph: attempt.graph, saver, job, fork }))) return null;
   const { graph, input } = toGraphInput(attempt.graph, job, resumeValues);
   const options = createStreamOptions(job, {
-    signal,
+    signal: anyStop,
     callbacks: attempt.mapper.callbacks,
     configurable: { [STEPS]: attempt.steps, [TRACKER]: attempt.tracker, ...fork },
     // The store that a graph was compiled with may have data that the graph needs.
     ...(hostGraph.store ? {} : { store: new JobStore(job.store) }),
   });
   const isOfEvents = job.modes.has("events");
-  pace.read(isOfEvents ? graph.streamEvents(input, { ...options, version: "v2" }) : await graph.stream(input, options));
-  return pace;
+  stream.read(
+    isOfEvents ? graph.streamEvents(input, { ...options, version: "v2" }) : await graph.stream(input, options),
+  );
+  return stream;
 }
 
 /** Emits what follows the last chunk, and the state. A run that sleeps or waits ends without one. */
-async function* finish(attempt: Attempt): Events {
+async function* finish(attempt: GraphAttempt): Events {
   const { job, mapper, saver, steps, usage } = attempt;
   yield* usage.take();
   if (saver.failure !== undefined) throw saver.failure;
@@ -66,31 +68,45 @@ async function* finish(attempt: Attempt): Events {
 }
 
 /** Emits the stored state of a run in which nothing had to run. */
-async function* finishWithoutStream(attempt: Attempt): Events {
+async function* finishWithoutStream(attempt: GraphAttempt): Events {
   const { job, mapper, saver } = attempt;
   if (saver.failure !== undefined) throw saver.failure;
+  saver.fixHead();
   const state = await readStoredState(attempt);
   yield* mapper.state(state.values, () => saver.getTuple(rootConfig(job)));
   yield toFinalEvent(attempt, state);
 }
 
-/** Emits how the open subgraphs and messages end. A stopped run emits nothing: its next attempt does. */
-async function* fail(attempt: Attempt, cause: unknown): Events {
-  const { mapper, usage, runSignal, signal } = attempt;
+/** Emits how the open subgraphs and messages end. */
+async function* fail(attempt: GraphAttempt, cause: unknown): Events {
+  const { mapper, usage, runStopped, anyStop } = attempt;
   yield* usage.take();
-  if (!runSignal.aborted) yield* mapper.fail(cause);
-  const state = mapper.needsState && !signal.aborted ? await readStoredState(attempt).catch(() => null) : null;
-  if (!signal.aborted) yield* mapper.settle(state);
-  if (!runSignal.aborted) yield* mapper.failProtocol(cause, state);
+  // A stopped run shows no ends: its next attempt continues what is open.
+  if (!runStopped.aborted) yield* mapper.fail(cause);
+  // After a failed write the stored state may lack what was streamed.
+  const state = mapper.needsState && !anyStop.aborted ? await readFailedState(attempt) : null;
+  // A state counts only if nothing was stopped while it was read.
+  if (!anyStop.aborted) yield* mapper.settle(state);
+  // As for `fail`: the run may have been stopped during the read.
+  if (!runStopped.aborted) yield* mapper.failProtocol(cause, state);
+}
+
+/** Reads the state that a failure has left; null if there is none, or if that fails, too. */
+async function readFailedState(attempt: GraphAttempt): Promise<StateEvent | null> {
+  attempt.saver.fixHead();
+  return await readStoredState(attempt).catch(() => null);
 }
 
 /** Ends the graph, so that it writes nothing later. Resolves when no node of a stopped run is active. */
-async function close({ pace, saver, stop, tracker, runSignal }: Attempt, hasEnded: boolean): Promise<void> {
-  if (!hasEnded) {
-    stop.abort(new Error("The execution ended"));
-    await pace.close();
+async function close(
+  { stream, saver, graphStop, tracker, runStopped }: GraphAttempt,
+  isStreamDone: boolean,
+): Promise<void> {
+  if (!isStreamDone) {
+    graphStop.abort(new Error("The execution ended"));
+    await stream.close();
   }
   saver.close();
   // The run must not continue elsewhere while one of its nodes is still active.
-  if (runSignal.aborted) await tracker.idle();
+  if (runStopped.aborted) await tracker.idle();
 }

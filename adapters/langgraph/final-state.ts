@@ -1,27 +1,27 @@
 /** The state with which an attempt ends. */
 import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
-import type { Attempt } from "./attempt.ts";
+import type { GraphAttempt } from "./attempt.ts";
 import { type GraphConfig, serializeValue } from "./serialize.ts";
 import { threadState } from "./state.ts";
 
 /** Returns the config that names the newest checkpoint of the root graph. */
 export const rootConfig = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
 
-type StateParts = Pick<Attempt, "job" | "graph" | "saver">;
+type StateParts = Pick<GraphAttempt, "job" | "graph" | "saver">;
 
 /** Returns the state that the graph has left. Does not read it if the stream showed all of it. */
-export async function readFinalState(attempt: Attempt): Promise<StateEvent> {
+export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent> {
   const { mapper, saver } = attempt;
   const isDone = !mapper.isInterrupted && !saver.interrupted;
   const values = isDone ? mapper.rootValues() : undefined;
-  if (values === undefined || saver.head === null) return await readStoredState(attempt);
-  return stateEvent(values, saver.head);
+  if (values !== undefined && saver.head !== null) return stateEvent(values, saver.head);
+  saver.fixHead();
+  return await readStoredState(attempt);
 }
 
-/** Reads the state that is stored last. Throws if the graph has stored none. */
+/** Reads the state at the saver's head, which must be fixed. Throws if the graph has stored none. */
 export async function readStoredState({ job, graph, saver }: StateParts): Promise<StateEvent> {
-  saver.ended = true;
   // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
@@ -36,7 +36,7 @@ function stateEvent(values: Json, checkpoint_id: string): StateEvent {
 }
 
 /** The event without the checkpoint if only this attempt could read it. */
-export function toFinalEvent({ isInMemory }: Attempt, state: StateEvent): StateEvent {
+export function toFinalEvent({ isInMemory }: GraphAttempt, state: StateEvent): StateEvent {
   if (!isInMemory) return state;
   const { checkpoint: _checkpoint, ...withoutCheckpoint } = state;
   return withoutCheckpoint;

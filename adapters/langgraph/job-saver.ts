@@ -33,11 +33,10 @@ export class JobSaver extends Saver {
   head: string | null = null;
   /** The root graph has stored an interrupt. */
   interrupted = false;
-  /** The attempt has ended: a config without an id means `head`. */
-  ended = false;
   /** Why a write failed. Nothing is written after it. */
   failure: unknown;
   private closed = false;
+  private isHeadFixed = false;
   protected override readonly run_id: string;
   private readonly job: SaverJob;
   /** The ids of the open interrupts by task, when the attempt first read their checkpoint. */
@@ -57,6 +56,11 @@ export class JobSaver extends Saver {
     return stored ? answerCounts(stored) : new Map();
   }
 
+  /** From now on a config without an id names `head`: the attempt has ended. */
+  fixHead(): void {
+    this.isHeadFixed = true;
+  }
+
   /** Later writes of LangGraph in the background are dropped. */
   close(): void {
     this.closed = true;
@@ -65,7 +69,7 @@ export class JobSaver extends Saver {
   override async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = place(config);
     const root = ns === "";
-    const named = root && this.ended && checkpoint_id === undefined ? this.head : null;
+    const named = root && this.isHeadFixed && checkpoint_id === undefined ? this.head : null;
     const tuple = await super.getTuple(
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );

@@ -1,61 +1,16 @@
-/** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
-import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./graph.ts";
+/**
+ * Runs the nodes of one attempt. It counts the active ones, because LangGraph does not wait for nodes that ignore their signal; it
+ * starts none after a stop; and it gives all of them the callbacks of the attempt and collects the usage of their models.
+ */
+import type { Runnable } from "./graph.ts";
 import {
-  findCommandEdge,
   inheritedConfig,
-  isPassthrough,
   type NodeConfig,
   type TaskFunction,
-  withCommandsOnly,
-  withDirectCalls,
-  withEdgeConfig,
   withoutRunName,
-  withoutStoreQueue,
   withTasks,
 } from "./langgraph-internals.ts";
 import type { ModelUsageCollector } from "./model-usage.ts";
-
-/** Where nodes find the tracker of their attempt, in `configurable`. */
-export const TRACKER = "__greenroom_tracker";
-
-const trackerIn = (config: unknown): NodeTracker | undefined =>
-  (config as NodeConfig | undefined)?.configurable?.[TRACKER] as NodeTracker | undefined;
-
-/** Created once for each graph, not for each run: engines optimize calls of objects that stay. */
-const trackedGraphs = new WeakMap<Graph, Graph>();
-
-/** Returns a copy of the graph and its subgraphs whose nodes are run by the tracker in their config. */
-export function trackedGraph(graph: Graph): Graph {
-  const cached = trackedGraphs.get(graph);
-  if (cached) return cached;
-  const nodes = Object.entries(graph.nodes).map(([name, node]) => [
-    name,
-    trackedNode(node, findCommandEdge(graph, name)),
-  ]);
-  const tracked = copyWith(graph, { nodes: Object.fromEntries(nodes), ...withoutStoreQueue(graph) });
-  trackedGraphs.set(graph, tracked);
-  return tracked;
-}
-
-function trackedNode(node: Node, commandEdge: Runnable | undefined): Node {
-  const { bound } = node;
-  const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackedEdge(edge)));
-  const members: PropertyDescriptorMap = { writers: { value: writers } };
-  // LangGraph leaves this part out, which it recognizes by the object.
-  if (!isPassthrough(bound)) {
-    members.bound = { value: isCompiled(bound) ? trackedGraph(bound as Graph) : trackedRunnable(bound as Runnable) };
-  }
-  return withDirectCalls(Object.create(node, members) as Node);
-}
-
-function trackedRunnable(runnable: Runnable): Runnable {
-  const invoke = (input: unknown, options?: unknown): Promise<unknown> =>
-    trackerIn(options)?.run(runnable, input, options as NodeConfig) ?? runnable.invoke(input, options);
-  return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
-}
-
-const trackedEdge = (writer: Runnable): Runnable =>
-  withEdgeConfig(writer, (config) => trackerIn(config)?.addCallbacks(config));
 
 export class NodeTracker {
   // Private to the engine, too: LangChain may write a config with all that it holds as JSON.
@@ -102,8 +57,12 @@ export class NodeTracker {
     return withTasks(config, (task) => this.#trackedTask(task));
   }
 
-  /** A task of a node has callbacks of its own. It does not run if an earlier attempt has stored its result. */
+  /**
+   * A task of a node has callbacks of its own. It does not run if an earlier attempt has stored its result. It is not counted: the node
+   * that awaits it is active as long.
+   */
   #trackedTask(task: TaskFunction): TaskFunction {
+    // Here it throws in the node that calls the task, before LangGraph starts one.
     this.#throwIfStopped();
     return async (...input) => {
       const config = inheritedConfig();

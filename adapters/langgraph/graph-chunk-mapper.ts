@@ -18,7 +18,7 @@ interface LangChainEvent {
   readonly data?: { readonly chunk?: unknown };
 }
 
-export class ChunkMapper {
+export class GraphChunkMapper {
   /** The graph has raised an interrupt, or stopped at a breakpoint. */
   isInterrupted = false;
   readonly #job: Job;
