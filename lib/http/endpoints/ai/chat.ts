@@ -216,11 +216,11 @@ class TurnStart {
     return { run, frames: prelude };
   }
 
-  private async open(run: Run, frames: Reader<Frame>, before?: readonly Json[]): Promise<Reader<Frame>> {
+  private async open(run: Run, frames: Reader<Frame>, messagesAnswered?: readonly Json[]): Promise<Reader<Frame>> {
     try {
-      const prelude = await preludeOf(this.nouns, run, this.chat.ai_sdk, before);
+      const prelude = await preludeOf(this.nouns, run, this.chat.ai_sdk, messagesAnswered);
       if (!prelude) throw conflict("The run of this message came from another client");
-      return chunkFrames(run, prelude, frames, { knows: this.chat.ask.type === "answer" });
+      return chunkFrames(run, prelude, frames, { clientHasAnswer: this.chat.ask.type === "answer" });
     } catch (error) {
       frames.leave();
       throw error;

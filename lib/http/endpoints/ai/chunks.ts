@@ -24,7 +24,7 @@ export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunk-parts.ts"
 /** An interrupt that was pending, and its resume value as the graph got it; without a value it stays pending. */
 export interface Answered extends OpenInterrupt {
   readonly answer?: Json;
-  /** The client that has answered has the answer in its message. */
+  /** The client that sent the answer has it in its message. Stored in the metadata of runs, so the name stays. */
   readonly answered_there?: boolean;
 }
 
@@ -39,7 +39,7 @@ type PartEvent = Exclude<MessageEvent, { readonly type: "message-open" | "messag
  * Maps the events of the runs of one message, in their order. One AI message of the graph is one step; messages that are written at
  * the same time follow each other.
  */
-export class ChunkMapper {
+export class UIMessageMapper {
   readonly #version: AiVersion;
   readonly #calls = new ToolCalls();
   readonly #subagents = new SubagentOutputs();
@@ -53,8 +53,6 @@ export class ChunkMapper {
   #newest = "";
   /** Events of other messages, until the open one ends. */
   #waiting: RunEvent[] = [];
-  /** The message of the open step, if its attempt was lost. */
-  #lost: string | null = null;
   /** The ids of pending interrupts. */
   #pending: string[] = [];
   #hasFailed = false;
@@ -80,6 +78,7 @@ export class ChunkMapper {
   /** Maps the interrupts of earlier runs with the resume values that the next run takes. */
   answer(interrupts: readonly Answered[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
+    // A response sets the state of its call, so all of them come before the outputs that follow from them.
     const denied: UIMessageChunk[] = [];
     this.#pending = interrupts.flatMap(({ id, answer }) => (answer === undefined ? [id] : []));
     for (const { id, value, answer } of interrupts) {
@@ -112,10 +111,10 @@ export class ChunkMapper {
       case "custom":
         return [customChunk(event.data)];
       case "start":
-        if (this.#unconfirmed.start(this.#newest) && this.#stepOpen) this.#lost = this.#newest;
+        this.#unconfirmed.startAttempt(this.#stepOpen ? this.#newest : null);
         return [];
       case "update":
-        this.#unconfirmed.update(event.values);
+        this.#unconfirmed.confirm(event.values);
         return [];
       case "frame":
         if (event.event === "tasks") this.#subagents.task(event.data);
@@ -136,6 +135,7 @@ export class ChunkMapper {
   }
 
   #end(status: string): UIMessageChunk[] {
+    // Runs have these statuses when a client has cancelled them. A run that asks ends with success.
     if (status === "interrupted" || status === "rollback") {
       this.#pending = [];
       return [...this.close(), { type: "abort", reason: "cancelled" }, finishChunk("other", this.#usage)];
@@ -147,7 +147,7 @@ export class ChunkMapper {
 
   #messageEvent(event: Exclude<MessageEvent, { readonly type: "tool-result" }>): UIMessageChunk[] {
     const { message_id } = event;
-    if (event.type === "message-open") this.#unconfirmed.open(message_id);
+    if (event.type === "message-open") this.#unconfirmed.add(message_id);
     if (this.#current !== null && this.#current !== message_id) {
       this.#waiting.push(event);
       return [];
@@ -162,8 +162,7 @@ export class ChunkMapper {
       this.#ignored.add(message_id);
       return [];
     }
-    const lost = this.#lost;
-    this.#lost = null;
+    const lost = this.#unconfirmed.takeLost();
     this.#current = message_id;
     this.#newest = message_id;
     this.#ignored.delete(message_id);
@@ -247,26 +246,36 @@ export class ChunkMapper {
   }
 }
 
-/** The messages of a run that no update has confirmed: if the attempt is lost, the next one writes them anew. */
+/** The messages of an attempt that no update has confirmed: if the attempt is lost, the next one writes them anew. */
 class UnconfirmedMessages {
   readonly #ids = new Set<string>();
   #hasStarted = false;
+  /** The message of the open step, if its attempt was lost. */
+  #lost: string | null = null;
 
-  open(id: string): void {
+  add(id: string): void {
     this.#ids.add(id);
   }
 
-  update(values: Json): void {
+  /** The messages in an update are stored. */
+  confirm(values: Json): void {
     for (const message of isObject(values) ? Object.values(values).flat() : []) {
       if (isObject(message) && typeof message.id === "string") this.#ids.delete(message.id);
     }
   }
 
-  /** Starts an attempt. Returns whether an earlier one has lost this message. What came before the first one is of the state. */
-  start(id: string): boolean {
-    const isLost = this.#hasStarted && this.#ids.has(id);
+  /** Starts an attempt. The message of the open step is lost, unless an update of the attempt before has confirmed it. */
+  startAttempt(open: string | null): void {
+    // Messages before the first attempt come from the stored state and are never lost.
+    if (open !== null && this.#hasStarted && this.#ids.has(open)) this.#lost = open;
     this.#hasStarted = true;
     this.#ids.clear();
-    return isLost;
+  }
+
+  /** Returns the message that the last attempt has lost, once. */
+  takeLost(): string | null {
+    const lost = this.#lost;
+    this.#lost = null;
+    return lost;
   }
 }

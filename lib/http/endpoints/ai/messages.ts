@@ -4,7 +4,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
 import { contentText } from "../states.ts";
 import { type AiVersion, fileChunk, type OpenInterrupt, type UIMessageChunk } from "./chunk-parts.ts";
-import { type Answered, ChunkMapper } from "./chunks.ts";
+import { type Answered, UIMessageMapper } from "./chunks.ts";
 import { partsOf } from "./message-parts.ts";
 
 /** A message as the AI SDK keeps it. */
@@ -43,7 +43,7 @@ export interface Turn {
   readonly user: UIMessage | null;
   readonly message_id: string;
   readonly chunks: UIMessageChunk[];
-  readonly mapper: ChunkMapper;
+  readonly mapper: UIMessageMapper;
 }
 
 /** The id of the message that answers a message: the same for every run of the turn. */
@@ -112,7 +112,7 @@ class TurnBuilder {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
     this.#events = new RunEventMapper();
-    const turn = { user, message_id, chunks: [], mapper: new ChunkMapper(this.#version) };
+    const turn = { user, message_id, chunks: [], mapper: new UIMessageMapper(this.#version) };
     this.turns.push(turn);
     return turn;
   }

@@ -7,7 +7,7 @@ import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { EVENT_RUN, RunEventMapper, stopped } from "../run-events.ts";
 import { type ChatSettings, startTurn } from "./chat.ts";
-import { type AiVersion, ChunkMapper, type OpenInterrupt, type UIMessageChunk } from "./chunks.ts";
+import { type AiVersion, type OpenInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
 import { turnsOf } from "./messages.ts";
 import { membersOf, readChat } from "./requests.ts";
 import type { ChatNouns } from "./turn.ts";
@@ -56,7 +56,7 @@ export async function* toUIMessageStream(
   yield { type: "start", messageId, ...(messageMetadata === undefined ? {} : { messageMetadata }) };
   const turn = turnsOf(before ?? calls ?? [], questions, { active: true, version }).at(-1);
   if (turn && before) yield* turn.chunks;
-  const mapper = turn?.mapper ?? new ChunkMapper(version);
+  const mapper = turn?.mapper ?? new UIMessageMapper(version);
   const events = new RunEventMapper();
   for await (const frame of frames) {
     for (const event of events.take(frame)) yield* mapper.take(event);

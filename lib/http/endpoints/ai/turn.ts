@@ -7,7 +7,7 @@ import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
 import { endsRun, type FrameEvents, readRunEvents } from "../run-events.ts";
 import { lastHuman, stateMessages } from "../states.ts";
-import { type AiVersion, type Answered, ChunkMapper, type UIMessageChunk } from "./chunks.ts";
+import { type AiVersion, type Answered, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
 import { type AnswerPoint, replyId, turnsOf, type UIMessage } from "./messages.ts";
 
 /** The nouns of the caller. */
@@ -69,69 +69,74 @@ export async function answersOf(
   return { list, answers: list.flatMap((run) => answerOf(run) ?? []) };
 }
 
-/** A chunk before the frames of the run. `known`: the client that sent the answer has it already. */
+/** A chunk before the frames of the run. */
 interface PreludeChunk {
   readonly chunk: UIMessageChunk;
-  readonly known: boolean;
+  /** The client that sent the answer has it in its message. */
+  readonly clientHas: boolean;
 }
 
 /** How the message of a run begins, and what maps the frames of the run. */
 export interface Prelude {
   readonly message_id: string;
-  readonly mapper: ChunkMapper;
+  readonly mapper: UIMessageMapper;
   readonly chunks: readonly PreludeChunk[];
 }
 
 const startOf = ({ run_id, thread_id }: Run, messageId: string): PreludeChunk => ({
   chunk: { type: "start", messageId, messageMetadata: { run_id, thread_id } },
-  known: false,
+  clientHas: false,
 });
 
 /** Answers of one turn that are looked at for the beginning of its message. */
 const MOST_ANSWERS = 100;
 
 /**
- * The beginning of a run's message. `messages`: the state that the run answers, if it was read. `answered_there`: the client has the parts
- * so far, and these answers in it.
+ * The beginning of a run's message; null for a run of another client that cannot be replayed. `messagesAnswered` are the messages of the
+ * state that the run answers; they are read if they are absent.
  */
 export async function preludeOf(
   nouns: ChatNouns,
   run: Run,
   version: AiVersion,
-  before?: readonly Json[],
+  messagesAnswered?: readonly Json[],
 ): Promise<Prelude | null> {
   const message_id = messageIdOf(run);
   if (message_id === null) return null;
   const start = startOf(run, message_id);
   const answer = answerOf(run);
-  if (!answer) return { message_id, mapper: new ChunkMapper(version), chunks: [start] };
-  const messages = before ?? (await messagesBefore(nouns, run.thread_id, answer));
-  const { list, answers } = await answersOf(nouns, run.thread_id, MOST_ANSWERS);
-  const place = list.findIndex(({ run_id }) => run_id === run.run_id);
-  const later = place < 0 ? [] : list.slice(place).flatMap((one) => answerOf(one) ?? []);
-  const earlier = answers.slice(0, answers.length - later.length);
-  const turn = openTurn(messages, earlier, answer, version);
-  const known = [...turn.chunks, ...turn.mapper.close()].map((chunk) => ({ chunk, known: true }));
+  if (!answer) return { message_id, mapper: new UIMessageMapper(version), chunks: [start] };
+  const messages = messagesAnswered ?? (await messagesBefore(nouns, run.thread_id, answer));
+  const turn = openTurn(messages, await answersBefore(nouns, run), answer, version);
+  const earlier = [...turn.chunks, ...turn.mapper.close()].map((chunk) => ({ chunk, clientHas: true }));
   const answered = turn.mapper.answer(answer.questions).map((chunk) => ({
     chunk,
-    known: chunk.type === "tool-approval-response" && isAnsweredThere(answer, String(chunk.approvalId)),
+    clientHas: chunk.type === "tool-approval-response" && clientHasApproval(answer, String(chunk.approvalId)),
   }));
-  return { message_id, mapper: turn.mapper, chunks: [start, ...known, ...answered] };
+  return { message_id, mapper: turn.mapper, chunks: [start, ...earlier, ...answered] };
 }
 
-const isAnsweredThere = ({ questions }: StoredAnswer, approvalId: string): boolean =>
+/** The answers that runs of the thread took before this run. */
+async function answersBefore(nouns: ChatNouns, { thread_id, run_id }: Run): Promise<readonly StoredAnswer[]> {
+  const { list, answers } = await answersOf(nouns, thread_id, MOST_ANSWERS);
+  const place = list.findIndex((one) => one.run_id === run_id);
+  if (place < 0) return answers;
+  return list.slice(0, place).flatMap((one) => answerOf(one) ?? []);
+}
+
+const clientHasApproval = ({ questions }: StoredAnswer, approvalId: string): boolean =>
   questions.some(({ id, answered_there }) => answered_there === true && approvalId.startsWith(`${id}:`));
 
 /** The turn that an answer continues, or that it begins by a text of the user. */
 function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
-  if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new ChunkMapper(version) };
+  if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
   const from = messages.findLastIndex((one) => isObject(one) && one.type === "human");
   const turns = turnsOf(messages.slice(Math.max(0, from)), answer.questions, {
     answers: [...earlier, { ...answer, questions: [] }],
     active: true,
     version,
   });
-  return turns.at(-1) ?? { chunks: [] as UIMessageChunk[], mapper: new ChunkMapper(version) };
+  return turns.at(-1) ?? { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
 }
 
 /** The messages that a run has answered: those of the newest state up to there, or of the checkpoint if they were removed since. */
@@ -175,7 +180,7 @@ export function chunkFrames(
   run: Pick<Run, "run_id">,
   { mapper, chunks }: Prelude,
   frames: Reader<Frame>,
-  { seen = null, knows = false }: { readonly seen?: Seen | null; readonly knows?: boolean } = {},
+  { seen = null, clientHasAnswer = false }: { readonly seen?: Seen | null; readonly clientHasAnswer?: boolean } = {},
 ): Reader<Frame> {
   const mark = runMark(run.run_id);
   const runEvents = readRunEvents(frames);
@@ -189,8 +194,8 @@ export function chunkFrames(
   }
 
   function opening(): Frame[] {
-    return chunks.flatMap(({ chunk, known }, index) => {
-      const frame = known && knows ? undefined : frameOf(chunk, index + 1, index + 1 === chunks.length);
+    return chunks.flatMap(({ chunk, clientHas }, index) => {
+      const frame = clientHas && clientHasAnswer ? undefined : frameOf(chunk, index + 1, index + 1 === chunks.length);
       return frame ? [frame] : [];
     });
   }
@@ -222,7 +227,7 @@ export function wholeFrames(
     readonly chunks: readonly UIMessageChunk[];
     readonly message_id: string;
     readonly thread_id: string;
-    readonly mapper: ChunkMapper;
+    readonly mapper: UIMessageMapper;
   },
 ): Reader<Frame> {
   const metadata: JsonObject = { ...(run ? { run_id: run.run_id } : {}), thread_id: message.thread_id };
