@@ -3,7 +3,7 @@ import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
-import type { CheckpointRef, Executor, Interrupt } from "../executor/contract.ts";
+import type { CheckpointRef, Executor, GraphInfo, Interrupt, ThreadState } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
@@ -62,26 +62,104 @@ export interface RunPreparation {
   started(created: CreatedRun, plan: CreateRun): void;
 }
 
+/** A request for a run. */
+export interface RunCall {
+  /** Null: a run without a thread of its own. */
+  readonly thread_id: string | null;
+  readonly request: RunCreate;
+  readonly origin: ScopedOrigin;
+  /** The caller subscribes to the run at once. */
+  readonly watched?: boolean;
+}
+
 interface RunCreation extends RunPreparation {
-  /** `watched`: the caller subscribes to the run at once. */
-  create(
-    seen: Scope,
-    thread_id: string | null,
-    request: RunCreate,
-    origin: ScopedOrigin,
-    watched?: boolean,
-  ): Promise<CreatedRunRow>;
+  create(seen: Scope, call: RunCall): Promise<CreatedRunRow>;
   /** All of them, or none. */
   createBatch(seen: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly CreatedRunRow[]>;
 }
 
 export function createRunCreation(options: CreateOptions): RunCreation {
-  const { scope, environment, assistants, features } = options;
-  const resolver = createResolver(options);
-  const runs = createStarts(options, resolver.plan);
+  const { scope, assistants } = options;
+  const resolver = new RunResolver(options);
+  const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
+  return {
+    async create(seen, { thread_id, request, origin, watched = false }) {
+      checkRequest(request, thread_id);
+      const described = resolver.describe(seen, { thread_id, request, origin });
+      const usable = origin.assistants ?? scope;
+      const known = assistants.recall(usable, request.assistant_id);
+      let assistant = known instanceof Promise ? await known : known;
+      while (true) {
+        const resolving = resolver.resolve(thread_id, assistant, described);
+        const resolved =
+          resolving instanceof Promise ? await resolver.orRepeated(resolving, request, origin) : resolving;
+        if ("repeated" in resolved) return resolved;
+        const created = await starter.store(resolved, watched);
+        if (created) return created;
+        assistant = await assistants.resolve(usable, request.assistant_id);
+      }
+    },
+    async prepare(seen, thread_id, request, origin) {
+      checkRequest(request, thread_id);
+      const described = resolver.describe(seen, { thread_id, request, origin });
+      const assistant = await assistants.resolve(origin.assistants ?? scope, request.assistant_id);
+      return resolver.plan(await resolver.resolve(thread_id, assistant, described));
+    },
+    started: (created, plan) => void starter.start(created, plan, { busy: true }),
+    async createBatch(seen, requests, origin) {
+      if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
+      for (const request of requests) checkRequest(request, null);
+      const described = requests.map((request, index) =>
+        resolver.describe(seen, { thread_id: null, request, origin: originInBatch(origin, index) }, index),
+      );
+      const usable = origin.assistants ?? scope;
+      let find = assistants.recall;
+      while (true) {
+        const all: Resolved[] = [];
+        for (const run of described) {
+          all.push(await resolver.resolve(null, await find(usable, run.request.assistant_id), run));
+        }
+        const created = await starter.storeAll(all);
+        if (created) return created;
+        find = assistants.resolve;
+      }
+    },
+  };
+}
 
-  /** Everything about a run that no lookup changes. */
-  function describe(seen: Scope, thread_id: string | null, given: RunCreate, origin: RunOrigin, index = 0) {
+/** The idempotency key of a batch is for its runs together: each gets a route of its own. */
+function originInBatch({ idempotency, ...origin }: ScopedOrigin, index: number): ScopedOrigin {
+  return idempotency ? { ...origin, idempotency: { ...idempotency, route: `${idempotency.route}#${index}` } } : origin;
+}
+
+/** Everything about a run that no lookup changes. */
+type DescribedRun = Pick<
+  Resolved,
+  "seen" | "request" | "origin" | "stateless" | "added" | "thread_added" | "thread_id" | "run_id"
+>;
+
+/** A request on a thread, with an answer or without one. */
+interface ThreadAnswer {
+  /** As the request has it. */
+  readonly thread_id: string;
+  readonly thread: ThreadRow | null;
+  readonly from: CheckpointRef | null;
+  readonly request: RunCreate;
+  readonly by_id: boolean;
+}
+
+/** Looks up the thread and the checkpoint that a request names, and plans the run. */
+class RunResolver {
+  readonly #options: CreateOptions;
+  readonly #hosted: ReadonlyMap<string, GraphInfo>;
+
+  constructor(options: CreateOptions) {
+    this.#options = options;
+    this.#hosted = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
+  }
+
+  describe(seen: Scope, { thread_id, request: given, origin }: RunCall, index = 0): DescribedRun {
+    const { features, environment } = this.#options;
     const request = withAnswers(given);
     return {
       ...{ seen, request, origin },
@@ -90,25 +168,23 @@ export function createRunCreation(options: CreateOptions): RunCreation {
       thread_added: features.thread,
       thread_id: thread_id?.toLowerCase() ?? uuidV7(environment),
       run_id: origin.run_ids?.[index] ?? uuidV7(environment),
-    } satisfies Partial<Resolved>;
+    };
   }
 
-  /** A promise only for a run on a thread. */
-  function resolve(
-    thread_id: string | null,
-    assistant: AssistantRow,
-    described: ReturnType<typeof describe>,
-  ): Resolved | Promise<Resolved> {
-    resolver.requireHosted(assistant);
+  /** Returns a promise only for a run on a thread. Errors: not_found, conflict, invalid. */
+  resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): Resolved | Promise<Resolved> {
+    const { environment } = this.#options;
+    const { graph_id } = assistant;
+    if (!this.#hosted.has(graph_id)) throw notFound("graph", graph_id);
     if (thread_id === null) {
-      return { ...described, assistant, now: environment.now(), thread: null, from: null, resume_targets: [] };
+      return { ...run, assistant, now: environment.now(), thread: null, from: null, resume_targets: [] };
     }
-    const found = resolver.resolveThread(described.seen, thread_id, described.request, assistant);
-    return found.then((its) => ({ ...described, assistant, now: environment.now(), ...its }));
+    const onThread = this.#resolveThread(run, thread_id, assistant);
+    return onThread.then((found) => ({ ...run, assistant, now: environment.now(), ...found }));
   }
 
   /** An answer that is refused now may be a repeated request: then the run of the first one. */
-  async function orRepeated(
+  async orRepeated(
     resolving: Promise<Resolved>,
     { command }: RunCreate,
     { idempotency }: RunOrigin,
@@ -117,175 +193,146 @@ export function createRunCreation(options: CreateOptions): RunCreation {
     try {
       return await resolving;
     } catch (error) {
-      const first = error instanceof ServiceError ? await options.storage.findRepeated(scope, idempotency) : null;
+      const { storage, scope } = this.#options;
+      const first = error instanceof ServiceError ? await storage.findRepeated(scope, idempotency) : null;
       if (!first) throw error;
       return repeated(first.run, first.same_body);
     }
   }
 
-  return {
-    async create(seen, thread_id, request, origin, watched = false) {
-      checkRequest(request, thread_id);
-      const described = describe(seen, thread_id, request, origin);
-      const usable = origin.assistants ?? scope;
-      const known = assistants.recall(usable, request.assistant_id);
-      let assistant = known instanceof Promise ? await known : known;
-      while (true) {
-        const resolving = resolve(thread_id, assistant, described);
-        const resolved = resolving instanceof Promise ? await orRepeated(resolving, request, origin) : resolving;
-        if ("repeated" in resolved) return resolved;
-        const created = await runs.store(resolved, watched);
-        if (created) return created;
-        assistant = await assistants.resolve(usable, request.assistant_id);
-      }
-    },
-    async prepare(seen, thread_id, request, origin) {
-      checkRequest(request, thread_id);
-      const described = describe(seen, thread_id, request, origin);
-      const assistant = await assistants.resolve(origin.assistants ?? scope, request.assistant_id);
-      return resolver.plan(await resolve(thread_id, assistant, described));
-    },
-    started: (created, plan) => void runs.started(created, plan, { busy: true }),
-    async createBatch(seen, requests, origin) {
-      if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
-      for (const request of requests) checkRequest(request, null);
-      const { idempotency, ...rest } = origin;
-      const described = requests.map((request, i) => {
-        const own = idempotency ? { ...idempotency, route: `${idempotency.route}#${i}` } : undefined;
-        return describe(seen, null, request, own ? { ...rest, idempotency: own } : rest, i);
-      });
-      const usable = origin.assistants ?? scope;
-      let find = assistants.recall;
-      while (true) {
-        const all: Resolved[] = [];
-        for (const one of described) {
-          all.push(await resolve(null, await find(usable, one.request.assistant_id), one));
-        }
-        const created = await runs.storeAll(all);
-        if (created) return created;
-        find = assistants.resolve;
-      }
-    },
-  };
-}
-
-/** Looks up the thread and the checkpoint that a request names, and plans the run. */
-function createResolver({ storage, scope, executor, threads, limits }: CreateOptions) {
-  const hosted = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
-  // Subscribers in other processes see only stored frames.
-  const resumable = storage.multi_process ? { resumable: true } : {};
-
-  /** A call of a durable function that is executed shows its asks again when it waits: until then the thread has those of its last run. */
-  async function openAsks({ running, interrupts }: ThreadRow): Promise<readonly Interrupt[]> {
-    const call_id = running === null ? null : (await storage.getRun(scope, running))?.call_id;
-    return ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
+  plan(resolved: Resolved): CreateRun {
+    const { storage, limits } = this.#options;
+    const plan = planRun(resolved);
+    const { create_thread, update_thread } = plan;
+    if (create_thread) refuseForOthers(resolved.seen, create_thread.metadata);
+    if (update_thread) requireKept(resolved.seen, update_thread.metadata);
+    // Subscribers in other processes see only stored frames.
+    const resumable = storage.multi_process ? { resumable: true } : {};
+    return { ...plan, run: { ...plan.run, ...resumable }, limits };
   }
 
-  /**
-   * What the thread waits for when a run would start at `from` or at its head. A `rollback` deletes the active runs first: what the
-   * last ended run has left remains.
-   */
-  async function pendingState(
-    thread: ThreadRow,
-    from: CheckpointRef | null,
-    { multitask_strategy }: RunCreate,
-  ): Promise<PendingState | null> {
-    const { thread_id, head } = thread;
-    const isHead = !from || (from.ns === "" && from.checkpoint_id === head);
-    const restored = isHead && thread.status === "busy" && multitask_strategy === "rollback";
-    const stored = restored ? (Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[]) : [];
-    const checkpoint = restored && head !== null ? { ns: "", checkpoint_id: head } : null;
-    if (checkpoint && stored.length > 0) return { checkpoint, interrupts: stored, isBreakpoint: false };
-    const at = from && !restored ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
-    const state = at
-      ? await threads.stateAt(scope, thread_id, at)
-      : await threads.current(restored ? { ...thread, running: null } : thread);
-    if (!from && state?.interrupts.length === 0 && head !== null) {
-      const asks = await openAsks(thread);
-      if (asks.length > 0)
-        return { checkpoint: { ns: "", checkpoint_id: head }, interrupts: asks, isBreakpoint: false };
+  async #resolveThread(
+    { seen, request }: DescribedRun,
+    thread_id: string,
+    { graph_id }: AssistantRow,
+  ): Promise<Pick<Resolved, "thread" | "from" | "request" | "resume_targets">> {
+    const { storage, scope } = this.#options;
+    const id = thread_id.toLowerCase();
+    const from = checkpointOf(request);
+    const [thread, checkpoint] = await Promise.all([
+      storage.getThread(seen, id),
+      from ? storage.getCheckpoint(scope, id, from) : null,
+    ]);
+    if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
+    // Another user may own a thread with this id.
+    if (!thread && seen.filter && (await storage.getThread(scope, id))) {
+      throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
     }
-    if (!state?.checkpoint) return null;
-    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
-    // A checkpoint in the middle of a run has next nodes, too, and so has one whose interrupts an active run has answered.
-    const isActive = thread.status === "busy" && !restored;
-    const rests = ns === "" && checkpoint_id === head && thread.status !== "error" && !isActive;
-    const waits = state.next.length > 0 && state.tasks.every(({ error }) => error === null);
-    const interrupts = restored ? [] : state.interrupts;
-    return { checkpoint: { ns, checkpoint_id }, interrupts, isBreakpoint: rests && waits };
+    if (from && !checkpoint) {
+      throw new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+    }
+    // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
+    const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
+    const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
+    const start = isActive ? null : from;
+    const by_id = this.#hosted.get(graph_id)?.resume === "by_id";
+    return { thread, from: start, ...(await this.#bind({ thread_id, thread, from: start, request, by_id })) };
   }
 
   /** Binds an answer to interrupts that are open. Errors: invalid, interrupt_already_answered, no_open_interrupt. */
-  async function bind(
-    thread_id: string,
-    thread: ThreadRow | null,
-    from: CheckpointRef | null,
-    request: RunCreate,
-    by_id: boolean,
-  ): Promise<BoundResume> {
+  async #bind({ thread_id, thread, from, request, by_id }: ThreadAnswer): Promise<BoundResume> {
     const resume = request.command?.resume;
     if (resume === undefined) return { request, resume_targets: [] };
     try {
-      const bound = thread && bindResume(request, await pendingState(thread, from, request), by_id);
+      const bound = thread && bindResume(request, await this.#pendingState(thread, from, request), by_id);
       if (bound) return bound;
     } catch (error) {
       // The run fails with the same error, before anything can take its answer.
       if (error instanceof StateUnreadable) return { request, resume_targets: [] };
       throw error;
     }
-    const rest = withoutResume(request);
-    if (rest) return { request: rest, resume_targets: [] };
+    const withoutAnswer = withoutResume(request);
+    if (withoutAnswer) return { request: withoutAnswer, resume_targets: [] };
     if (thread?.status === "busy" && request.multitask_strategy !== "rollback") {
-      const listed = (status: "pending" | "running") =>
-        storage.listRuns(scope, thread.thread_id, { status, limit: MOST_ACTIVE, offset: 0 });
-      const other = answeringRun(resume, (await Promise.all([listed("running"), listed("pending")])).flat());
+      const other = answeringRun(resume, await this.#activeRuns(thread.thread_id));
       if (other) throw alreadyAnswered(thread_id, other.run_id);
     }
     throw nothingOpen(thread_id);
   }
 
-  return {
-    /** Errors: not_found, conflict, invalid. */
-    async resolveThread(
-      seen: Scope,
-      thread_id: string,
-      request: RunCreate,
-      { graph_id }: AssistantRow,
-    ): Promise<Pick<Resolved, "thread" | "from" | "request" | "resume_targets">> {
-      const id = thread_id.toLowerCase();
-      const from = checkpointOf(request);
-      const [thread, checkpoint] = await Promise.all([
-        storage.getThread(seen, id),
-        from ? storage.getCheckpoint(scope, id, from) : null,
-      ]);
-      if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
-      // Another user may own a thread with this id.
-      if (!thread && seen.filter && (await storage.getThread(scope, id))) {
-        throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
-      }
-      if (from && !checkpoint) {
-        throw new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
-      }
-      // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
-      const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
-      const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
-      const start = isActive ? null : from;
-      const by_id = hosted.get(graph_id)?.resume === "by_id";
-      return { thread, from: start, ...(await bind(thread_id, thread, start, request, by_id)) };
-    },
-    /** Errors: not_found. */
-    requireHosted({ graph_id }: AssistantRow): void {
-      if (!hosted.has(graph_id)) throw notFound("graph", graph_id);
-    },
-    plan(resolved: Resolved): CreateRun {
-      const plan = planRun(resolved);
-      const { create_thread, update_thread } = plan;
-      if (create_thread) refuseForOthers(resolved.seen, create_thread.metadata);
-      if (update_thread) requireKept(resolved.seen, update_thread.metadata);
-      return { ...plan, run: { ...plan.run, ...resumable }, limits };
-    },
-  };
+  async #activeRuns(thread_id: string): Promise<RunRow[]> {
+    const { storage, scope } = this.#options;
+    const statuses = ["running", "pending"] as const;
+    const lists = statuses.map((status) =>
+      storage.listRuns(scope, thread_id, { status, limit: MOST_ACTIVE, offset: 0 }),
+    );
+    return (await Promise.all(lists)).flat();
+  }
+
+  /**
+   * What the thread waits for when a run would start at `from` or at its head. A `rollback` deletes the active runs first: what the
+   * last ended run has left remains.
+   */
+  async #pendingState(
+    thread: ThreadRow,
+    from: CheckpointRef | null,
+    { multitask_strategy }: RunCreate,
+  ): Promise<PendingState | null> {
+    const { head } = thread;
+    const isHead = !from || (from.ns === "" && from.checkpoint_id === head);
+    if (isHead && thread.status === "busy" && multitask_strategy === "rollback")
+      return await this.#restoredState(thread);
+    const state = await this.#stateAt(thread, from);
+    if (!from && state?.interrupts.length === 0) {
+      const asks = await this.#openAsks(thread);
+      if (asks) return asks;
+    }
+    if (!state?.checkpoint) return null;
+    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
+    // A checkpoint in the middle of a run has next nodes, too, and so has one whose interrupts an active run has answered.
+    const isAtRest = ns === "" && checkpoint_id === head && thread.status !== "error" && thread.status !== "busy";
+    return {
+      checkpoint: { ns, checkpoint_id },
+      interrupts: state.interrupts,
+      isBreakpoint: isAtRest && hasNextStep(state),
+    };
+  }
+
+  /** What the thread waits for once its active runs are deleted. */
+  async #restoredState(thread: ThreadRow): Promise<PendingState | null> {
+    const { head } = thread;
+    const interrupts = Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[];
+    if (head !== null && interrupts.length > 0) return pendingAt(head, interrupts);
+    const state = await this.#options.threads.current({ ...thread, running: null });
+    if (!state?.checkpoint) return null;
+    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
+    const isAtRest = ns === "" && checkpoint_id === head;
+    return { checkpoint: { ns, checkpoint_id }, interrupts: [], isBreakpoint: isAtRest && hasNextStep(state) };
+  }
+
+  #stateAt(thread: ThreadRow, from: CheckpointRef | null): Promise<ThreadState | null> {
+    const { threads, scope } = this.#options;
+    if (!from) return threads.current(thread);
+    return threads.stateAt(scope, thread.thread_id, { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id });
+  }
+
+  /** A call of a durable function that is executed shows its asks again when it waits: until then the thread has those of its last run. */
+  async #openAsks({ running, interrupts, head }: ThreadRow): Promise<PendingState | null> {
+    const { storage, scope } = this.#options;
+    const call_id = running === null ? null : (await storage.getRun(scope, running))?.call_id;
+    const asks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
+    return head !== null && asks.length > 0 ? pendingAt(head, asks) : null;
+  }
 }
+
+const pendingAt = (checkpoint_id: string, interrupts: readonly Interrupt[]): PendingState => ({
+  checkpoint: { ns: "", checkpoint_id },
+  interrupts,
+  isBreakpoint: false,
+});
+
+const hasNextStep = ({ next, tasks }: ThreadState): boolean =>
+  next.length > 0 && tasks.every(({ error }) => error === null);
 
 /** How many active runs of a thread are looked at for the one that answers an interrupt. */
 const MOST_ACTIVE = 1_000;
@@ -300,39 +347,59 @@ export interface CreatedRunRow {
 const WAITING_NOTE_MS = 250;
 
 /** Stores planned runs and starts them, in a free slot of this process if there is one. */
-function createStarts(options: CreateOptions, planOf: (resolved: Resolved) => CreateRun) {
-  const { storage, scope, environment, hub, worker, onStopped } = options;
+class RunStarter {
+  readonly #options: CreateOptions;
+  readonly #planOf: (resolved: Resolved) => CreateRun;
 
-  /** Reserves a slot for a run that can start at once: it is due, and its thread is not known to be busy. */
-  function reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
-    const claim = plan.run.created_at > now || thread?.status === "busy" ? null : worker.reserve();
-    return claim ? { claim } : {};
+  constructor(options: CreateOptions, planOf: (resolved: Resolved) => CreateRun) {
+    this.#options = options;
+    this.#planOf = planOf;
   }
 
-  /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
-  function noteWaiting({ run_id, thread_id }: RunRow, stopped: string | null): void {
-    const note = async (): Promise<void> => {
-      const runEvents = hub.find(run_id);
-      if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
-      const thread = await storage.getThread(scope, thread_id);
-      if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
-      runEvents.note(
-        JSON.stringify({ run_id, thread_id, waiting_for: thread.running ?? stopped, reason: "RunStopping" }),
-      );
-    };
-    environment.timer(WAITING_NOTE_MS, () => {
-      note().catch((error: unknown) => {
-        environment.log({ level: "warn", message: "reading a waiting run failed", run_id, thread_id, error });
+  /** Returns null if the assistant or the thread changed since they were read: read them again and retry. */
+  async store(resolved: Resolved, watched: boolean): Promise<CreatedRunRow | null> {
+    const { storage, scope, worker } = this.#options;
+    const plan = this.#planOf(resolved);
+    const claim = this.#reserve(resolved, plan);
+    let outcome: CreateRunOutcome | undefined;
+    try {
+      outcome = await storage.createRun(scope, { ...plan, ...claim });
+    } catch (error) {
+      outcome = { kind: "created", ...(await this.#findUnconfirmed({ ...plan, ...claim }, error)) };
+    } finally {
+      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
+    }
+    // A reserved slot that was not used means that the thread became busy.
+    const busy = resolved.thread?.status === "busy" || claim.claim !== undefined;
+    if (outcome.kind === "created") return this.start(outcome, plan, { watched, busy });
+    return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
+  }
+
+  /** All of them, or none. */
+  async storeAll(all: readonly Resolved[]): Promise<readonly CreatedRunRow[] | null> {
+    const planned = all.map((resolved) => this.#planOf(resolved));
+    const plans = planned.map((plan, i) => ({ ...plan, ...this.#reserve(all[i] as Resolved, plan) }));
+    const outcome = await this.#storePlans(plans);
+    if (outcome.kind === "created") {
+      return outcome.created.map((created, i) => {
+        const plan = plans[i] as CreateRun;
+        return this.start(created, plan, { busy: plan.claim !== undefined });
       });
-    });
+    }
+    if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
+    const { outcome: refused, index } = outcome;
+    // Some keys are known, but some of their runs were deleted.
+    if (refused.kind === "repeated") return [repeated(null, refused.same_body)];
+    return refuse(refused, (all[index] as Resolved).thread_id);
   }
 
   /** Starts or announces a stored run. `busy`: its thread was busy. */
-  function started(
+  start(
     { run, claimed, stopped }: CreatedRun,
     plan: CreateRun,
     { watched = false, busy }: { readonly watched?: boolean; readonly busy: boolean },
   ): CreatedRunRow {
+    const { hub, worker, onStopped } = this.#options;
     const { created_at } = plan.run;
     if (claimed) {
       if (watched) hub.runEvents(run.run_id).watched = true;
@@ -345,13 +412,58 @@ function createStarts(options: CreateOptions, planOf: (resolved: Resolved) => Cr
     if (stopped.length > 0) onStopped(stopped);
     const stopsOthers = run.multitask_strategy === "interrupt" || run.multitask_strategy === "rollback";
     if (stopsOthers && !claimed && watched) {
-      noteWaiting(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
+      this.#noteWaitingLater(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
     }
     return { run, repeated: false };
   }
 
+  async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsOutcome> {
+    const { storage, scope, worker } = this.#options;
+    let outcome: CreateRunsOutcome | undefined;
+    try {
+      outcome = await storage.createRuns(scope, plans);
+    } catch (error) {
+      // All were created, or none.
+      const created = await Promise.all(plans.map((plan) => this.#findUnconfirmed(plan, error)));
+      outcome = { kind: "created", created };
+    } finally {
+      const created = outcome?.kind === "created" ? outcome.created : [];
+      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
+    }
+    return outcome;
+  }
+
+  /** Reserves a slot for a run that can start at once: it is due, and its thread is not known to be busy. */
+  #reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
+    const isLater = plan.run.created_at > now || thread?.status === "busy";
+    const claim = isLater ? null : this.#options.worker.reserve();
+    return claim ? { claim } : {};
+  }
+
+  #noteWaitingLater(run: RunRow, stopped: string | null): void {
+    const { environment } = this.#options;
+    const { run_id, thread_id } = run;
+    environment.timer(WAITING_NOTE_MS, () => {
+      this.#noteWaiting(run, stopped).catch((error: unknown) => {
+        environment.log({ level: "warn", message: "reading a waiting run failed", run_id, thread_id, error });
+      });
+    });
+  }
+
+  /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
+  async #noteWaiting({ run_id, thread_id }: RunRow, stopped: string | null): Promise<void> {
+    const { storage, scope, environment, hub } = this.#options;
+    const runEvents = hub.find(run_id);
+    if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
+    const thread = await storage.getThread(scope, thread_id);
+    if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
+    const waiting_for = thread.running ?? stopped;
+    runEvents.note(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
+  }
+
   /** After a failed call the run may exist all the same. Runs that it stopped get their signal by another way. */
-  async function findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
+  async #findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
+    const { storage, scope, environment } = this.#options;
     const { run_id, thread_id } = run;
     const row = await storage.getRun(scope, run_id).catch(() => null);
     if (!row) throw error;
@@ -362,56 +474,6 @@ function createStarts(options: CreateOptions, planOf: (resolved: Resolved) => Cr
     }
     return { run: row, claimed: null, stopped: [] };
   }
-
-  /** Null if the assistant or the thread changed since they were read: read them again and retry. */
-  async function store(resolved: Resolved, watched: boolean): Promise<CreatedRunRow | null> {
-    const plan = planOf(resolved);
-    const claim = reserve(resolved, plan);
-    let outcome: CreateRunOutcome | undefined;
-    try {
-      outcome = await storage.createRun(scope, { ...plan, ...claim });
-    } catch (error) {
-      outcome = { kind: "created", ...(await findUnconfirmed({ ...plan, ...claim }, error)) };
-    } finally {
-      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
-    }
-    // A reserved slot that was not used means that the thread became busy.
-    const busy = resolved.thread?.status === "busy" || claim.claim !== undefined;
-    if (outcome.kind === "created") return started(outcome, plan, { watched, busy });
-    return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
-  }
-
-  /** All of them, or none. */
-  async function storeAll(all: readonly Resolved[]): Promise<readonly CreatedRunRow[] | null> {
-    const planned = all.map(planOf);
-    const plans = planned.map((plan, i) => ({ ...plan, ...reserve(all[i] as Resolved, plan) }));
-    let outcome: CreateRunsOutcome | undefined;
-    try {
-      outcome = await storage.createRuns(scope, plans);
-    } catch (error) {
-      // All were created, or none.
-      outcome = { kind: "created", created: await Promise.all(plans.map((plan) => findUnconfirmed(plan, error))) };
-    } finally {
-      const created = outcome?.kind === "created" ? outcome.created : [];
-      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
-    }
-    if (outcome.kind === "created") {
-      return outcome.created.map((created, i) => {
-        const plan = plans[i] as CreateRun;
-        return started(created, plan, { busy: plan.claim !== undefined });
-      });
-    }
-    if (outcome.kind === "repeated") {
-      const { same_body } = outcome;
-      return outcome.runs.map((run) => repeated(run, same_body));
-    }
-    const { outcome: refused, index } = outcome;
-    // Some keys are known, but some of their runs were deleted.
-    if (refused.kind === "repeated") return [repeated(null, refused.same_body)];
-    return refuse(refused, (all[index] as Resolved).thread_id);
-  }
-
-  return { store, storeAll, started };
 }
 
 /** The run that an earlier call with the same idempotency key created. Errors: invalid, conflict. */

@@ -195,7 +195,7 @@ export function createRuns(options: RunOptions): RunDirectory {
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
   const createPending: RunDirectory["create"] = async (seen, thread_id, request, origin = {}) =>
-    asCreated(await create(seen, thread_id, request, origin));
+    asCreated(await create(seen, { thread_id, request, origin }));
 
   return {
     ...lazyCalls<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
@@ -208,7 +208,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       return (await createBatch(seen, requests, origin)).map(asCreated);
     },
     async stream(seen, thread_id, request, origin = {}, { namespaces = [] } = {}) {
-      const { run } = await create(seen, thread_id, request, origin, true);
+      const { run } = await create(seen, { thread_id, request, origin, watched: true });
       const { runEvents, frames } = await subscriptions.read(
         run,
         0,
@@ -222,7 +222,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       };
     },
     async wait(seen, thread_id, request, origin = {}) {
-      const { run } = await create(seen, thread_id, request, origin);
+      const { run } = await create(seen, { thread_id, request, origin });
       return await wait(seen, run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true);
     },
     async get(seen, thread_id, run_id) {
