@@ -139,6 +139,15 @@ export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
   abstract placeOf(item: Shown | Stored): number;
   /** The size limit of `items`, in characters. */
   protected abstract get room(): number;
+  /**
+   * Returns what to wait for before a large batch is shown, if there is no room for it in this tick: many readers get it at the same
+   * time, and some make a text of their own from it.
+   */
+  pace(batch: readonly Shown[]): Promise<void> | undefined {
+    const size = batch.reduce((sum, item) => sum + sizeOf(item), 0);
+    return size > BATCH_SIZE ? this.#limit.room(size) : undefined;
+  }
+
   /** Keeps the process alive while a reader waits for items. */
   get keepAlive(): KeepAlive | undefined {
     return undefined;
@@ -253,6 +262,8 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
         const taking = this.attached ? this.#take(ready) : undefined;
         if (taking) await taking;
         if (ready.length > 0) {
+          const pacing = this.#log.pace(ready);
+          if (pacing) await pacing;
           const checking = this.check?.();
           if (checking) await checking;
           if (!this.left && !this.isGone()) return ready;
