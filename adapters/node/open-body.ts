@@ -54,8 +54,8 @@ export function writeBody(body: OpenBody, outgoing: Writable): void {
 }
 
 /**
- * The answer for Bun, which sends headers with the first bytes: it resolves with the first chunk. What ends with that is no stream
- * any more. `signal`: of the request.
+ * The answer for Bun, which sends headers with the first bytes: it resolves with the first chunk. A body that ends with
+ * that chunk is answered whole, without a stream. `signal`: of the request.
  */
 export function answerOnBun(response: Response, body: OpenBody, signal: AbortSignal): Promise<Response> {
   const answer = Promise.withResolvers<Response>();

@@ -13,16 +13,16 @@ const STALLED_BEATS = 6;
 export const CHUNK_SIZE: number = 4 * 1024;
 const encoder = new TextEncoder();
 
-/** Where a body goes; the controller of a `ReadableStream` is one. */
+/** Takes the chunks of a body, as the controller of a `ReadableStream` does. */
 type Sink = Pick<ReadableStreamDefaultController<Uint8Array>, "enqueue" | "close" | "error">;
 
-/** A body that is sent in chunks: each pull is answered by one, by a close or by an error. */
+/** A body that is sent in chunks: each pull is answered by one chunk, by a close or by an error. */
 interface OpenBody {
   pull(sink: Sink): void;
   cancel(): void;
 }
 
-/** Here `serve` and `toNodeHandler` find the body: without the stream around it a chunk costs them half. */
+/** By this member of a response `serve` and `toNodeHandler` find its body: without the web stream around it a chunk costs them half. */
 const OPEN_BODY = Symbol.for("greenroom.open-body");
 
 /** A response with the text of the source as its body, which fails when the caller loses the access to it. */
@@ -36,11 +36,11 @@ export function openResponse(
   return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
 }
 
-/** `last`: nothing follows it. `of`: what holds the pieces; readers share texts that something still holds. */
+/** `last`: nothing follows these pieces. `keepsAlive`: frames whose texts other readers share while something refers to them. */
 export interface Taken {
   readonly pieces: readonly string[];
   readonly last: boolean;
-  readonly of?: unknown;
+  readonly keepsAlive?: unknown;
 }
 
 /** The text of an open body. */
@@ -53,9 +53,12 @@ export interface Source {
   take(): Taken;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
   wait(): Promise<boolean>;
-  /** Called when the body cannot continue. */
-  fail(error: unknown): void;
-  /** Called when the reader disconnects before the last text. */
+  /** Called with the error that ends the body, before `leave`. */
+  onError(error: unknown): void;
+  /**
+   * Releases what the source reads. Called when the body ends before its last text, for whatever reason; may be called twice, and after
+   * the last text too.
+   */
   leave(): void;
   /** Called once when the body has been sent, has failed, or has no reader. */
   end?(): void;
@@ -63,64 +66,79 @@ export interface Source {
   stalled_ms?(): number | undefined;
 }
 
-/** The text of a source, cut into chunks. */
-interface Chunks {
-  /** Puts a heartbeat before the text that is taken next. */
-  beat_due: boolean;
-  /** The next chunk; empty when nothing is ready. */
-  next(): string;
-  /** True once the last chunk was returned. */
-  isDone(): boolean;
-  clear(): void;
-}
+/** Cuts the text of a source into chunks. */
+class ChunkCutter {
+  readonly #source: Source;
+  /** What was taken last. It keeps alive what the pieces share until more is taken. */
+  #taken: Taken = { pieces: [], last: false };
+  /** The pieces of it that are not sent, the first one perhaps in part. */
+  #unsent: string[] = [];
+  #isBeatDue: boolean;
 
-function chunksOf(source: Source): Chunks {
-  // Taken from the source, and what of it is not sent yet.
-  let taken: Taken = { pieces: [], last: false };
-  let unsent: string[] = [];
-  return {
-    beat_due: source.endless ?? false,
-    next() {
-      if (unsent.length === 0) {
-        taken = source.take();
-        const [only = ""] = taken.pieces;
-        if (!this.beat_due && taken.pieces.length === 1 && only.length <= CHUNK_SIZE) return only;
-        unsent = [...(this.beat_due ? [source.heartbeat] : []), ...taken.pieces];
-        this.beat_due = false;
+  constructor(source: Source) {
+    this.#source = source;
+    this.#isBeatDue = source.endless ?? false;
+  }
+
+  /** Puts a heartbeat before the text that is taken next. */
+  beat(): void {
+    this.#isBeatDue = true;
+  }
+
+  /** Returns the next chunk; empty when nothing is ready. */
+  next(): string {
+    if (this.#unsent.length === 0) {
+      this.#taken = this.#source.take();
+      const { pieces } = this.#taken;
+      const [only = ""] = pieces;
+      // Most chunks are one short piece, which nothing needs to cut or copy.
+      if (!this.#isBeatDue && pieces.length === 1 && only.length <= CHUNK_SIZE) return only;
+      this.#unsent = [...(this.#isBeatDue ? [this.#source.heartbeat] : []), ...pieces];
+      this.#isBeatDue = false;
+    }
+    return this.#cut();
+  }
+
+  /** Removes a chunk from the unsent pieces, and returns it. */
+  #cut(): string {
+    let chunk = "";
+    let count = 0;
+    for (const piece of this.#unsent) {
+      const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
+      if (piece.length > room) {
+        chunk += piece.slice(0, room);
+        this.#unsent[count] = piece.slice(room);
+        break;
       }
-      let chunk = "";
-      let count = 0;
-      for (const piece of unsent) {
-        const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
-        if (piece.length > room) {
-          chunk += piece.slice(0, room);
-          unsent[count] = piece.slice(room);
-          break;
-        }
-        chunk += piece;
-        count++;
-      }
-      unsent = unsent.slice(count);
-      return chunk;
-    },
-    isDone: () => taken.last && unsent.length === 0,
-    clear() {
-      taken = { pieces: [], last: true };
-      unsent = [];
-    },
-  };
+      chunk += piece;
+      count++;
+    }
+    this.#unsent = this.#unsent.slice(count);
+    return chunk;
+  }
+
+  /** True once the last chunk was returned. */
+  isDone(): boolean {
+    return this.#taken.last && this.#unsent.length === 0;
+  }
+
+  clear(): void {
+    this.#taken = { pieces: [], last: true };
+    this.#unsent = [];
+  }
 }
 
 /**
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
- * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
+ * because clients measure the gaps. Those during which the reader does not pull are sent as one. An early heartbeat starts a body that
+ * has nothing to send.
  */
 class ChunkedBody implements OpenBody {
   readonly #bodies: OpenBodies;
   readonly #guard: RequestContext["guard"];
   readonly #source: Source;
-  readonly #chunks: Chunks;
-  /** That of the last pull. */
+  readonly #chunks: ChunkCutter;
+  /** The sink of the last pull. */
   #sink: Sink | undefined;
   /** The reader waits for a chunk. */
   #isPulled = false;
@@ -137,7 +155,7 @@ class ChunkedBody implements OpenBody {
     this.#bodies = bodies;
     this.#guard = guard;
     this.#source = source;
-    this.#chunks = chunksOf(source);
+    this.#chunks = new ChunkCutter(source);
     bodies.open++;
   }
 
@@ -179,7 +197,7 @@ class ChunkedBody implements OpenBody {
   }
 
   #beat(): void {
-    this.#chunks.beat_due = true;
+    this.#chunks.beat();
     this.#answer();
   }
 
@@ -203,6 +221,7 @@ class ChunkedBody implements OpenBody {
     try {
       const chunk = this.#chunks.next();
       const isDone = this.#chunks.isDone();
+      // Closed before the last chunk goes out: the server may pull or cancel inside `enqueue`, and a complete body must not fail then.
       if (isDone) this.#close();
       if (chunk) {
         this.#isPulled = false;
@@ -237,7 +256,7 @@ class ChunkedBody implements OpenBody {
   /** Ends the body because of an error, unless it has ended. */
   #failWith(error: unknown): void {
     if (this.#isClosed) return;
-    this.#source.fail(error);
+    this.#source.onError(error);
     this.#fail();
   }
 

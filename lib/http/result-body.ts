@@ -65,7 +65,8 @@ class ResultSource implements Source {
     }
   }
 
-  fail(): void {}
+  /** `#read` logs what cannot be read. */
+  onError(): void {}
 
   leave(): void {
     this.#context.large.leave();

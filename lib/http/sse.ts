@@ -11,8 +11,8 @@ interface StreamOptions {
   readonly ids?: Readonly<Record<string, string>>;
   readonly headers?: HeaderValues;
   /**
-   * It outlives its runs. It begins with a heartbeat, because clients wait for the headers. Where other streams fail it closes
-   * normally: its clients reconnect after any end, and proxies such as Vite's pass on no failure.
+   * The stream outlives its runs. Its body begins with a heartbeat, because clients wait for the headers, and closes normally where other
+   * bodies fail: clients of such a stream reconnect after any end, and proxies such as Vite's pass on no failure.
    */
   readonly endless?: boolean;
 }
@@ -24,8 +24,8 @@ const HEADERS: HeaderValues = {
 };
 
 /**
- * Returns frames as server-sent events. The body closes normally only after an `end` frame, or one that says it is the last. If the
- * frames stop earlier (server stop, storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
+ * Returns frames as server-sent events. The body closes normally only after an `end` frame, or after a frame with `last`. If the frames
+ * stop earlier (server stop, storage failure, stalled reader) the body fails: only then clients reconnect with Last-Event-ID.
  */
 export function eventStream(
   context: RequestContext,
@@ -68,12 +68,12 @@ class FrameSource implements Source {
       if (!frame) break;
       chunk.add(frame);
     }
-    // The body takes no more: without this, the log of the run and the guard of its thread would stay.
+    // The body does not call it after the last text: the log of the run and the guard of its thread would stay.
     if (chunk.last) this.leave();
     return chunk.toTaken();
   }
 
-  fail(error: unknown): void {
+  onError(error: unknown): void {
     this.#bodies.environment.log({ level: "error", message: "Reading a stream failed", ...this.#logIds, error });
   }
 
@@ -107,7 +107,7 @@ class ChunkPieces {
   }
 
   toTaken(): Taken {
-    return { pieces: [...this.#pieces, this.#text], last: this.last, of: this.#longFrames };
+    return { pieces: [...this.#pieces, this.#text], last: this.last, keepsAlive: this.#longFrames };
   }
 }
 
@@ -118,11 +118,11 @@ function fieldsBefore({ id, event }: Frame): string {
   return `${idField}${eventField}data: `;
 }
 
-/** Returns the frame with the text of one that another reader holds, if that is the same. Readers that stall would hold a copy each. */
+/** Returns the frame, with the text of an equal frame that another reader has: without this, readers that stall would hold a copy each. */
 function shareFrameText(bodies: OpenBodies, frame: Frame): Frame {
   const { length } = frame.data;
   if (length < LARGE) return frame;
   bodies.texts ??= new SharedTexts();
   const first = bodies.texts.share(length, frame);
-  return first === frame ? frame : { ...frame, data: first.data, of: first };
+  return first === frame ? frame : { ...frame, data: first.data, sharedFrom: first };
 }

@@ -16,8 +16,8 @@ export interface Frame {
   readonly data: string;
   /** Nothing follows it, although it is no `end`. */
   readonly last?: true;
-  /** The frame that has the same `data`: readers share large texts of frames that are held. */
-  readonly of?: Frame;
+  /** The frame whose `data` this one has. It stays alive with this one, so that other readers can share its text. */
+  readonly sharedFrom?: Frame;
 }
 
 /** What a frame contains, as a value. */

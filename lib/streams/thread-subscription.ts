@@ -235,7 +235,7 @@ class ThreadFrames {
     } else {
       const id = frame.id === null ? null : positionIn(source.entry, frame.id);
       this.#start(source, id);
-      if (this.has("run_modes")) this.ready.push({ id, event, data, of: frame });
+      if (this.has("run_modes")) this.ready.push({ id, event, data, sharedFrom: frame });
     }
   }
 
