@@ -3,4 +3,4 @@
  * @module
  */
 export * from "./contract.ts";
-export { recordStates } from "./recorded-states.ts";
+export { recordStates } from "./state-recorder.ts";

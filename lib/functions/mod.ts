@@ -1,8 +1,8 @@
 /** Hosts plain functions as graphs of one node. */
 import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
-import { recordedEvents } from "../executor/recorded-states.ts";
 import { END, START } from "../executor/state-changes.ts";
+import { recordedEvents } from "../executor/state-recorder.ts";
 import type { AgentEntry, AgentFunction } from "./call.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { GraphState } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { combine, createService, type Executor, type Frame, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";

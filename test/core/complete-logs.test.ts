@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import type { Executor } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import {
   type Executor,
   type Frame,

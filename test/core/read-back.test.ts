@@ -1,7 +1,7 @@
 /** A state that is read after a frame is never older than the frame. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
 import { missingIn, readBackAgents, toldBy } from "../clients/read-back-agents.ts";
 import { testClock, testService } from "../suite/kit.ts";

@@ -1,6 +1,6 @@
 /** Services on one database in memory, as processes that share it by leases, with signals that come, or do not. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Service } from "../../lib/mod.ts";
 import type { SignalKind, SignalListener, Signals } from "../../lib/storage/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import type { Executor, Run, Service } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { testClock } from "../suite/kit.ts";

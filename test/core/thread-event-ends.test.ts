@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent, GraphInfo, Job } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { type AgentFunction, type Executor, fromFunctions } from "../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";

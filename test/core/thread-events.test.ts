@@ -1,7 +1,7 @@
 /** Live events of a thread and their replays: what readers get, in which order, and what they cost the run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { testClock, testService } from "../suite/kit.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
 import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";
 import { testClock, testService } from "../suite/kit.ts";

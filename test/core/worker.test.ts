@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import { type Executor, fromFunctions, type Json, type JsonObject } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { advanceUntil, collect, faulty } from "./faulty.ts";

@@ -2,7 +2,8 @@
 import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { interruptGone } from "../../lib/executor/kwargs.ts";
-import { recordedParts, recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
+import { recordedParts, recordedState } from "../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../lib/executor/state-recorder.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";

@@ -81,7 +81,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "an answer is not compared with what is open when its run starts",
-    file: "lib/executor/recorded-states.ts",
+    file: "lib/executor/state-recorder.ts",
     find: "    if (gone.length > 0) throw interruptGone(gone, pending);\n",
     replace: "",
   },
@@ -117,7 +117,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
-    file: "lib/executor/recorded-states.ts",
+    file: "lib/executor/state-recorder.ts",
     find: "    await this.job.checkpoints.put(checkpoint);\n",
     replace: "    void this.environment.timer(100, () => void this.job.checkpoints.put(checkpoint).catch(() => {}));\n",
   },

@@ -2,7 +2,7 @@
 import { openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { postgres } from "../../../adapters/postgres/mod.ts";
-import { recordStates } from "../../../lib/executor/recorded-states.ts";
+import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { createService, type Executor } from "../../../lib/mod.ts";
 import type { Line, Mark } from "../executions.ts";
 
