@@ -97,6 +97,7 @@ export function sameJson(a: Json, b: Json): boolean {
  * The first item of a list whose JSON text may be cut off anywhere: what is cut off of the item is left out, and of its last text.
  * Undefined for an empty list, and for anything else.
  */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a scanner of one text, whose states are read together
 export function firstItem(text: string): Json | undefined {
   if (!text.startsWith("[")) return undefined;
   const closers: string[] = [];

@@ -308,6 +308,7 @@ export function validateOptions(options: ServiceOptions): WebhookSettings {
   return settings;
 }
 
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each option
 function problemsOf(options: ServiceOptions): string[] {
   const { executor, worker } = options;
   const auth = options.auth ?? {};

@@ -99,6 +99,7 @@ const builder = await context({
     {
       name: "assets",
       setup(build) {
+        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a program that is read from top to bottom
         build.onEnd((result) => {
           if (result.errors.length > 0) return;
           const { rows, sizes } = write(result);

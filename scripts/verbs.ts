@@ -43,7 +43,8 @@ function notesIn({ path, text, tree }: Source): { readonly notes: VerbNote[]; re
     if (ts.isIdentifier(node)) names.add(node.text);
     const named = nameOfDeclaration(node);
     if (!named) return;
-    const comment = ts.getLeadingCommentRanges(text, node.getFullStart())?.at(-1);
+    const comments = ts.getLeadingCommentRanges(text, node.getFullStart()) ?? [];
+    const comment = comments.findLast(({ kind }) => kind === ts.SyntaxKind.MultiLineCommentTrivia);
     const tagged = comment && TAGGED.exec(text.slice(comment.pos + 3, comment.end - 2));
     if (!tagged) return;
     const [, statements = "", guards = ""] = tagged;

@@ -56,7 +56,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
   return inner(value);
 }
 
-export function isPlainObject(value: object): boolean {
+function isPlainObject(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   // The second test is for objects of another realm.
   return prototype === null || prototype === Object.prototype || Object.getPrototypeOf(prototype) === null;

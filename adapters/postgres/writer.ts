@@ -184,7 +184,7 @@ const bytesOf = (statements: readonly Bound[]): number => {
 const isOver = (fault: Fault): boolean => fault !== "statement" && fault !== "conflict";
 
 /** Ends a failed session. True if the server must end it, and perhaps its transaction. */
-export async function giveUp(session: Session, error: unknown): Promise<boolean> {
+async function giveUp(session: Session, error: unknown): Promise<boolean> {
   const over =
     isOver(faultOf(error)) ||
     (await session.run({ text: "rollback" }).then(

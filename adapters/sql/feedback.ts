@@ -101,6 +101,7 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
      * @guards insert the record where the token is valid, below its limit and the idempotency key is unknown · count the
      *   submission where the record exists · insert the key where the record exists.
      */
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
       const { id } = feedback;
       const { route = null, key: idempotency_key = null } = idempotency ?? {};
@@ -163,6 +164,7 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
      * @statements updateRecord
      * @guards one statement, where the record is in a workspace of the caller and its run is visible.
      */
+    // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
       const argument = toFilterArgument(filter);
       const { comment = null, score, value, correction, source_metadata } = patch;

@@ -165,6 +165,7 @@ export function itemVerbs(driver: Database): ItemStorage {
      * @statements selectItem · refreshItems
      * @guards Restarts the time to live of the returned item.
      */
+    // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async getItem(scope, namespace, key, options, now) {
       const select = selectItem({ deployment: scope.deployment, path: pathOf(namespace), key, now });
       const stored = await readOne(driver, select, toStored);
@@ -284,7 +285,8 @@ function order(a: Rank, b: Rank): number {
   if (a.score !== b.score) return b.score - a.score;
   if (a.updated_at !== b.updated_at) return b.updated_at - a.updated_at;
   if (a.path !== b.path) return a.path < b.path ? -1 : 1;
-  return a.key < b.key ? -1 : a.key > b.key ? 1 : 0;
+  if (a.key === b.key) return 0;
+  return a.key < b.key ? -1 : 1;
 }
 
 /** Keeps the first `count` ranks in order. */

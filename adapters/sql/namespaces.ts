@@ -56,6 +56,7 @@ export function namespaceLister(
   driver: Database,
   visible: (scope: Scope, item: Row) => boolean,
 ): ItemStorage["listNamespaces"] {
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
   return async (scope, query, now) => {
     const { prefix, offset, max_depth = Number.POSITIVE_INFINITY } = query;
     const wanted = offset + query.limit;

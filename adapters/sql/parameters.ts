@@ -23,7 +23,6 @@ export const text: ParameterType<string> = { postgres: "text" };
 /** A whole number; also a time in milliseconds since 1970, and a boolean as 0 or 1. */
 export const bigint: ParameterType<number> = { postgres: "bigint" };
 export const double: ParameterType<number> = { postgres: "double precision" };
-export const blob: ParameterType<Uint8Array> = { postgres: "bytea" };
 
 /** Returns the same type with null. */
 export const orNull = <Value extends SqlValue>({ postgres }: ParameterType<Value>): ParameterType<Value | null> => ({

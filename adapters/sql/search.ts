@@ -82,6 +82,7 @@ const readPage = <Row>(
   driver.read(select({ ...shape, sort_by, sort_order, listed: false }, { ...args, listed: "", limit, offset }, labels));
 
 /** Reads a page among `total` rows in the opposite order: the database steps over each row before a page. */
+// biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
 async function readFromEnd<Row>(
   driver: Database,
   select: SelectRows<Row>,

@@ -28,6 +28,7 @@ const readState = (driver: Database, { deployment, filter }: Scope, thread_id: s
 
 const writeState =
   (driver: Database): StateStorage["writeState"] =>
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
     const { head, seen_head, graph_id, ends } = state;

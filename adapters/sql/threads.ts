@@ -54,6 +54,7 @@ export function deleteThreadsOf(
 }
 
 /** The verbs on threads. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function threadVerbs(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
     readOne(driver, selectThread({ deployment, thread_id }, filter), toThread);
@@ -63,6 +64,7 @@ export function threadVerbs(driver: Database): ThreadStorage {
      * @guards insert, `on conflict do nothing`, marked (negative `run_count`) if it has a state · state rows while
      *   marked · remove the mark · labels.
      */
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
     async createThread(scope, thread, now) {
       const { deployment } = scope;
       const { thread_id, metadata, stateless } = thread;

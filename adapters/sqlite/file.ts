@@ -170,7 +170,7 @@ export function takeWorkerLock(
   }
 }
 
-export const TAKE_LOCK = "begin immediate";
+const TAKE_LOCK = "begin immediate";
 
 /** The error of a lock that cannot be taken or refused. */
 export function unlockable(path: string, cause: unknown): Error {

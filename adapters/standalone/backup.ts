@@ -68,7 +68,7 @@ export async function runBackup(args: readonly string[], surroundings: BackupSur
  * is not there when it rejects or the process dies. Servers continue to read and write; the file is never written to. Throws
  * ConfigError for problems that the user can fix.
  */
-export async function copyDatabase({ value: from, setting }: Given, to: string): Promise<Backup> {
+async function copyDatabase({ value: from, setting }: Given, to: string): Promise<Backup> {
   const shown = `${setting}: ${from}`;
   if (!existsSync(from)) throw new ConfigError([`${setting}: there is no file ${from}`]);
   if (existsSync(to)) throw taken(to);

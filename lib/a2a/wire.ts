@@ -70,7 +70,7 @@ export const isOver = ({ state }: Pick<Status, "state">): boolean => ENDED.has(s
 export const isGoing = ({ state }: Pick<Status, "state">): boolean => state === "SUBMITTED" || state === "WORKING";
 
 /** The name of a state in one version. */
-export const stateName = (state: TaskState, version: A2aVersion): string =>
+const stateName = (state: TaskState, version: A2aVersion): string =>
   version === "1.0" ? `TASK_STATE_${state}` : state.toLowerCase().replaceAll("_", "-");
 
 const legacyPart = ({ text, data, raw, url, mediaType, filename }: Part): JsonObject => {

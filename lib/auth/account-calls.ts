@@ -180,6 +180,7 @@ function keyVerbs({
   }
 
   return {
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
     async createKey(request) {
       const now = environment.now();
       checkKeyRequest(request, now);

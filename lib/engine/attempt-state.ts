@@ -38,7 +38,7 @@ const STOP_RULES: Readonly<Record<StopReason, StopRule>> = {
   lease_lost: LOSS,
 };
 
-export const forbidsWrites = (reason: StopReason): boolean => STOP_RULES[reason].forbidsWrites;
+const forbidsWrites = (reason: StopReason): boolean => STOP_RULES[reason].forbidsWrites;
 
 export class AttemptState {
   #phase: AttemptPhase = "claimed";

@@ -46,6 +46,8 @@ class RunAttempt implements Attempt, AttemptControl {
   readonly #barrier = new WriteBarrier();
   /** The newest barrier when the attempt was stopped: what was put before that is still stored, and its output emitted. */
   #stopPosition = 0;
+  /** The run waits for a time or an event. A run that was stopped after its function had suspended ends instead. */
+  #isSuspended = false;
   readonly #parts: AttemptParts;
   readonly #execution: Execution;
   readonly #abandon_ms: number;
@@ -158,7 +160,10 @@ class RunAttempt implements Attempt, AttemptControl {
   async #storeEnd(failure: unknown): Promise<PublishEnd | null> {
     const suspension = this.#parts.journal?.suspension;
     if (this.#state.reason === "shutting_down") return (await requeueRun(this.#parts)) ? () => {} : null;
-    if (suspension && failure === undefined && !this.#state.isStopped) return suspendRun(this.#parts, suspension);
+    if (suspension && failure === undefined && !this.#state.isStopped) {
+      this.#isSuspended = true;
+      return suspendRun(this.#parts, suspension);
+    }
     return finishRun(this.#parts, failure);
   }
 
@@ -174,8 +179,7 @@ class RunAttempt implements Attempt, AttemptControl {
 
   /** The attempt does not end its run: another attempt continues it, another process has it, or it is gone. */
   #leavesRun(): boolean {
-    const isSuspended = (this.#parts.journal?.suspension ?? null) !== null;
-    return !this.#state.mayWrite || this.#state.reason === "shutting_down" || isSuspended;
+    return !this.#state.mayWrite || this.#state.reason === "shutting_down" || this.#isSuspended;
   }
 
   /** Tells the features of the run, and frees the lock of its thread if the lease is lost. */

@@ -119,7 +119,8 @@ class GrowingMessage {
 
   start(): MessageEvent {
     const type = plainType(this.first.type as string);
-    const role = ROLES.has(type) ? type : type === "function" ? "tool" : "ai";
+    const otherRole = type === "function" ? "tool" : "ai";
+    const role = ROLES.has(type) ? type : otherRole;
     const response = isObject(this.first.response_metadata ?? null) ? (this.first.response_metadata as JsonObject) : {};
     const { ls_provider, ls_model_name } = this.metadata;
     const [provider, model] = [response.model_provider ?? ls_provider, response.model_name ?? ls_model_name];

@@ -1,7 +1,7 @@
 /** The questions of interrupted runs, and their answers: LangChain's approvals in the spellings of npm's and Python's package, and any other value. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
-export const DECISIONS = ["approve", "edit", "reject", "respond"] as const;
+const DECISIONS = ["approve", "edit", "reject", "respond"] as const;
 export type DecisionType = (typeof DECISIONS)[number];
 
 /** An action that waits for a decision. */

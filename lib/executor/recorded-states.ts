@@ -190,6 +190,7 @@ export const recordedState: GraphState = {
     const stored = await checkpoints.get(at);
     return stored && threadState(at.thread_id, stored);
   },
+  // biome-ignore lint/complexity/useMaxParams: the method of GraphState has these parameters
   async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, environment }) {
     let place: CheckpointRef | null = null;
     for (const updates of steps) {

@@ -147,6 +147,7 @@ function missingMembers({ required }: JsonObject, value: Json, at: string): stri
 type Part = readonly [schema: Json, value: Json, at: string];
 
 /** The members or items of a value that have a schema. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each keyword of JSON Schema
 function* parts(schema: JsonObject, value: Json, at: string): Generator<Part> {
   if (Array.isArray(value)) {
     const { items, prefixItems } = schema;

@@ -47,17 +47,16 @@ const UNITS: Readonly<Record<string, number>> = {
 /** Times stay below the last one that a date can have. */
 const LONGEST_MS = 4_000_000_000_000;
 
+/** Returns the milliseconds of a text such as `1h 30m`; NaN for another text. */
+function parseDuration(text: string): number {
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*/g)];
+  if (text === "" || parts.map(([part]) => part).join("") !== text) return Number.NaN;
+  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNITS[unit as string] as number), 0);
+}
+
 /** Milliseconds of a duration. `what` begins the error. */
 export function durationOf(given: Duration, what: string): number {
-  const text = typeof given === "string" ? given.trim() : "";
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*/g)];
-  const whole = text !== "" && parts.map(([part]) => part).join("") === text;
-  const total =
-    typeof given === "number"
-      ? given
-      : whole
-        ? parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNITS[unit as string] as number), 0)
-        : Number.NaN;
+  const total = typeof given === "number" ? given : parseDuration(typeof given === "string" ? given.trim() : "");
   if (total >= 0 && total <= LONGEST_MS) return Math.ceil(total);
   throw new TypeError(`${what} must be milliseconds or a duration such as "30s", "2d" or "1h 30m"`);
 }

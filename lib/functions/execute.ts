@@ -18,6 +18,8 @@ const LOST_INTERRUPT =
   "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
 
 /** One attempt of a run on a function. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function* execute(
   { agent, strict = false }: AgentEntry,
   job: Job,
@@ -131,6 +133,7 @@ interface InitialState {
 }
 
 /** Applies the input or the command of a run to the thread's state. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   const { command, graph_id: name } = job;
   const input = command ? null : (job.input ?? null);

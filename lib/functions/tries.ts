@@ -32,6 +32,7 @@ export class Tries {
   }
 
   /** Tries the work of a step until it succeeds or has no retries left. */
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
   async execute(
     verb: Verb,
     { retries = 0, timeout, backoff = FIRST_PAUSE_MS, retry = () => true }: StepOptions,

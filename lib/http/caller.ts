@@ -32,7 +32,7 @@ export function clientSignal(host: HandlerHost | object, request: Request): Abor
 }
 
 /** Returns the network of an address: a client of IPv6 has all addresses of a /64. */
-export function addressNetwork(address: string): string {
+function addressNetwork(address: string): string {
   const [, mapped] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
   if (mapped !== undefined) return mapped;
   if (!address.includes(":")) return address;

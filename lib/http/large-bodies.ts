@@ -20,7 +20,7 @@ const MAX_MEASURED = 5_000;
 const MAX_NAME_CHARS = 500;
 
 /** The sizes of the last responses of reads, by the names of the reads. */
-export class ResponseSizes {
+class ResponseSizes {
   readonly #sizes = new Map<string, number>();
 
   /** 0 for a read whose size is unknown. */
@@ -48,7 +48,7 @@ export class ResponseSizes {
 export type SharedHold = Pick<ByteHold, "release">;
 
 /** The bytes of texts that several responses share. The first of them takes the bytes for all, the last gives them back. */
-export class SharedHolds {
+class SharedHolds {
   readonly #holds = new WeakMap<object, { readonly bytes: ByteHold; users: number }>();
 
   /** Adds a response to those that share the text. Null if there are none: their bytes have to be taken first. */

@@ -207,6 +207,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     async createBatch(seen, requests, origin = {}) {
       return (await createBatch(seen, requests, origin)).map(asCreated);
     },
+    // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async stream(seen, thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(seen, { thread_id, request, origin, watched: true });
       const { runEvents, frames } = await subscriptions.read(

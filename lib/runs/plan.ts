@@ -100,6 +100,7 @@ function changed(
     : { update_thread: next };
 }
 
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one member of a stored request after the other
 function jobRequest(
   { assistant, request, origin, from, resume_targets, stateless, run_id, thread_id }: Resolved,
   config: JsonObject,

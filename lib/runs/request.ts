@@ -135,6 +135,7 @@ export const CHOICES: {
 };
 
 /** Validates what needs no lookup. Errors: invalid, bad_request. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a request
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
   const unknown = unknownKey(request, REQUEST_KEYS);

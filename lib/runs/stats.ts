@@ -62,6 +62,7 @@ export async function runStats(storage: Storage, scope: Scope, now: number): Pro
 }
 
 /** `times`: of runs that were created in the last two hours, and of active ones. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the runs fills all counts
 export function statsOf(
   statuses: RunStats["statuses"],
   times: readonly RunTimes[],

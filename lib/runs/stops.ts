@@ -39,9 +39,11 @@ const STOPPED_AT_ONCE = 100;
 /** The poll interval of a cancel that waits for a run in another process. */
 const WAIT_MS = 100;
 
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function createStops(options: StopOptions): Stops {
   const { storage, scope, environment, hub, worker } = options;
 
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
   function onStopped(runs: readonly StoppedRun[]): void {
     for (const run of runs) {
       const { run_id, thread_id, kind, slot_token } = run;
@@ -105,6 +107,7 @@ export function createStops(options: StopOptions): Stops {
 
   return {
     onStopped,
+    // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async stop(seen, run, action, wait, reason) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
       const runs = await storage.stopRuns(seen, target, action, environment.now(), reason);

@@ -60,6 +60,7 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
 }
 
 /** Throws a ConfigError if the workspace, the project or the owner does not exist. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
 export async function placeDeployment(
   identity: IdentityStore,
   options: ServiceOptions,

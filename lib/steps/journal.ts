@@ -53,6 +53,7 @@ export interface OpenOptions extends JournalContext {
 const POLL_MS = 2_000;
 
 /** Null: the call is gone, or its run is not the one that continues it. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the cases of a journal that is opened again, in their order
 export async function openJournal(options: OpenOptions): Promise<OpenJournal | null> {
   const { storage, scope, environment, attempt, call, own, pending } = options;
   const { claimed, retry } = attempt;

@@ -17,6 +17,7 @@ const MOST_RESULT = 64 * 1024;
 
 const gone = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
 
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function createCalls(options: CallOptions): CallDirectory & { continueDue(): Promise<number> } {
   const { storage, scope, environment } = options;
   const { continueDue } = createDueCalls(options);
@@ -81,6 +82,7 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
       if (!thread || thread.stateless) throw notFound("thread", thread_id);
       await sendTo(await storage.newestCall(seen, id), name, payload);
     },
+    // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async sendToRun(seen, thread_id, run_id, name, payload) {
       await sendTo(await callOf(seen, await runOf(seen, thread_id, run_id)), name, payload);
     },

@@ -103,6 +103,7 @@ export function withBus(storage: Storage, bus: Bus): Storage {
  * The verbs that mean something to listeners. An attempt shows its readers here what it stores, and a worker claims by itself what
  * is left to it: only other processes hear of that.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
   /** The creating worker announces waiting runs itself, when it has no slot for them. */
   function made(deployment: string, { run, stopped }: CreatedRun): void {
@@ -129,6 +130,7 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       if (outcome.kind === "fired") made(scope.deployment, outcome.created);
       return outcome;
     },
+    // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async stopRuns(scope, target, action, now, reason) {
       const stopped = await storage.stopRuns(scope, target, action, now, reason);
       for (const { run_id, thread_id } of stopped) {

@@ -22,7 +22,7 @@ export interface Visibility {
 export const EVERYTHING: Visibility = {};
 
 /** What both of them permit. */
-export function both(one: Visibility, other: Visibility): Visibility {
+function both(one: Visibility, other: Visibility): Visibility {
   const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
   return filter.length > 0 ? { filter } : EVERYTHING;
 }

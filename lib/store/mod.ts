@@ -49,6 +49,7 @@ type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: n
 const PAGES: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): Directory<Store> {
   const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
   const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
@@ -104,6 +105,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       const row = await storage.getItem(scope, labels, checkKey(key), { refresh }, environment.now());
       return row && toItem(row);
     },
+    // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async put(scope, namespace, key, value, options = {}) {
       if (value === null) throw invalidField("value", "must be an object");
       await putMany(scope, [{ ...options, namespace, key, value }]);

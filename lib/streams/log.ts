@@ -253,6 +253,7 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
     );
   }
 
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async #next(): Promise<readonly Shown[]> {
     while (!this.left) {
       if (this.isGone()) return this.end();

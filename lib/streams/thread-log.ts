@@ -40,6 +40,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
   readonly #shared = sharedCalls();
 
   /** `onClose`: its last reader has left, or the service stops. */
+  // biome-ignore lint/complexity/useMaxParams: its callers know the parameters by their order
   constructor(thread_id: string, options: ThreadLogOptions, limit: TickLimit, sent: SentEvents, onClose: () => void) {
     super(limit);
     this.#thread_id = thread_id;
@@ -117,6 +118,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
     if (changed) this.changes++;
   }
 
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async #read(timed: boolean): Promise<void> {
     const { storage, scope, environment } = this.#options;
     this.#noteChange(timed);

@@ -75,6 +75,7 @@ function endStatements(
  *   must name its thread before it starts. Value labels of the new head. A repeated call recognizes the end that it
  *   stored.
  */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
 async function finishRun(
   driver: Database,
   deployment: string,

@@ -16,6 +16,7 @@ import { deleteEventsOf, deleteOfFeaturesOf, deleteProgressOf, stopRuns, toStopA
 import { sweep } from "./sweep.ts";
 
 /** The verbs on runs, from their creation to their end. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
 export function runVerbs(driver: Database): RunStorage {
   const pending = new PendingCounter((deployment) => countPending(driver, deployment));
   return {
@@ -34,6 +35,7 @@ export function runVerbs(driver: Database): RunStorage {
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
     ...runSearchVerbs(driver),
+    // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, { target, action, now, reason }),
 
     /** @statements selectRun */

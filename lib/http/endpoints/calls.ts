@@ -15,10 +15,6 @@ export const callMetadata = (created_by: CallProtocol, task_id?: string): JsonOb
   ...(task_id === undefined ? {} : { task_id }),
 });
 
-/** The call that a run belongs to: the id of its first run. */
-export const taskIdOf = ({ run_id, metadata }: Pick<Run, "run_id" | "metadata">): string =>
-  typeof metadata.task_id === "string" ? metadata.task_id : run_id;
-
 /** How far one call has come. */
 export interface CallState {
   readonly first: Run;

@@ -50,7 +50,7 @@ async function probe(): Promise<void> {
 }
 
 /** `fetch` with the key. Asks for a key when the server refuses, and then goes on; throws `Failure` for every other error. */
-export async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
+async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
   for (;;) {
     const used = credential.value;
     const headers = new Headers(init.headers);

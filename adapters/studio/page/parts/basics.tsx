@@ -54,7 +54,7 @@ const UNITS = [
   [60, "m"],
 ] as const;
 
-export function relative(at: number, from: number): string {
+function relative(at: number, from: number): string {
   const seconds = Math.round((from - at) / 1000);
   const size = Math.abs(seconds);
   const unit = UNITS.find(([length]) => size >= length);

@@ -10,7 +10,7 @@ export interface Change {
 const isBranch = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
 /** Changed paths, in order; whole members where one side lacks them. */
-export function changesOf(before: unknown, after: unknown, path = ""): Change[] {
+function changesOf(before: unknown, after: unknown, path = ""): Change[] {
   if (Object.is(before, after)) return [];
   if (!isBranch(before) || !isBranch(after) || Array.isArray(before) !== Array.isArray(after)) {
     return [{ path: path || "(all)", before, after }];

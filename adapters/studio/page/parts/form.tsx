@@ -208,7 +208,7 @@ interface SchemaFormProps {
   readonly change: (value: unknown) => void;
 }
 
-export function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): VNode {
+function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): VNode {
   const known = resolved(schema, root);
   const members = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   return (

@@ -33,7 +33,7 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
+const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
 /** HTML in Markdown: tags without attributes stay, and comments go. Any other tag is shown as text, so nothing has a handler. */
 const plainTags = new RegExp(`<(?!/?(?:${ALLOWED.ALLOWED_TAGS.join("|")})\\s*/?>)`, "gi");

@@ -163,7 +163,7 @@ export function toUIMessages(
 }
 
 /** A human message of the state as a message of the page. */
-export function userMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
+function userMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
   const text: Json[] = typeof content === "string" ? [{ type: "text", text: content }] : [];
   const blocks = Array.isArray(content) ? content : text;
   const parts = blocks.filter(isObject).flatMap((block): JsonObject[] => {

@@ -26,7 +26,7 @@ export const storedAnswer = (answer: StoredAnswer): JsonObject => ({ [STORED]: a
 export const storedTurn = (message_id: string): JsonObject => ({ [STORED]: { message_id } });
 
 /** What a run of this endpoint answers; null for other runs. */
-export function answerOf({ kwargs, metadata }: Run): StoredAnswer | null {
+function answerOf({ kwargs, metadata }: Run): StoredAnswer | null {
   const stored = metadata[STORED] ?? null;
   const { command } = kwargs;
   if (!isObject(stored) || !isObject(command ?? null) || (command as JsonObject).resume === undefined) return null;

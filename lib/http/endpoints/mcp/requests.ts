@@ -145,7 +145,7 @@ const modes = v.pipe(
 );
 
 /** What the server may ask clients for. It is kept in the id of their session. */
-export const sessionCapabilities: Reads<JsonObject> = v.pipe(
+const sessionCapabilities: Reads<JsonObject> = v.pipe(
   v.object({ elicitation: lenient(modes), sampling: lenient(modes), roots: lenient(modes) }),
   v.transform((sent) => {
     const known = Object.entries(sent).filter((one): one is [string, JsonObject] => one[1] !== undefined);

@@ -38,7 +38,7 @@ function replyIn(messages: Json | undefined): JsonObject[] {
 }
 
 /** The final values as a result. `members`: those of the output; null for all. */
-export function toolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
+function toolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};
   const output = Object.fromEntries(Object.entries(state).filter(([name]) => members?.has(name) ?? true));
   const { messages, ...rest } = output;

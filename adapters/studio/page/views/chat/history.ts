@@ -103,7 +103,7 @@ export function newestBelow(history: History, checkpoint_id: string): string {
 /** Checkpoints never change, so their messages are read once. */
 const read_messages = new Map<string, Promise<readonly Message[]>>();
 
-export function messagesAt(thread_id: string, checkpoint_id: string): Promise<readonly Message[]> {
+function messagesAt(thread_id: string, checkpoint_id: string): Promise<readonly Message[]> {
   const key = `${thread_id}/${checkpoint_id}`;
   const known = read_messages.get(key);
   if (known) return known;

@@ -16,7 +16,7 @@ import { newestOf, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
 
 /** A command that starts the same run. The key is the reader's own, by name. */
-export function curlOf(run: RunDetail): string {
+function curlOf(run: RunDetail): string {
   const { input, command, context, config } = run.kwargs as Record<string, unknown>;
   const { configurable: _, ...rest } = (config ?? {}) as Record<string, unknown>;
   const body = {
