@@ -3,7 +3,6 @@ import type { AgentSettings, Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { GraphConfig } from "./serialize.ts";
-import type { Transformer } from "./transformers.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {
@@ -65,6 +64,28 @@ export interface Node {
 export interface Runnable {
   readonly name?: string;
   invoke(input: unknown, options?: unknown): Promise<unknown>;
+}
+
+/** An event as LangGraph gives it to transformers: with the graph's own values, not with JSON. */
+export interface GraphEvent {
+  readonly type: "event";
+  readonly seq: number;
+  readonly method: string;
+  readonly params: {
+    readonly namespace: readonly string[];
+    readonly timestamp: number;
+    readonly node?: string;
+    readonly data: unknown;
+  };
+}
+
+/** A transformer of the events of one run, as the graph has it. */
+export interface Transformer {
+  init(): unknown;
+  process(event: GraphEvent): boolean;
+  onRegister?(emitter: { push(namespace: readonly string[], event: GraphEvent): void }): void;
+  finalize?(): unknown;
+  fail?(error: unknown): void;
 }
 
 /** A compiled graph, reduced to what this adapter uses. */

@@ -1,31 +1,11 @@
 /** Runs the stream transformers of a graph on its protocol events. LangGraph runs them in version 3 of `streamEvents` alone. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import type { GraphEvent, Transformer } from "./graph.ts";
 import { isStreamChannel, type StreamChannel } from "./langgraph-internals.ts";
 import { serializeValue } from "./serialize.ts";
 
 export type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
-
-/** An event as LangGraph gives it to transformers: with the graph's own values, not with JSON. */
-interface GraphEvent {
-  readonly type: "event";
-  readonly seq: number;
-  readonly method: string;
-  readonly params: {
-    readonly namespace: readonly string[];
-    readonly timestamp: number;
-    readonly node?: string;
-    readonly data: unknown;
-  };
-}
-
-export interface Transformer {
-  init(): unknown;
-  process(event: GraphEvent): boolean;
-  onRegister?(emitter: { push(namespace: readonly string[], event: GraphEvent): void }): void;
-  finalize?(): unknown;
-  fail?(error: unknown): void;
-}
 
 const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { then?: unknown } | null | undefined)?.then === "function";

@@ -2,6 +2,7 @@
  * Who may call what: each operation of a service, with the events that the host's handlers are asked about, and what of the call they
  * get. An event permits the call, refuses it, or limits it to the rows that the handler's filter permits; without a handler for the
  * event the caller may make the call. A handler sees the value before the call, and most calls use it as the handler leaves it.
+ * The permissions of an API key come from `access` of the route (lib/http/route.ts); the kind of an operation does not decide them.
  */
 import type { Assistants } from "../assistants/mod.ts";
 import { createCron } from "../crons/authorization.ts";
