@@ -128,8 +128,14 @@ function createCheckpoints(
 ): JobCheckpoints {
   const { storage, scope, environment } = options;
   const { run, thread, resumed } = claimed;
+  // The process may have stalled during a read: an executor must not begin with a lease that is over.
+  const readWithLease: typeof retry = async (read) => {
+    const value = await retry(read);
+    await control.ensureLease();
+    return value;
+  };
   return jobCheckpoints({
-    ...{ storage, scope, resumed, barrier, retry },
+    ...{ storage, scope, resumed, barrier, retry: readWithLease },
     thread_id: run.thread_id,
     run_id: run.run_id,
     head: thread.head,

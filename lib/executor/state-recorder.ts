@@ -53,12 +53,12 @@ export function recordedEvents(
 ): CoroutineEvents {
   const debug = job.modes.has("debug");
   const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
-  const coroutine = job.resume_targets?.length ? afterCheck(wanted, start) : start(wanted);
+  const coroutine = job.resume_targets?.length ? afterCheck(wanted, signal, start) : start(wanted);
   return new CoroutineEvents(coroutine, new StateRecorder(job, signal, environment, debug));
 }
 
 /** Starts the coroutine if the interrupts that the run answers are pending. Errors: ResumeRefused. */
-function* afterCheck(job: Job, start: (job: Job) => Coroutine): Coroutine {
+function* afterCheck(job: Job, signal: AbortSignal, start: (job: Job) => Coroutine): Coroutine {
   const { checkpoints, from, resumed, resume_targets = [] } = job;
   if (!resumed) {
     const at = from ?? { ns: "" };
@@ -72,6 +72,8 @@ function* afterCheck(job: Job, start: (job: Job) => Coroutine): Coroutine {
     );
     if (gone.length > 0) throw interruptGone(gone, pending);
   }
+  // The run may have been stopped during the read.
+  signal.throwIfAborted();
   yield* start(job);
 }
 

@@ -55,7 +55,7 @@ describe("simulation", () => {
     it("finds nothing in seeds that once failed", async () => {
       const seeds = [
         1_165_631, 15_500_589, 15_501_087, 15_501_383, 6_420_732, 7_000_317, 8_904_618, 9_418_970, 9_537_063,
-        73_001_824, 76_002_694,
+        13_436_461, 73_001_824, 76_002_694,
       ];
       for (const seed of seeds) assert.deepEqual((await simulate(seed)).violations, []);
       const durable = [7_003_713, 8_001_512, 20_000_697, 40_000_682];
