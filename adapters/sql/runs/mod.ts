@@ -93,10 +93,12 @@ export function runVerbs(driver: Database): RunStorage {
     /** @statements countActiveRuns */
     async activity({ deployment }, now) {
       const [counted] = await driver.read(countActiveRuns({ deployment, now }));
-      const { immediate = 0, late = 0, oldest_immediate = null, oldest_late = null, ...counts } = counted ?? {};
+      const { immediate = 0, late = 0, scheduled = 0, running = 0 } = counted ?? {};
+      const { oldest_immediate = null, oldest_late = null } = counted ?? {};
       const oldest = [oldest_immediate, oldest_late].filter((due_at) => due_at !== null);
       return {
-        ...{ scheduled: 0, running: 0, ...counts },
+        scheduled,
+        running,
         pending: immediate + late,
         oldest_due: oldest.length > 0 ? Math.min(...oldest) : null,
       };
