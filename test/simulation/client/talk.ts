@@ -22,6 +22,8 @@ const json = (script: Script): JsonObject => script as unknown as JsonObject;
 const say = (caller: Caller, thread_id: string): Promise<void> =>
   command(caller, thread_id, "run.start", ({ script, request: { assistant_id } }) => ({
     ...{ assistant_id, input: json(script), multitask_strategy: "enqueue" },
+    // The input is an answer while the thread is interrupted, and dropped if it is at a breakpoint by then.
+    context: { script: json(script) },
   }));
 
 async function command(
