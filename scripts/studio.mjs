@@ -99,7 +99,7 @@ const builder = await context({
     {
       name: "assets",
       setup(build) {
-        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a program that is read from top to bottom
+        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: prints one line for each figure, fewer if it is quiet
         build.onEnd((result) => {
           if (result.errors.length > 0) return;
           const { rows, sizes } = write(result);

@@ -125,7 +125,7 @@ function run({ name, command: [program = "", ...args], files, env, report }: Lan
     child.stdout.on("data", (bytes: Buffer) => chunks.push(bytes));
     child.stderr.on("data", (bytes: Buffer) => chunks.push(bytes));
     child.on("error", (error) => chunks.push(Buffer.from(`${error.message}\n`)));
-    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a program that is read from top to bottom
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: prints what came of a process, and why it ended
     child.on("close", (exit, signal) => {
       clearTimeout(timer);
       const output = Buffer.concat(chunks).toString();

@@ -134,7 +134,7 @@ function problemsOfCi(workflow: Workflow): string[] {
   return problems;
 }
 
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a program that is read from top to bottom
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check after the other, each with its text
 function problemsOfRelease(workflow: Workflow): string[] {
   const problems: string[] = [];
   const tags = { push: { tags: ["v*"] } };

@@ -30,7 +30,7 @@ type Row = Tables["assistants"];
 type Content = Pick<Row, keyof AssistantContent>;
 
 /** The verbs on assistants and their versions. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function assistantVerbs(driver: Database): AssistantStorage {
   const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
     readOne(driver, selectAssistant({ deployment, assistant_id }, filter), toAssistant);

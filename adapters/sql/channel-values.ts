@@ -143,7 +143,7 @@ function joiner(
   const find = ({ ns, channel, version }: ValueRow): KnownValue | undefined =>
     knownPlaces.get(keyOf(ns, channel, version))?.value ??
     made.find(({ place, starts }) => place[0] === ns && place[1] === channel && starts.has(version));
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one walk from a tail to the value that it extends, and back
   return (part) => {
     const { ns, channel, version } = part;
     const tails: ValueRow[] = [];

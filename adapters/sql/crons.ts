@@ -107,7 +107,7 @@ function firing(driver: Database): CronStorage["fireCron"] {
   };
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function cronVerbs(driver: Database): CronStorage {
   const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
     readOne(driver, selectCron({ deployment, cron_id }, filter), toCron);

@@ -28,7 +28,7 @@ const ANYTHING: Label = [0, 0, null];
 /** The distinct labels of a metadata object, or of a filter on one; at most `most`. */
 export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_INFINITY): readonly Label[] {
   const found = new Map<string, Label>();
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one recursion over lists, objects and scalars
   const visit = (path: string, hashed: Hashed, value: Json): void => {
     if (found.size >= most) return;
     if (Array.isArray(value)) {

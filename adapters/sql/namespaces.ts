@@ -56,7 +56,7 @@ export function namespaceLister(
   driver: Database,
   visible: (scope: Scope, item: Row) => boolean,
 ): ItemStorage["listNamespaces"] {
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the paths, which skips what is decided
   return async (scope, query, now) => {
     const { prefix, offset, max_depth = Number.POSITIVE_INFINITY } = query;
     const wanted = offset + query.limit;

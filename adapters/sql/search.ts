@@ -65,7 +65,7 @@ export async function findRows<Row extends { readonly metadata: string }>(
   if (limit === 0) return { rows: [], total: await count(driver, plan) };
   const far = offset < FAR ? null : await count(driver, plan);
   if (far !== null && 2 * offset > far) {
-    return { rows: await readFromEnd(driver, select, plan, reading, far), total: far };
+    return { rows: await readFromEnd(driver, select, plan, { ...reading, total: far }), total: far };
   }
   const rows = await readPage(driver, select, plan, reading);
   // A page that is not full ends the list. A count could differ, because others may write between two reads.
@@ -82,13 +82,11 @@ const readPage = <Row>(
   driver.read(select({ ...shape, sort_by, sort_order, listed: false }, { ...args, listed: "", limit, offset }, labels));
 
 /** Reads a page among `total` rows in the opposite order: the database steps over each row before a page. */
-// biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
 async function readFromEnd<Row>(
   driver: Database,
   select: SelectRows<Row>,
   plan: Plan,
-  reading: Reading,
-  total: number,
+  { total, ...reading }: Reading & { readonly total: number },
 ): Promise<readonly Row[]> {
   const limit = Math.min(reading.limit, total - reading.offset);
   if (limit <= 0) return [];

@@ -54,7 +54,7 @@ export function deleteThreadsOf(
 }
 
 /** The verbs on threads. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function threadVerbs(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
     readOne(driver, selectThread({ deployment, thread_id }, filter), toThread);

@@ -148,7 +148,7 @@ interface Flags {
 }
 
 /** Reads the flags of a command line. `commands`: words that may be meant by a first word that is no flag. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each kind of word
 function readFlags(args: readonly string[], commands: Iterable<string>, dev: boolean): Flags {
   const valueFlags: readonly string[] = dev ? [...VALUE_FLAGS, "run"] : VALUE_FLAGS;
   const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];

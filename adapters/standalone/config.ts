@@ -205,7 +205,7 @@ function usable(schema: Section, record: JsonObject, at: InputIssue["loc"], foun
  * In `langgraph.json` a plain function is a factory, as everywhere this file is read. In `greenroom.json` it is the agent
  * itself unless the entry says `"factory": true`: nothing is called at start to find out.
  */
-// biome-ignore lint/complexity/useMaxParams: its callers know the parameters by their order
+// biome-ignore lint/complexity/useMaxParams: a value and its file, and the lists that its problems go to
 function readGraphs(
   value: unknown,
   file: string,

@@ -72,7 +72,7 @@ function leadTo(request: Request): Response {
  */
 export function studio(): Studio {
   const bytes = new Map<string, Uint8Array<ArrayBuffer>>();
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the page and its files, each whole, unchanged or packed
   return async (request, path) => {
     const below = /^\/studio(\/.*)$/.exec(path)?.[1];
     if (below === undefined) return leadTo(request);

@@ -153,7 +153,7 @@ const NEWEST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc"
 const MAX_SUGGESTED = 10;
 
 /** Finds assistants by UUID or graph id, and caches the rows that runs use. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createLookup({ storage, scope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
@@ -250,7 +250,7 @@ function readVerbs(
   };
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function writeVerbs(
   { storage, scope, environment }: AssistantOptions,
   { graphs, idOf, read, isDefault, wasDefault }: Lookup,

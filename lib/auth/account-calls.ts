@@ -180,7 +180,7 @@ function keyVerbs({
   }
 
   return {
-    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent member of the request has a default
     async createKey(request) {
       const now = environment.now();
       checkKeyRequest(request, now);

@@ -178,7 +178,7 @@ function narrowed(caller: Caller, headers: Headers): Caller {
   return { ...caller, workspaces: new Map([[workspace, permissions]]) };
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createAccess(options: AccessOptions): Access {
   const { identity, environment, mode, guard, shared_agents, deployment } = options;
   const { workspace_id } = deployment;

@@ -126,7 +126,7 @@ const REFUSED = {
  * Until the process ends, it keeps the places, owners and sharing of deployments, the workspaces and projects that they name, the
  * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function staticStore(options: Required<StaticIdentityOptions>): IdentityCalls {
   const ready = createRows(options);
   const deployments = new Map<string, DeploymentRow>();
@@ -241,7 +241,7 @@ const TOUCH_MS = 60_000;
 type Placement = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
 
 /** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: workspace and project are each named by id, by name, or not at all
 async function projectFor(
   rows: StaticRows,
   { workspace, project }: Placement,
@@ -290,7 +290,7 @@ function namedProject(
   return findOrAdd(projects, "project", workspace_id, row, (other) => other.workspace_id === workspace_id);
 }
 
-// biome-ignore lint/complexity/useMaxParams: its callers know the parameters by their order
+// biome-ignore lint/complexity/useMaxParams: the map, and what a row that is missing gets
 async function findOrAdd<Row extends { readonly id: string; readonly name: string }>(
   rows: Map<string, Row>,
   kind: string,

@@ -90,7 +90,7 @@ export interface CronOptions extends CronFiringOptions {
   wakeAt(time: number): void;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCrons(options: CronOptions): CronDirectory {
   const { storage, scope, environment, runs, assistants, wakeAt } = options;
 

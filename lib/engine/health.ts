@@ -25,7 +25,7 @@ const PROBE_MS = 500;
 const CHECK_MS = 1_000;
 
 /** An outage starts with the first record whose error is one. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function watchStorageHealth({ environment, probe, check, onRecovered }: StorageHealthOptions): StorageHealth {
   // The messages logged in this outage; empty without an outage.
   const logged = new Set<string>();

@@ -58,7 +58,7 @@ const BUSY_MS = 2;
 /** The time for executors and store to finish after the grace period. */
 const SHUTDOWN_MS = 20_000;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createWorker(options: WorkerOptions): Worker {
   const { storage, bus, scope, environment, concurrency, slots } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));

@@ -21,7 +21,7 @@ const TYPES: ReadonlyMap<string, string> = new Map([
  * type `fallback`), an object with `role` or `type`, `[role, content]`, and a LangChain message serialized by `JSON.stringify`.
  * A missing id is made with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for any other value.
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each form in which clients send a message
 export function coerceMessage(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject {
   if (typeof value === "string") return coerceMessage({ type: fallback, content: value }, uuid, fallback);
   if (Array.isArray(value)) {

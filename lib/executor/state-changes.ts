@@ -19,7 +19,7 @@ interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
  * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
  * `__input__` make the node next, `__end__` nothing. Without `as_node` open interrupts stay open. Errors: StateRefused.
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the updates, which decide values, next nodes and source together
 export function changeState(
   before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
   name: string,

@@ -199,7 +199,7 @@ function createTargets(options: FeedbackOptions) {
   return { targetOf, targetFor, targetOfSession };
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function tokenVerbs(
   options: FeedbackOptions,
   { targetOf, targetFor }: Targets,

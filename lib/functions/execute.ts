@@ -19,7 +19,7 @@ const LOST_INTERRUPT =
 
 /** One attempt of a run on a function. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
 export function* execute(
   { agent, strict = false }: AgentEntry,
   job: Job,
@@ -133,7 +133,7 @@ interface InitialState {
 }
 
 /** Applies the input or the command of a run to the thread's state. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
 function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   const { command, graph_id: name } = job;
   const input = command ? null : (job.input ?? null);

@@ -9,7 +9,7 @@ export type Part = Readonly<Record<string, unknown>> & { readonly type?: unknown
 export type MakePiece = (chunk: JsonObject | null, more: JsonObject) => unknown;
 
 /** Texts, calls and results of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each type of part
 export async function* messagesIn(
   parts: AsyncIterable<Part>,
   spend: (usage: Spending) => void,

@@ -58,7 +58,7 @@ export class Replay {
   #concurrent = false;
   #mismatch: ReplayMismatch | null = null;
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each phase of an entry
   constructor(options: ReplayOptions) {
     this.#options = options;
     const { entries } = options.journal;

@@ -32,7 +32,7 @@ export class Tries {
   }
 
   /** Tries the work of a step until it succeeds or has no retries left. */
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
     verb: Verb,
     { retries = 0, timeout, backoff = FIRST_PAUSE_MS, retry = () => true }: StepOptions,

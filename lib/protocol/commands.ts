@@ -124,7 +124,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     return { result: { tree }, applied_through_seq: await events.lastEventSeq(scoped, thread_id) };
   }
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the steps of one command, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each parameter
   async function getState(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { namespace = [], keys } = params;
     if (!isTexts(namespace)) throw invalid("state.get: namespace must be a list of strings.");
@@ -178,7 +178,7 @@ interface RunCommandOptions {
   readonly scope: Scope;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandCall>> {
   const { runs, threads, events, scope } = options;
 
@@ -382,7 +382,7 @@ const runOf = (event_id: string): string | undefined => /^synth:([^:]+):/.exec(e
 const keyOf = (namespace: readonly string[]): string => JSON.stringify(namespace);
 
 /** The tree of the last run, or of `run_id`; null without lifecycle events of it. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the steps of one command, in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
 export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
   let nodes = new Map<string, Node>();
   let current: string | undefined;

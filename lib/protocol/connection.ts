@@ -70,7 +70,7 @@ export interface Connection {
 
 const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > BUFFERED_BYTES;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createConnection(options: ConnectionOptions, onEnd: () => void): Connection {
   const { environment, limit, whole, socket, thread_id, ids } = options;
   let closed = false;

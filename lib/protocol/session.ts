@@ -105,7 +105,7 @@ function createMessageQueue(
 }
 
 /** Executes the command in a message, and sends its answer. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createCommandHandler(
   options: SessionOptions,
   connection: Connection,
@@ -164,7 +164,7 @@ function createCommandHandler(
     return { type: "error", id, error: error_code, message, meta: { thread_id } };
   }
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the steps of one command, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each way in which a message can fail has its own answer
   async function handle(text: string): Promise<void> {
     let value: unknown;
     try {
@@ -219,7 +219,7 @@ type Subscriptions = ReturnType<typeof createSubscriptions>;
  * subscriptions first get the kept events up to the position of the reader, in one replay for those that came together: after a
  * reconnect the SDK sends all of its own at once. Then a reader with the wider filter continues there.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createSubscriptions(options: SubscriptionOptions) {
   const active = new Map<string, Subscription>();
   let closed = false;
@@ -259,7 +259,7 @@ function createSubscriptions(options: SubscriptionOptions) {
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the steps of one command, in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions ends it at each step
   async function follow(reader: Reader<SentEvent>, since: number): Promise<boolean> {
     leave = reader.leave;
     try {
@@ -303,7 +303,7 @@ function createSubscriptions(options: SubscriptionOptions) {
       update();
     },
     /** Sends events until `close`, the end of the events, or a failed read. Resolves to false after `close`. */
-    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the steps of one command, in their order
+    // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions starts it over after each wait
     async run(): Promise<boolean> {
       while (!closed) {
         const since = version;

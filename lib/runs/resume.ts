@@ -28,7 +28,7 @@ export const targetName = ({ interrupt_id, checkpoint_id }: InterruptRef): strin
  * Binds the resume value of a request to pending interrupts; null if none of them is for it. A plain value is for the only one, a
  * map for those that it names. `by_id`: a plain value is refused. Errors: invalid, no_open_interrupt (`expected_answers`).
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
 export function bindResume(request: RunCreate, state: PendingState | null, by_id: boolean): BoundResume | null {
   const { resume, expected_answers, ...others } = request.command ?? {};
   if (resume === undefined || !state) return null;

@@ -122,7 +122,7 @@ const PART = 100;
 /** The most feedback links that are shown with a run. */
 const MOST_LINKS = 100;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSearches(
   { storage, environment, assistants, workspace_id }: RunSearchOptions,
   create: (seen: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,

@@ -39,11 +39,11 @@ const STOPPED_AT_ONCE = 100;
 /** The poll interval of a cancel that waits for a run in another process. */
 const WAIT_MS = 100;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStops(options: StopOptions): Stops {
   const { storage, scope, environment, hub, worker } = options;
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one line for each kind of stopped run
   function onStopped(runs: readonly StoppedRun[]): void {
     for (const run of runs) {
       const { run_id, thread_id, kind, slot_token } = run;

@@ -33,7 +33,7 @@ export function createOpenCalls({ keepAlive }: { readonly keepAlive?: KeepAlive 
     track(noun, operations = {}) {
       const tracked =
         (call: (...args: unknown[]) => Promise<unknown>, creates_runs = false) =>
-        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: what a stopping service answers depends on the moment and on the kind of the call
         async (...args: unknown[]): Promise<unknown> => {
           if (calls.closed || (calls.stopping && creates_runs)) throw stopping();
           const answer = call(...args);

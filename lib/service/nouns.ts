@@ -75,7 +75,7 @@ export interface Nouns extends FeatureNouns {
   readonly guards: StreamGuards;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function createNouns(given: NounOptions): Promise<Nouns> {
   const { options, storage, bus, scope, environment, deployment, openCalls } = given;
   const { executor } = options;

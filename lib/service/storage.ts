@@ -60,7 +60,7 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
 }
 
 /** Throws a ConfigError if the workspace, the project or the owner does not exist. */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent option leaves a member out, and each refusal has its text
 export async function placeDeployment(
   identity: IdentityStore,
   options: ServiceOptions,

@@ -30,7 +30,7 @@ export function createDueCalls(options: CallOptions): DueCalls {
   const { storage, scope, environment } = options;
 
   /** A run for a call that is due. False: later. */
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each outcome of the continuation decides when the call is due next
   async function continueCall(call: CallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
     const thread = await storage.getThread(scope, thread_id);

@@ -17,7 +17,7 @@ const MOST_RESULT = 64 * 1024;
 
 const gone = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCalls(options: CallOptions): CallDirectory & { continueDue(): Promise<number> } {
   const { storage, scope, environment } = options;
   const { continueDue } = createDueCalls(options);

@@ -103,7 +103,7 @@ export function withBus(storage: Storage, bus: Bus): Storage {
  * The verbs that mean something to listeners. An attempt shows its readers here what it stores, and a worker claims by itself what
  * is left to it: only other processes hear of that.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
   /** The creating worker announces waiting runs itself, when it has no slot for them. */
   function made(deployment: string, { run, stopped }: CreatedRun): void {

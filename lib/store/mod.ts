@@ -49,7 +49,7 @@ type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: n
 const PAGES: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): Directory<Store> {
   const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
   const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;

@@ -140,7 +140,7 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
 /** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRemoteRuns(options: RunSubscriptionOptions) {
   const { storage, bus, scope, environment, hub } = options;
   const signalled = storage.signals !== undefined;
@@ -193,7 +193,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   }
 
   /** Ends the log if the run's row has ended. */
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the run may be deleted, claimed or ended during each read
   async function closeIfEnded(runEvents: RunEvents): Promise<void> {
     if (!isOpen(runEvents)) return;
     const row = await storage.getRun(scope, runEvents.run_id);
@@ -264,7 +264,7 @@ interface RunResult {
 /** Clients may send any number as the last id they have seen. */
 const HIGHEST_ID = 2 ** 52;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);

@@ -58,7 +58,7 @@ const RECHECK_MS = 2_000;
 /** A thread was seen at most this long before something of it is emitted. */
 const MAX_CHECK_AGE_MS = 1_000;
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
   const watches = new Map<string, VisibilityWatch>();
 

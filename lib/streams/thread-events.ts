@@ -23,7 +23,7 @@ export interface ThreadEventLogs extends ThreadEvents {
   close(): void;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, environment, bus } = options;
   const limit = readLimit(environment);

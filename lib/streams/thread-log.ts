@@ -40,7 +40,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
   readonly #shared = sharedCalls();
 
   /** `onClose`: its last reader has left, or the service stops. */
-  // biome-ignore lint/complexity/useMaxParams: its callers know the parameters by their order
+  // biome-ignore lint/complexity/useMaxParams: the log of a thread is made at one place
   constructor(thread_id: string, options: ThreadLogOptions, limit: TickLimit, sent: SentEvents, onClose: () => void) {
     super(limit);
     this.#thread_id = thread_id;

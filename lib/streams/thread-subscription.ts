@@ -39,7 +39,7 @@ type ThreadRuns = ReturnType<typeof createThreadRuns>;
  * Runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before it
  * in the queue. The order follows from the rows alone, so that a position means the same in every process.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createThreadRuns(
   { storage, scope, hub }: ThreadStreamOptions,
   thread_id: string,
@@ -276,7 +276,7 @@ class ThreadFrames {
  * Ends when the thread is deleted, and when the service stops. It has no `end` and no `error` frame, because clients take those
  * for the end of the stream itself.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function subscribeThread(
   options: ThreadStreamOptions,
   thread_id: string,

@@ -150,13 +150,13 @@ function metadataOf({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_
   return { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createChanges(options: ChangeOptions): Changes {
   const { storage, scope, environment, states } = options;
   const { collected, applyUpdates, graphOf } = stateWriter(options);
 
   /** Updates the state of a thread as it is now. Returns null when the thread changed meanwhile. */
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
   async function tryUpdate(seen: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
     const { ns, checkpoint_id, update } = readChange(change);
     const row = await states.visible(seen, thread_id);

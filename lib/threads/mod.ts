@@ -128,7 +128,7 @@ export interface ThreadDirectory
   expire(limit: number): Promise<number>;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, environment, hub, worker, states } = options;
   const changes = createChanges({ storage, scope, environment, states });

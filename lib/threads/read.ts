@@ -55,7 +55,7 @@ export interface States {
   of(graph_id: string): GraphState | null;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStates({ storage, scope, executor, environment, caughtUp }: StateOptions): States {
   const paced = pacer(environment, storage.multi_process ? AT_ONCE : 1);
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));

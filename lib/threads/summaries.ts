@@ -95,7 +95,7 @@ export interface ThreadSummaryOptions {
   readonly states: States;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadSummaries(options: ThreadSummaryOptions): Directory<ThreadSummaries> {
   const { storage, environment, assistants, states } = options;
 

@@ -133,7 +133,7 @@ export interface ThreadSearches {
   count(query?: ThreadFilter): Promise<number>;
 }
 
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createSearches(storage: Storage, states: States): Directory<ThreadSearches> {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
   async function matching(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {

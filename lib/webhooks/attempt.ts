@@ -47,7 +47,7 @@ const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptO
  * Returns the function that attempts a delivery. It always resolves: at the latest when `timeout_ms` is over or `controller` aborts,
  * even if the receiver or a function of the host hangs.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createAttempts(
   options: AttemptOptions,
 ): (row: DeliveryRow, at: number, controller: AbortController) => Promise<AttemptOutcome> {
@@ -73,7 +73,7 @@ export function createAttempts(
     });
   }
 
-  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one decision, whose cases are read in their order
+  // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one delivery, in their order
   async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<AttemptOutcome> {
     const verdict = checkUrl(settings.policy, row.url);
     if (verdict.verdict !== "accept") return failure(verdict.reason, { final: true });

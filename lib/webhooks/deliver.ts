@@ -62,7 +62,7 @@ const ELSEWHERE_MS = 100;
 const STORAGE_RETRY_MS = 2_000;
 
 /** Starts with the first wake-up by the bus. With webhooks disabled, it sends nothing and keeps the deliveries. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
   const { storage, bus, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;

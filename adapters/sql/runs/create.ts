@@ -123,7 +123,7 @@ export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
  * Why a run was not created. `stale` when the reason is gone by now: the caller reads again and retries. `ahead` are requests of the
  * same call that would wait before it.
  */
-// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the reasons of a refusal, in their order
 export async function refusal(
   driver: Database,
   deployment: string,

@@ -16,7 +16,7 @@ import { deleteEventsOf, deleteOfFeaturesOf, deleteProgressOf, stopRuns, toStopA
 import { sweep } from "./sweep.ts";
 
 /** The verbs on runs, from their creation to their end. */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its functions share the options of the factory, and each is read alone
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function runVerbs(driver: Database): RunStorage {
   const pending = new PendingCounter((deployment) => countPending(driver, deployment));
   return {
