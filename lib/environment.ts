@@ -18,7 +18,7 @@ export interface Environment {
   readonly keepAlive?: KeepAlive;
   /** The runtime and its version, such as `Node.js/24`. */
   readonly runtime?: string;
-  /** Frees memory that is not used any more, at once. Absent where the runtime has no way to ask for it. */
+  /** Frees memory that is not used any more, at once. Does nothing where the runtime has no way to ask for it. */
   collectGarbage?(): void;
 }
 
@@ -289,7 +289,7 @@ function findCollector(): (() => void) | undefined {
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   const runtime = (globalThis as { navigator?: { readonly userAgent?: string } }).navigator?.userAgent;
-  const collectGarbage = findCollector();
+  let collect: (() => void) | undefined;
   return {
     now: () => Date.now(),
     monotonic: () => performance.now(),
@@ -303,7 +303,11 @@ export function systemEnvironment(): Environment {
     uuid: () => crypto.randomUUID(),
     keepAlive: createKeepAlive(),
     ...(runtime === undefined ? {} : { runtime }),
-    ...(collectGarbage ? { collectGarbage } : {}),
+    collectGarbage() {
+      // Found with the first large body: Node makes a context of its own for it.
+      collect ??= findCollector() ?? (() => {});
+      collect();
+    },
     log(record) {
       const line = logLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);
