@@ -21,14 +21,6 @@ export interface Figure {
 
 const isPage = (path: string): boolean => path.startsWith("adapters/studio/page/");
 
-/** Counts the functions that are excepted from a rule of Biome, for each 1,000 lines of code. */
-function countExceptions(sources: readonly Source[], lines: number, rule: string): Pick<Figure, "value" | "places"> {
-  const places = sources.flatMap(({ path, text }) =>
-    text.split("\n").flatMap((line, index) => (line.includes(`biome-ignore ${rule}:`) ? [`${path}:${index + 1}`] : [])),
-  );
-  return { value: Math.round((places.length / lines) * 10_000) / 10, places };
-}
-
 function countMatches(sources: readonly Source[], pattern: RegExp): Pick<Figure, "value" | "places"> {
   const places = sources.flatMap(({ path, text }) =>
     text.split("\n").flatMap((line, index) => (line.match(pattern) ?? []).map(() => `${path}:${index + 1}`)),
@@ -36,14 +28,23 @@ function countMatches(sources: readonly Source[], pattern: RegExp): Pick<Figure,
   return { value: places.length, places };
 }
 
+/** Counts the functions that are excepted from a rule of Biome, for each 1,000 lines of code. */
+function countExceptions(sources: readonly Source[], lines: number, rule: string): Pick<Figure, "value" | "places"> {
+  const { value, places = [] } = countMatches(sources, new RegExp(`biome-ignore ${rule}:`, "g"));
+  return { value: Math.round((value / lines) * 10_000) / 10, places };
+}
+
 /** Members of LangGraph that its documentation does not name. */
 const UNDOCUMENTED = /\b(?:getWriters|getNode|_write|_defaults)\b|bound\.constructor|lc:child_config/;
 
-/** Returns the files of lib that docs/architecture.md lists for one streamed run. A test compares the list with the coverage of a run. */
-export function filesOfStreamedRun(page: string): string[] {
+/** Returns the section of docs/architecture.md on one streamed run, and the files of lib that it lists, as often as it names them. */
+export function readStreamedRun(page: string): { readonly section: string; readonly files: readonly string[] } {
   const section = page.split(/^## /m).find((part) => part.startsWith("One streamed run\n")) ?? "";
-  return [...new Set(section.match(/(?<=`)lib\/[\w/-]+\.ts(?=`)/g) ?? [])];
+  return { section, files: section.match(/(?<=`)lib\/[\w/-]+\.ts(?=`)/g) ?? [] };
 }
+
+/** Returns the files of lib that one streamed run executes. A test compares the list with the coverage of a run. */
+export const filesOfStreamedRun = (page: string): string[] => [...new Set(readStreamedRun(page).files)];
 
 /** Bytes of these entries in the bundle of a program that embeds them: the entry chunk with what it imports statically. */
 export async function measureBundle(root: string, entries: readonly string[]): Promise<number> {

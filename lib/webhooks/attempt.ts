@@ -81,7 +81,7 @@ export function createAttempts(
     const notification = row.push ? notificationOf(row.run, row.push) : null;
     const body = notification ? notification.body : payload(row);
     if (destination.kind === "loopback") {
-      const headers = new Headers(await headersOf(row, at, body, notification).then(mutable));
+      const headers = new Headers(Object.fromEntries(await headersOf(row, at, body, notification)));
       headers.set("x-webhook-depth", String(row.depth + 1));
       return toLoopback(destination.path, { method: "POST", headers, body, signal });
     }
@@ -277,10 +277,6 @@ async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promi
 }
 
 const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
-
-/** The pairs as the type of `Headers` wants them. */
-const mutable = (pairs: readonly (readonly [string, string])[]): [string, string][] =>
-  pairs.map(([name, value]) => [name, value]);
 
 /** Returns the addresses of a host, which may be an address itself. */
 async function addressesOf(transport: WebhookTransport, host: string): Promise<readonly string[]> {

@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { tickLimit } from "../../lib/environment.ts";
 import { Cursor, Log, type Page } from "../../lib/streams/log.ts";
+import { collect } from "../support/heap.ts";
 
 interface Item {
   readonly place: number;
@@ -50,8 +49,6 @@ async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
 }
 
 it("is not what it was given of a page", async () => {
-  setFlagsFromString("--expose_gc");
-  const collect = runInNewContext("gc") as () => void;
   const cursor = new Reading(new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 1_000_000)), 0);
   const refs = await readFirst(cursor);
   for (let tries = 0; tries < 50 && refs[0]?.deref(); tries++) {

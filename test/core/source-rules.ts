@@ -1,5 +1,6 @@
 /** What code may use (docs/architecture.md, Import rules), beside what it may import: .dependency-cruiser.mjs has that. */
 import ts from "typescript-5";
+import { parseSource, walk } from "../../scripts/sources.ts";
 
 /** Globals that would escape the clock, the randomness or the runtime that a host or a test chose. */
 const GLOBALS = new Set(
@@ -56,17 +57,14 @@ export function problemsOf(path: string, source: string): string[] {
     ...(BOUND_FILES.test(path) ? [usesUnboundOperations] : []),
   ];
   if (checks.length === 0) return [];
-  const kind = path.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS;
-  const tree = ts.createSourceFile(path, source, ts.ScriptTarget.Latest, true, kind);
+  const { tree } = parseSource(path, source);
   const problems = new Set<string>();
-  const visit = (node: ts.Node): void => {
+  walk(tree, (node) => {
     for (const check of checks) {
       const use = check(node);
       if (use === undefined) continue;
       problems.add(`${path}:${tree.getLineAndCharacterOfPosition(node.getStart(tree)).line + 1} uses ${use}`);
     }
-    ts.forEachChild(node, visit);
-  };
-  visit(tree);
+  });
   return [...problems];
 }

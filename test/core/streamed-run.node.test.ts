@@ -6,6 +6,7 @@ import { it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
+import { readStreamedRun } from "../../scripts/house.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -37,8 +38,7 @@ async function functionsCalled(work: () => Promise<unknown>): Promise<Map<string
 
 it("the files that docs/architecture.md lists, and the functions that it draws, are those that a streamed run executes", async () => {
   const page = readFileSync(new URL("docs/architecture.md", ROOT), "utf8");
-  const section = page.split(/^## /m).find((part) => part.startsWith("One streamed run\n")) ?? "";
-  const listed = section.match(/(?<=`)lib\/[\w/-]+\.ts(?=`)/g) ?? [];
+  const { section, files: listed } = readStreamedRun(page);
 
   const service = await createService({
     storage: nodeSqlite(":memory:"),

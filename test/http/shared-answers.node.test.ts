@@ -2,24 +2,11 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { it } from "node:test";
-import { setImmediate as tick } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { testService } from "../suite/mod.ts";
+import { measureHeap } from "../support/heap.ts";
 
 const SIZE = 4 * 1024 * 1024;
 const READERS = 12;
-
-setFlagsFromString("--expose_gc");
-const collect = runInNewContext("gc") as () => void;
-
-async function heap(): Promise<number> {
-  for (let tries = 0; tries < 5; tries++) {
-    await tick();
-    collect();
-  }
-  return process.memoryUsage().heapUsed;
-}
 
 const user = { id: randomUUID(), role: "user" };
 const BODIES: Readonly<Record<string, object>> = {
@@ -51,9 +38,9 @@ for (const [path, body] of Object.entries(BODIES)) {
       readers.push(reader);
     };
     await open();
-    const before = await heap();
+    const before = await measureHeap();
     for (let count = 0; count < READERS; count++) await open();
-    const each = ((await heap()) - before) / READERS;
+    const each = ((await measureHeap()) - before) / READERS;
     assert.ok(each < 1.5 * SIZE, `${Math.round(each)} bytes for each reader`);
     for (const reader of readers) await reader.cancel();
   });

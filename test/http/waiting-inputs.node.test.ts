@@ -1,25 +1,11 @@
 /** What requests cost in memory that wait for runs with large inputs. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { setImmediate as tick } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { testAccounts, testService } from "../suite/mod.ts";
+import { measureHeap } from "../support/heap.ts";
 
 const SIZE = 4 * 1024 * 1024;
 const WAITING = 8;
-
-setFlagsFromString("--expose_gc");
-const collect = runInNewContext("gc") as () => void;
-
-async function heap(): Promise<number> {
-  for (let tries = 0; tries < 5; tries++) {
-    await tick();
-    collect();
-  }
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
 
 for (const verb of ["wait", "stream"]) {
   it(`a client that waits for a pending run with …/${verb} holds no input`, async () => {
@@ -51,9 +37,9 @@ for (const verb of ["wait", "stream"]) {
     await started.promise;
     // What the first request of its kind leaves, such as loaded code.
     responses.push(await start({ data: "x".repeat(SIZE) }));
-    const before = await heap();
+    const before = await measureHeap();
     for (let n = 0; n < WAITING; n++) responses.push(await start({ data: `${n}${"x".repeat(SIZE)}` }));
-    const each = ((await heap()) - before) / WAITING;
+    const each = ((await measureHeap()) - before) / WAITING;
     finish.resolve("done");
     for (const response of responses) await response.body?.cancel();
     assert.ok(each < SIZE / 4, `${Math.round(each)} bytes for each request`);
