@@ -2,8 +2,8 @@
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
-import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
-import type { CheckpointRef, Executor, GraphInfo, Interrupt, ThreadState } from "../executor/contract.ts";
+import { notFound, ServiceError } from "../errors.ts";
+import type { Executor, GraphInfo } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
@@ -15,11 +15,11 @@ import type {
   Scope,
   StoppedRun,
   Storage,
-  ThreadRow,
 } from "../storage/mod.ts";
 import { refuseForOthers, requireKept } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
+import { AnswerBinder } from "./answer-binder.ts";
 import { planRun, type Resolved } from "./plan.ts";
 import {
   checkpointOf,
@@ -29,15 +29,7 @@ import {
   type ScopedOrigin,
   withAnswers,
 } from "./request.ts";
-import {
-  alreadyAnswered,
-  answeringRun,
-  type BoundResume,
-  bindResume,
-  nothingOpen,
-  type PendingState,
-  withoutResume,
-} from "./resume.ts";
+import { alreadyAnswered } from "./resume.ts";
 
 export interface CreateOptions {
   readonly storage: Storage;
@@ -138,23 +130,15 @@ type DescribedRun = Pick<
   "seen" | "request" | "origin" | "stateless" | "added" | "thread_added" | "thread_id" | "run_id"
 >;
 
-/** A request on a thread, with an answer or without one. */
-interface ThreadAnswer {
-  /** As the request has it. */
-  readonly thread_id: string;
-  readonly thread: ThreadRow | null;
-  readonly from: CheckpointRef | null;
-  readonly request: RunCreate;
-  readonly by_id: boolean;
-}
-
 /** Looks up the thread and the checkpoint that a request names, and plans the run. */
 class RunResolver {
   readonly #options: CreateOptions;
   readonly #hosted: ReadonlyMap<string, GraphInfo>;
+  readonly #answers: AnswerBinder;
 
   constructor(options: CreateOptions) {
     this.#options = options;
+    this.#answers = new AnswerBinder(options);
     this.#hosted = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   }
 
@@ -236,106 +220,12 @@ class RunResolver {
     const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
     const start = isActive ? null : from;
     const by_id = this.#hosted.get(graph_id)?.resume === "by_id";
-    return { thread, from: start, ...(await this.#bind({ thread_id, thread, from: start, request, by_id })) };
-  }
-
-  /** Binds an answer to interrupts that are open. Errors: invalid, interrupt_already_answered, no_open_interrupt. */
-  async #bind({ thread_id, thread, from, request, by_id }: ThreadAnswer): Promise<BoundResume> {
-    const resume = request.command?.resume;
-    if (resume === undefined) return { request, resume_targets: [] };
-    try {
-      const bound = thread && bindResume(request, await this.#pendingState(thread, from, request), by_id);
-      if (bound) return bound;
-    } catch (error) {
-      // The run fails with the same error, before anything can take its answer.
-      if (error instanceof StateUnreadable) return { request, resume_targets: [] };
-      throw error;
-    }
-    const withoutAnswer = withoutResume(request);
-    if (withoutAnswer) return { request: withoutAnswer, resume_targets: [] };
-    if (thread?.status === "busy" && request.multitask_strategy !== "rollback") {
-      const other = answeringRun(resume, await this.#activeRuns(thread.thread_id));
-      if (other) throw alreadyAnswered(thread_id, other.run_id);
-    }
-    throw nothingOpen(thread_id);
-  }
-
-  async #activeRuns(thread_id: string): Promise<RunRow[]> {
-    const { storage, scope } = this.#options;
-    const statuses = ["running", "pending"] as const;
-    const lists = statuses.map((status) =>
-      storage.listRuns(scope, thread_id, { status, limit: MOST_ACTIVE, offset: 0 }),
-    );
-    return (await Promise.all(lists)).flat();
-  }
-
-  /**
-   * What the thread waits for when a run would start at `from` or at its head. A `rollback` deletes the active runs first: what the
-   * last ended run has left remains.
-   */
-  async #pendingState(
-    thread: ThreadRow,
-    from: CheckpointRef | null,
-    { multitask_strategy }: RunCreate,
-  ): Promise<PendingState | null> {
-    const { head } = thread;
-    const isHead = !from || (from.ns === "" && from.checkpoint_id === head);
-    if (isHead && thread.status === "busy" && multitask_strategy === "rollback")
-      return await this.#restoredState(thread);
-    const state = await this.#stateAt(thread, from);
-    if (!from && state?.interrupts.length === 0) {
-      const asks = await this.#openAsks(thread);
-      if (asks) return asks;
-    }
-    if (!state?.checkpoint) return null;
-    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
-    // A checkpoint in the middle of a run has next nodes, too, and so has one whose interrupts an active run has answered.
-    const isAtRest = ns === "" && checkpoint_id === head && thread.status !== "error" && thread.status !== "busy";
-    return {
-      checkpoint: { ns, checkpoint_id },
-      interrupts: state.interrupts,
-      isBreakpoint: isAtRest && hasNextStep(state),
-    };
-  }
-
-  /** What the thread waits for once its active runs are deleted. */
-  async #restoredState(thread: ThreadRow): Promise<PendingState | null> {
-    const { head } = thread;
-    const interrupts = Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[];
-    if (head !== null && interrupts.length > 0) return pendingAt(head, interrupts);
-    const state = await this.#options.threads.current({ ...thread, running: null });
-    if (!state?.checkpoint) return null;
-    const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;
-    const isAtRest = ns === "" && checkpoint_id === head;
-    return { checkpoint: { ns, checkpoint_id }, interrupts: [], isBreakpoint: isAtRest && hasNextStep(state) };
-  }
-
-  #stateAt(thread: ThreadRow, from: CheckpointRef | null): Promise<ThreadState | null> {
-    const { threads, scope } = this.#options;
-    if (!from) return threads.current(thread);
-    return threads.stateAt(scope, thread.thread_id, { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id });
-  }
-
-  /** A call of a durable function that is executed shows its asks again when it waits: until then the thread has those of its last run. */
-  async #openAsks({ running, interrupts, head }: ThreadRow): Promise<PendingState | null> {
-    const { storage, scope } = this.#options;
-    const call_id = running === null ? null : (await storage.getRun(scope, running))?.call_id;
-    const asks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
-    return head !== null && asks.length > 0 ? pendingAt(head, asks) : null;
+    const answer = { thread_id, thread, from: start, request, by_id };
+    const isAnswer = request.command?.resume !== undefined;
+    const bound = isAnswer ? await this.#answers.bind(answer) : { request, resume_targets: [] };
+    return { thread, from: start, ...bound };
   }
 }
-
-const pendingAt = (checkpoint_id: string, interrupts: readonly Interrupt[]): PendingState => ({
-  checkpoint: { ns: "", checkpoint_id },
-  interrupts,
-  isBreakpoint: false,
-});
-
-const hasNextStep = ({ next, tasks }: ThreadState): boolean =>
-  next.length > 0 && tasks.every(({ error }) => error === null);
-
-/** How many active runs of a thread are looked at for the one that answers an interrupt. */
-const MOST_ACTIVE = 1_000;
 
 /** `repeated`: an earlier call with the same idempotency key created the run. */
 export interface CreatedRunRow {
