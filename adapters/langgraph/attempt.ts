@@ -32,7 +32,7 @@ export interface GraphAttempt {
   readonly job: Job;
   /** The graph as its author compiled it. */
   readonly hostGraph: Graph;
-  /** The same with the saver of the job and nodes that the tracker counts. */
+  /** The prepared graph, with the saver of the job and nodes that the tracker counts. */
   readonly graph: Graph;
   /** Null: the durable call that the run was created for has continued without it. */
   readonly resumeValues: ResumeValues | null;

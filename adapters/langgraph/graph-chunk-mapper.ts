@@ -109,7 +109,7 @@ export class GraphChunkMapper {
     return this.#frames.settle(state?.values ?? null);
   }
 
-  /** The same ends of a failure as protocol events. */
+  /** Returns the ends of subgraphs and messages after a failure, as protocol events. */
   failProtocol(error: unknown, state: StateEvent | null): ExecutorEvent[] {
     return this.#protocol?.fail(error, state) ?? [];
   }

@@ -56,7 +56,7 @@ export class JobSaver extends Saver {
     return stored ? answerCounts(stored) : new Map();
   }
 
-  /** From now on a config without an id names `head`: the attempt has ended. */
+  /** Makes a config without an id name `head`. Call it once the attempt has ended. */
   fixHead(): void {
     this.isHeadFixed = true;
   }

@@ -89,7 +89,7 @@ const CONNECTION = {
 async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]> {
   const pg = await loadPg();
   const bytes = pg.types.getTypeParser(17);
-  // Of these queries only, because parsers set on the package would change the host's queries too.
+  // Only these queries have them: parsers that are set on the package would change the queries of the host too.
   const types = { getTypeParser: (type: number) => (type === 17 ? bytes : same) };
   const pool = new pg.Pool({
     ...CONNECTION,

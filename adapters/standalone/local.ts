@@ -140,7 +140,7 @@ function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch
 /** Returns why a Client that acts for a caller may not act for it here and now, or undefined. */
 function findReasonToRefuse(place: CallerContext): string | undefined {
   if (!place.user && !place.headers) return undefined;
-  // Clients put calls into a queue, which may go on at another place: nobody is to act for somebody else there.
+  // Clients put calls into a queue, which may go on at another place: it must not act for another caller there.
   const here = places.getStore();
   if (here && here !== place)
     return "This Client was made in another run or request: make one in each, or give it an apiUrl";

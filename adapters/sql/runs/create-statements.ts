@@ -24,7 +24,7 @@ import { interruptRuns, removeRuns, type StopStatements, toStopArguments } from 
 export const toTargets = ({ resume_targets = [] }: CreateRun["run"]): string | null =>
   resume_targets.length > 0 ? JSON.stringify(resume_targets) : null;
 
-/** Whether the run is refused while another one answers the same interrupts. With `rollback` it deletes that one instead. */
+/** Returns true if the run is refused while another one answers the same interrupts. With `rollback` it deletes that one instead. */
 export const excludesOtherAnswers = (run: CreateRun["run"]): boolean =>
   toTargets(run) !== null && run.multitask_strategy !== "rollback";
 
@@ -136,7 +136,7 @@ function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
   return excludesOtherAnswers(run) ? "resume" : "request";
 }
 
-/** Of a longer request, in characters, the run that is created shares the texts. */
+/** The run that is created shares the texts of a request that is longer, in characters. */
 const LARGE_KWARGS = 64 * 1024;
 
 /** Statements that create a run or have no effect at all. */

@@ -31,7 +31,7 @@ export const whileLeased = (p: Operands<LeaseFence>): RawBuilder<boolean> =>
 
 // ------------------------------------------------------------------- writing
 
-/** Who stores progress in a thread. */
+/** The run or the update that stores progress in a thread. */
 export interface Author {
   readonly deployment: Expression<string>;
   readonly thread_id: Expression<string>;

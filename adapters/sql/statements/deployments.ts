@@ -76,7 +76,7 @@ export const updateDeployment = query(
 
 // -------------------------------------------------------------------- placing
 
-/** Whether the caller names a workspace and a project. */
+/** What the caller names: a workspace, a project, both or neither. */
 export interface PlacementShape {
   readonly workspace: boolean;
   readonly project: boolean;
