@@ -101,7 +101,7 @@ export interface Assistants {
 export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"> {
   /** `threads`: with `delete_threads`, only threads in this scope are deleted. */
   delete(
-    seen: Scope,
+    scope: Scope,
     id: string,
     options?: { readonly delete_threads?: boolean; readonly threads?: Pick<Scope, "filter"> },
   ): Promise<void>;
@@ -109,9 +109,9 @@ export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"
    * The active configuration from the cache. A write that relies on it must detect a stale row. A graph's default assistant is found
    * in every scope, because every caller may run it. A promise only where the cache does not answer. Errors: not_found.
    */
-  recall(seen: Scope, id: string): AssistantRow | Promise<AssistantRow>;
+  recall(scope: Scope, id: string): AssistantRow | Promise<AssistantRow>;
   /** The same, read from the storage. Errors: not_found. */
-  resolve(seen: Scope, id: string): Promise<AssistantRow>;
+  resolve(scope: Scope, id: string): Promise<AssistantRow>;
   /** True for the default assistant of a graph. Every caller who may create runs may use it. */
   isDefault(id: string): Promise<boolean>;
   /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
@@ -154,7 +154,7 @@ const MAX_SUGGESTED = 10;
 
 /** Finds assistants by UUID or graph id, and caches the rows that runs use. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function createLookup({ storage, scope, executor }: AssistantOptions) {
+function createLookup({ storage, scope: deploymentScope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
   const defaults = new Map<string, string>();
@@ -177,21 +177,22 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
   /** True for the default assistant of a graph that was removed: its first version names the graph. */
   async function wasDefault(assistant_id: string): Promise<boolean> {
     if (!isNameBased(assistant_id)) return false;
-    const [newest] = (await storage.listAssistantVersions(scope, assistant_id, { limit: 1, offset: 0 })) ?? [];
+    const [newest] =
+      (await storage.listAssistantVersions(deploymentScope, assistant_id, { limit: 1, offset: 0 })) ?? [];
     if (!newest) return false;
     const oldest = { limit: 1, offset: newest.version - 1 };
-    const [first] = (await storage.listAssistantVersions(scope, assistant_id, oldest)) ?? [];
+    const [first] = (await storage.listAssistantVersions(deploymentScope, assistant_id, oldest)) ?? [];
     return first !== undefined && (await nameBasedId(first.graph_id)) === assistant_id;
   }
 
   /** Every caller may run a default assistant: no filter applies to it. */
-  const scopeToRun = async (seen: Scope, assistant_id: string): Promise<Scope> =>
-    seen.filter && (await isDefault(assistant_id)) ? scope : seen;
+  const scopeToRun = async (scope: Scope, assistant_id: string): Promise<Scope> =>
+    scope.filter && (await isDefault(assistant_id)) ? deploymentScope : scope;
 
   /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID. */
-  async function suggestion(seen: Scope, id: string): Promise<string> {
+  async function suggestion(scope: Scope, id: string): Promise<string> {
     if (UUID.test(id) || !isStorable(id)) return "";
-    const { rows } = await storage.searchAssistants(seen, { name: id, ...NEWEST });
+    const { rows } = await storage.searchAssistants(scope, { name: id, ...NEWEST });
     const named = rows.find(({ name }) => name === id);
     if (named) return `; the assistant named ${id} has the id ${named.assistant_id}`;
     const names = [...graphs.keys()];
@@ -200,13 +201,13 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
   }
 
   /** Reads the row from the storage into the cache. Errors: not_found. */
-  async function read(seen: Scope, id: string): Promise<AssistantRow> {
+  async function read(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
-    const row = await storage.getAssistant(seen, assistant_id);
+    const row = await storage.getAssistant(scope, assistant_id);
     if (!row) {
-      if (seen.filter) throw notFound("assistant", id);
+      if (scope.filter) throw notFound("assistant", id);
       cache.delete(assistant_id);
-      const hint = await suggestion(seen, id);
+      const hint = await suggestion(scope, id);
       throw notFound("assistant", id, hint);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
@@ -214,17 +215,17 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     return row;
   }
 
-  async function resolve(seen: Scope, id: string): Promise<AssistantRow> {
-    return await read(await scopeToRun(seen, await idOf(id)), id);
+  async function resolve(scope: Scope, id: string): Promise<AssistantRow> {
+    return await read(await scopeToRun(scope, await idOf(id)), id);
   }
 
-  const recall = (seen: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
-    (seen.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? recallIn(seen, id);
+  const recall = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
+    (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? recallIn(scope, id);
 
-  async function recallIn(seen: Scope, id: string): Promise<AssistantRow> {
+  async function recallIn(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const cached = cache.get(assistant_id);
-    const applied = await scopeToRun(seen, assistant_id);
+    const applied = await scopeToRun(scope, assistant_id);
     return cached && permits(applied.filter, cached.metadata) ? cached : await read(applied, id);
   }
 
@@ -236,14 +237,14 @@ function readVerbs(
   { idOf, read }: Lookup,
 ): Pick<AssistantDirectory, "get" | "search" | "count" | "versions"> {
   return {
-    get: async (seen, id) => toAssistant(await read(seen, id)),
-    async search(seen, { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
-      const { rows, total } = await storage.searchAssistants(seen, { ...filter, limit, offset, sort_by, sort_order });
+    get: async (scope, id) => toAssistant(await read(scope, id)),
+    async search(scope, { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
+      const { rows, total } = await storage.searchAssistants(scope, { ...filter, limit, offset, sort_by, sort_order });
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
-    count: async (seen, query = {}) => (await storage.searchAssistants(seen, { ...query, ...COUNT_ONLY })).total,
-    async versions(seen, id, { metadata, limit = 10, offset = 0 } = {}) {
-      const rows = await storage.listAssistantVersions(seen, await idOf(id), { metadata, limit, offset });
+    count: async (scope, query = {}) => (await storage.searchAssistants(scope, { ...query, ...COUNT_ONLY })).total,
+    async versions(scope, id, { metadata, limit = 10, offset = 0 } = {}) {
+      const rows = await storage.listAssistantVersions(scope, await idOf(id), { metadata, limit, offset });
       if (!rows) throw notFound("assistant", id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
@@ -252,7 +253,7 @@ function readVerbs(
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function writeVerbs(
-  { storage, scope, environment }: AssistantOptions,
+  { storage, scope: deploymentScope, environment }: AssistantOptions,
   { graphs, idOf, read, isDefault, wasDefault }: Lookup,
 ): Pick<AssistantDirectory, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
   /** Copies the description of the graph to its default assistant. */
@@ -261,29 +262,29 @@ function writeVerbs(
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
       return { graph_id, name, description, config, context, metadata };
     };
-    await storage.updateAssistant(scope, assistant.assistant_id, next, environment.now());
+    await storage.updateAssistant(deploymentScope, assistant.assistant_id, next, environment.now());
   }
 
   return {
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await idOf(graph_id);
-        const existing = await storage.getAssistant(scope, assistant_id);
+        const existing = await storage.getAssistant(deploymentScope, assistant_id);
         const { description = null } = graphs.get(graph_id) ?? {};
         if (existing) return await describe(existing, description);
         const named = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
-        await storage.createAssistant(scope, { ...named, ...content }, environment.now());
+        await storage.createAssistant(deploymentScope, { ...named, ...content }, environment.now());
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
-    async create(seen, request) {
+    async create(scope, request) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
-      refuseForOthers(seen, request.metadata ?? {});
+      refuseForOthers(scope, request.metadata ?? {});
       if (!graphs.has(graph_id)) throw notFound("graph", graph_id);
       const outcome = await storage.createAssistant(
-        scope,
+        deploymentScope,
         {
           assistant_id: request.assistant_id?.toLowerCase() ?? environment.uuid(),
           graph_id,
@@ -296,23 +297,23 @@ function writeVerbs(
         environment.now(),
       );
       // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
-      const hidden = !permits(seen.filter, outcome.assistant.metadata);
+      const hidden = !permits(scope.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("already_exists", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
-    async update(seen, id, patch) {
+    async update(scope, id, patch) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFound("graph", patch.graph_id);
       const { config, context } = patch;
       refuseTwoValues(config?.configurable, context);
       const reconfigured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
-        seen,
+        scope,
         await idOf(id),
         (active) => {
           const metadata = { ...active.metadata, ...patch.metadata };
-          requireKept(seen, metadata);
+          requireKept(scope, metadata);
           return {
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
@@ -327,20 +328,20 @@ function writeVerbs(
       if (!row) throw notFound("assistant", id);
       return toAssistant(row);
     },
-    async delete(seen, id, { delete_threads = false, threads = {} } = {}) {
+    async delete(scope, id, { delete_threads = false, threads = {} } = {}) {
       const assistant_id = await idOf(id);
-      if (seen.filter) await read(seen, id);
+      if (scope.filter) await read(scope, id);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError(
           "default_assistant",
           `Assistant ${id} is the default assistant of a graph and cannot be deleted`,
         );
       }
-      if (!(await storage.deleteAssistant(seen, assistant_id, { delete_threads, threads })))
+      if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads, threads })))
         throw notFound("assistant", id);
     },
-    async setLatest(seen, id, version) {
-      const outcome = await storage.setLatest(seen, await idOf(id), version, environment.now());
+    async setLatest(scope, id, version) {
+      const outcome = await storage.setLatest(scope, await idOf(id), version, environment.now());
       switch (outcome.kind) {
         case "updated":
           return toAssistant(outcome.assistant);
@@ -366,18 +367,18 @@ function graphVerbs(
   }
 
   return {
-    async drawn(seen, id, xray = false) {
-      const assistant = await read(seen, id);
+    async drawn(scope, id, xray = false) {
+      const assistant = await read(scope, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
-    async schemas(seen, id) {
-      const assistant = await read(seen, id);
+    async schemas(scope, id) {
+      const assistant = await read(scope, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
-    async subgraphs(seen, id, namespace = null, recurse = false) {
-      const assistant = await read(seen, id);
+    async subgraphs(scope, id, namespace = null, recurse = false) {
+      const assistant = await read(scope, id);
       const { graph_id } = assistant;
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },

@@ -69,24 +69,22 @@ const authorizeAgain =
   };
 
 export function createBinding(
-  { access, scope, environment, guards }: BindingOptions,
+  { access, scope: deploymentScope, environment, guards }: BindingOptions,
   caller: Binding["caller"],
   onAuthorized: (grant: AccessGrant) => void = () => {},
 ): Binding {
   return {
-    ...{ caller, scope, environment, guards, guarded: access !== null },
+    ...{ caller, scope: deploymentScope, environment, guards, guarded: access !== null },
     async authorize(event, value) {
-      if (!access) return { value, scope };
+      if (!access) return { value, scope: deploymentScope };
       const principal = await caller();
       const { value: left, visibility } = await access.authorize(principal, event, value);
-      const seen = withVisibility(scope, visibility);
+      const scope = withVisibility(deploymentScope, visibility);
       // The handler of a new run is called once: its caller can see the run.
       const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
       // Without a user no handler reads the value, which may be large.
       const findVisibility = authorizeAgain(access, principal, event, principal.user ? value : {});
-      const grant = isFixed
-        ? { scope: seen }
-        : { scope: seen, findRevocation: createRevocationCheck(seen, findVisibility) };
+      const grant = isFixed ? { scope } : { scope, findRevocation: createRevocationCheck(scope, findVisibility) };
       onAuthorized(grant);
       return { ...grant, value: left };
     },

@@ -76,23 +76,23 @@ export const cronNotFound = (cron_id: string): ServiceError =>
   new ServiceError("not_found", `Cron ${cron_id} not found`);
 
 /** Errors: not_found. */
-export async function findCron(storage: CronStorage, seen: Scope, cron_id: string): Promise<CronRow> {
-  const row = await storage.getCron(seen, cron_id.toLowerCase());
+export async function findCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
+  const row = await storage.getCron(scope, cron_id.toLowerCase());
   if (!row) throw cronNotFound(cron_id);
   return row;
 }
 
 export function createCronFirings({
   storage,
-  scope,
+  scope: deploymentScope,
   environment,
   runs,
   max_failures,
 }: CronFiringOptions): Directory<CronFirings> {
-  async function firingsOf(seen: Scope, cron_id: string): Promise<readonly Firing[]> {
-    const firings = await storage.listCronFirings(scope, cron_id, { limit: FIRINGS, offset: 0 });
+  async function firingsOf(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
+    const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: FIRINGS, offset: 0 });
     const runs = await Promise.all(
-      firings.map(async ({ run_id }) => (run_id === null ? null : await storage.getRun(seen, run_id))),
+      firings.map(async ({ run_id }) => (run_id === null ? null : await storage.getRun(scope, run_id))),
     );
     return firings.map(({ scheduled_at, fired_at, run_id, skipped, manual = false }, i) => ({
       scheduled_at: isoTime(scheduled_at),
@@ -115,22 +115,26 @@ export function createCronFirings({
       return { next: await ticksFrom(timing, environment.now(), limit) };
     },
 
-    async inspect(seen, cron_id) {
-      const cron = await findCron(storage, seen, cron_id);
+    async inspect(scope, cron_id) {
+      const cron = await findCron(storage, scope, cron_id);
       const { enabled, failures, metadata } = cron;
       const { disabled_reason } = metadata;
       return {
         ...{ cron_id: cron.cron_id, enabled, failures, max_failures },
         disabled_reason: !enabled && typeof disabled_reason === "string" ? disabled_reason : null,
         next: await ticksFrom(cron, environment.now(), NEXT),
-        firings: await firingsOf(seen, cron.cron_id),
+        firings: await firingsOf(scope, cron.cron_id),
       };
     },
 
-    async run(seen, cron_id) {
-      const cron = await findCron(storage, seen, cron_id);
-      const run = await runs.create(scope, cron.thread_id, requestOf(cron), originOf(cron));
-      await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });
+    async run(scope, cron_id) {
+      const cron = await findCron(storage, scope, cron_id);
+      const run = await runs.create(deploymentScope, cron.thread_id, requestOf(cron), originOf(cron));
+      await storage.recordFiring(deploymentScope, {
+        cron_id: cron.cron_id,
+        fired_at: environment.now(),
+        run_id: run.run_id,
+      });
       return run;
     },
   };

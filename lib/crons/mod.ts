@@ -92,7 +92,7 @@ export interface CronOptions extends CronFiringOptions {
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCrons(options: CronOptions): CronDirectory {
-  const { storage, scope, environment, runs, assistants, wakeAt } = options;
+  const { storage, scope: deploymentScope, environment, runs, assistants, wakeAt } = options;
 
   /** Wakes the firer for the cron's next tick. */
   function announced(row: CronRow): Cron {
@@ -109,16 +109,17 @@ export function createCrons(options: CronOptions): CronDirectory {
 
   return {
     ...createCronFirings(options),
-    async create(seen, thread_id, request, origin = {}) {
+    async create(scope, thread_id, request, origin = {}) {
       const now = environment.now();
       const schedules = await loadSchedules();
       const cron = newCron(schedules, { cron_id: environment.uuid(), thread_id, request, now });
       // Prepares a run now, so that an invalid request fails here and not at the first tick.
-      const plan = await runs.prepare(seen, thread_id, firstRunOf(cron, request), origin);
-      if (thread_id !== null && plan.create_thread) await storage.createThread(scope, plan.create_thread, now);
+      const plan = await runs.prepare(scope, thread_id, firstRunOf(cron, request), origin);
+      if (thread_id !== null && plan.create_thread)
+        await storage.createThread(deploymentScope, plan.create_thread, now);
       const owner = { user_id: origin.user_id ?? null, auth_user: origin.user ? storedUser(origin.user) : null };
       const ids = { assistant_id: plan.run.assistant_id, thread_id: thread_id === null ? null : plan.run.thread_id };
-      const outcome = await storage.createCron(scope, { ...cron, ...ids, ...owner }, now);
+      const outcome = await storage.createCron(deploymentScope, { ...cron, ...ids, ...owner }, now);
       switch (outcome.kind) {
         case "created":
           return announced(outcome.cron);
@@ -129,44 +130,44 @@ export function createCrons(options: CronOptions): CronDirectory {
       }
     },
 
-    get: async (seen, cron_id) => toCron(await findCron(storage, seen, cron_id)),
+    get: async (scope, cron_id) => toCron(await findCron(storage, scope, cron_id)),
 
-    async update(seen, cron_id, patch) {
+    async update(scope, cron_id, patch) {
       const now = environment.now();
-      const before = await findCron(storage, seen, cron_id);
+      const before = await findCron(storage, scope, cron_id);
       const schedules = await loadSchedules();
       const changed = contentOf(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
         const { thread_id, user_id } = before;
-        await runs.prepare(scope, thread_id, requestOf({ ...before, ...changed }), { user_id });
+        await runs.prepare(deploymentScope, thread_id, requestOf({ ...before, ...changed }), { user_id });
       }
       const next = (cron: CronRow): CronContent => {
         const content = contentOf(schedules, cron, patch, now);
-        requireKept(seen, content.metadata);
+        requireKept(scope, content.metadata);
         return content;
       };
-      const row = await storage.updateCron(seen, before.cron_id, next, now);
+      const row = await storage.updateCron(scope, before.cron_id, next, now);
       if (!row) throw cronNotFound(cron_id);
       return announced(row);
     },
 
-    async delete(seen, cron_id) {
-      if (!(await storage.deleteCron(seen, cron_id.toLowerCase()))) throw cronNotFound(cron_id);
+    async delete(scope, cron_id) {
+      if (!(await storage.deleteCron(scope, cron_id.toLowerCase()))) throw cronNotFound(cron_id);
     },
 
-    async search(seen, query = {}) {
+    async search(scope, query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
       const filter = await queryOf(conditions);
       if (!filter) return { items: [], total: 0, next: null };
       const page = { limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchCrons(seen, { ...filter, ...page });
+      const { rows, total } = await storage.searchCrons(scope, { ...filter, ...page });
       return { items: rows.map(toCron), total, next: offset + limit < total ? offset + limit : null };
     },
 
-    async count(seen, query = {}) {
+    async count(scope, query = {}) {
       const filter = await queryOf(query);
       if (!filter) return 0;
-      return (await storage.searchCrons(seen, { ...filter, ...COUNT_ONLY })).total;
+      return (await storage.searchCrons(scope, { ...filter, ...COUNT_ONLY })).total;
     },
   };
 }

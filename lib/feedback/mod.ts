@@ -162,20 +162,20 @@ type Targets = ReturnType<typeof createTargets>;
 
 /** Finds the workspace and project of feedback, and checks that the caller may write there. */
 function createTargets(options: FeedbackOptions) {
-  const { storage, scope, identity = storage.identity } = options;
+  const { storage, scope: deploymentScope, identity = storage.identity } = options;
 
   /** Null for an unknown run. A run gets a trace when it starts; before that, the deployment's workspace and project apply. */
   async function targetOf(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
-    const run = await storage.getRun(scope, run_id);
-    const deployment = run && (await identity.getDeployment(scope.deployment));
+    const run = await storage.getRun(deploymentScope, run_id);
+    const deployment = run && (await identity.getDeployment(deploymentScope.deployment));
     return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function targetFor(seen: Scope, by: Caller, run_id: string): Promise<Target> {
+  async function targetFor(scope: Scope, by: Caller, run_id: string): Promise<Target> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
-    if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
+    if (scope.filter && !(await storage.getRun(scope, run_id))) throw unknownRun();
     const place = await targetOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
       requireIn(by, place.workspace_id, "feedback:create");
@@ -186,9 +186,9 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function targetOfSession(seen: Scope, by: Caller, session_id: string): Promise<Target> {
+  async function targetOfSession(scope: Scope, by: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
-    if (seen.filter) throw new ServiceError("not_found", "Session not found");
+    if (scope.filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listUnits("project", [...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
@@ -205,7 +205,7 @@ function tokenVerbs(
   { targetOf, targetFor }: Targets,
   tokenUrl: (token_id: string) => string,
 ): Pick<FeedbackDirectory, "mintTokens" | "listTokens" | "token" | "submit"> {
-  const { storage, scope, environment } = options;
+  const { storage, scope: deploymentScope, environment } = options;
 
   async function toToken(by: Caller, row: FeedbackTokenRow): Promise<FeedbackToken> {
     const { feedback_key, expires_at } = row;
@@ -214,11 +214,11 @@ function tokenVerbs(
   }
 
   return {
-    async mintTokens(seen, by, requests) {
+    async mintTokens(scope, by, requests) {
       workspacesWith(by, "feedback:create");
       const places = new Map<string, Target>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await targetFor(seen, by, run_id));
+        if (!places.has(run_id)) places.set(run_id, await targetFor(scope, by, run_id));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
         const { workspace_id, project_id } = places.get(run_id) as Target;
@@ -226,14 +226,14 @@ function tokenVerbs(
         return { ...token, expires_at, created_at: environment.now() };
       });
       const tokens = await Promise.all(rows.map((row) => toToken(by, row)));
-      if (!(await storage.createFeedbackTokens(seen, rows))) throw unknownRun();
+      if (!(await storage.createFeedbackTokens(scope, rows))) throw unknownRun();
       return tokens;
     },
 
-    async listTokens(seen, by, query) {
+    async listTokens(scope, by, query) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
-      const search = { ...query, run_id, workspace_ids, scope: seen };
+      const search = { ...query, run_id, workspace_ids, scope };
       const rows = await storage.listFeedbackTokens({ ...search, sort_order: "asc" });
       return await Promise.all(rows.map((row) => toToken(by, row)));
     },
@@ -267,7 +267,7 @@ function tokenVerbs(
       };
       const key = idempotency && { idempotency };
       const request = { token_id: token.token_id, feedback, limit: SUBMISSIONS, now, ...key };
-      const outcome = await storage.submitFeedback(scope, request);
+      const outcome = await storage.submitFeedback(deploymentScope, request);
       switch (outcome.kind) {
         case "recorded":
           return id;
@@ -293,34 +293,34 @@ function recordVerbs(
   { targetFor, targetOfSession }: Targets,
 ): Pick<FeedbackDirectory, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
-  async function permittedRow(seen: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
+  async function permittedRow(scope: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
     workspacesWith(by, permission);
     const workspace_ids = [...by.workspaces.keys()];
-    const [row] = await storage.listFeedback({ workspace_ids, ids: [id], scope: seen, limit: 1, offset: 0 });
+    const [row] = await storage.listFeedback({ workspace_ids, ids: [id], scope, limit: 1, offset: 0 });
     if (!row) throw unknownRecord();
     requireIn(by, row.workspace_id, permission);
     return row;
   }
 
   /** A search of what the caller may read. Run ids are stored in lower case. */
-  function searchOf<Query extends FeedbackFilter>(seen: Scope, by: Caller, query: Query) {
+  function searchOf<Query extends FeedbackFilter>(scope: Scope, by: Caller, query: Query) {
     const workspace_ids = workspacesWith(by, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
-    return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope: seen };
+    return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope };
   }
 
   return {
-    async create(seen, by, request) {
+    async create(scope, by, request) {
       workspacesWith(by, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await targetOfSession(seen, by, session_id) : await targetFor(seen, by, run_id);
+        run_id === null ? await targetOfSession(scope, by, session_id) : await targetFor(scope, by, run_id);
       const now = environment.now();
       const id = requestedId ?? uuidV7(environment, now);
       const place = { workspace_id, project_id, thread_id, run_started_at };
       const origin = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
       const row: FeedbackRow = { ...content, ...place, ...origin };
-      const outcome = await storage.createFeedback(row, seen);
+      const outcome = await storage.createFeedback(row, scope);
       if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
         throw new ServiceError("already_exists", `Feedback ${id} already exists`);
@@ -328,24 +328,24 @@ function recordVerbs(
       return toRecord(outcome.feedback);
     },
 
-    get: async (seen, by, id) => toRecord(await permittedRow(seen, by, id, "feedback:read")),
+    get: async (scope, by, id) => toRecord(await permittedRow(scope, by, id, "feedback:read")),
 
-    async update(seen, by, id, patch) {
-      const before = await permittedRow(seen, by, id, "feedback:create");
+    async update(scope, by, id, patch) {
+      const before = await permittedRow(scope, by, id, "feedback:create");
       if (Object.keys(patch).length === 0) return toRecord(before);
-      const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), seen);
+      const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), scope);
       if (!row) throw unknownRecord();
       return toRecord(row);
     },
 
-    async delete(seen, by, id) {
-      const { workspace_id } = await permittedRow(seen, by, id, "feedback:delete");
-      if (!(await storage.deleteFeedback([workspace_id], id, seen))) throw unknownRecord();
+    async delete(scope, by, id) {
+      const { workspace_id } = await permittedRow(scope, by, id, "feedback:delete");
+      if (!(await storage.deleteFeedback([workspace_id], id, scope))) throw unknownRecord();
     },
 
-    list: async (seen, by, query) => (await storage.listFeedback(searchOf(seen, by, query))).map(toRecord),
+    list: async (scope, by, query) => (await storage.listFeedback(searchOf(scope, by, query))).map(toRecord),
 
-    stats: async (seen, by, query) => await storage.feedbackStats(searchOf(seen, by, query)),
+    stats: async (scope, by, query) => await storage.feedbackStats(searchOf(scope, by, query)),
   };
 }
 

@@ -131,20 +131,20 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     if (keys !== undefined && keys !== null && !isTexts(keys)) {
       throw invalid("state.get: keys must be a list of strings.");
     }
-    const seen = await caller.read(thread_id);
-    if (!(await findThread(threads, seen, thread_id))) throw noRun(thread_id);
+    const scope = await caller.read(thread_id);
+    if (!(await findThread(threads, scope, thread_id))) throw noRun(thread_id);
     const checkpoint_ns = namespace.join("|");
     const state =
       checkpoint_ns === ""
-        ? await threads.state(seen, thread_id)
-        : await threads.stateAt(seen, thread_id, { checkpoint_ns });
+        ? await threads.state(scope, thread_id)
+        : await threads.stateAt(scope, thread_id, { checkpoint_ns });
     if (checkpoint_ns !== "" && !state.checkpoint) {
       throw new CommandError("no_such_namespace", `Thread ${thread_id} has no namespace ${checkpoint_ns}.`);
     }
     const values = isObject(state.values) && keys ? selected(state.values, keys) : state.values;
     const { checkpoint } = state;
     return {
-      applied_through_seq: await events.lastEventSeq(seen, thread_id),
+      applied_through_seq: await events.lastEventSeq(scope, thread_id),
       result: { values, checkpoint: checkpoint && { id: checkpoint.checkpoint_id, ns: checkpoint.checkpoint_ns } },
     };
   }
@@ -227,10 +227,10 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const answers = readAnswers(params);
     const ids = Object.keys(answers.resume);
-    const seen = await caller.read(thread_id);
+    const scope = await caller.read(thread_id);
     const read = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
-      const thread = await findThread(threads, seen, thread_id);
-      return { thread, last: thread ? (await runs.list(seen, thread_id, { limit: 1 }))[0] : undefined };
+      const thread = await findThread(threads, scope, thread_id);
+      return { thread, last: thread ? (await runs.list(scope, thread_id, { limit: 1 }))[0] : undefined };
     };
     const { thread, last } = await read();
     // A copied thread has no runs of its own.

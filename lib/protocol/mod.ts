@@ -57,14 +57,14 @@ export interface ThreadProtocol {
 
 /** The protocol for any scope, without authorization. */
 export interface ProtocolDirectory {
-  subscribe(seen: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
   /** While the thread has readers here: resolves when its next runs record all events. */
-  recordAll(seen: Scope, thread_id: string): Promise<void>;
-  kept(seen: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
-  count(seen: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
-  events(seen: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
+  recordAll(scope: Scope, thread_id: string): Promise<void>;
+  kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
+  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
+  events(scope: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
   /** `caller`: what the caller may see and do. Default: everything in the scope. */
-  command(seen: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
+  command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
 }
 
 interface ProtocolOptions extends Omit<CommandOptions, "events"> {
@@ -82,21 +82,21 @@ export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
   const { events } = options;
   const commands = createCommands(options);
 
-  const subscribe: ProtocolDirectory["subscribe"] = (seen, thread_id, filter) =>
-    events.subscribe(seen, thread_id.toLowerCase(), filter);
+  const subscribe: ProtocolDirectory["subscribe"] = (scope, thread_id, filter) =>
+    events.subscribe(scope, thread_id.toLowerCase(), filter);
 
   return {
     subscribe,
-    recordAll: (seen, thread_id) => events.recordAll(seen, thread_id.toLowerCase()),
-    kept: (seen, thread_id, filter) => events.kept(seen, thread_id.toLowerCase(), filter),
-    count: (seen, thread_id, filters) => events.count(seen, thread_id.toLowerCase(), filters),
-    events(seen, thread_id, filter) {
+    recordAll: (scope, thread_id) => events.recordAll(scope, thread_id.toLowerCase()),
+    kept: (scope, thread_id, filter) => events.kept(scope, thread_id.toLowerCase(), filter),
+    count: (scope, thread_id, filters) => events.count(scope, thread_id.toLowerCase(), filters),
+    events(scope, thread_id, filter) {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw invalidField("channels", problem);
-      const { next, leave } = subscribe(seen, thread_id, filter);
+      const { next, leave } = subscribe(scope, thread_id, filter);
       return createReader(async () => (await next()).map(decodeSentEvent), leave);
     },
-    async command(seen, given, { id, method, params = {} }, caller = inProcess(seen)) {
+    async command(scope, given, { id, method, params = {} }, caller = inProcess(scope)) {
       const thread_id = given.toLowerCase();
       const meta = { thread_id };
       try {

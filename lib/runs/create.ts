@@ -49,7 +49,7 @@ export interface CreateOptions {
 /** Runs that another module stores in a batch of its own, as crons do. */
 export interface RunPreparation {
   /** What `create` would store, without a claim. Prepare it again if the batch finds it stale. Errors: those of `create`. */
-  prepare(seen: Scope, thread_id: string | null, request: RunCreate, origin: ScopedOrigin): Promise<CreateRun>;
+  prepare(scope: Scope, thread_id: string | null, request: RunCreate, origin: ScopedOrigin): Promise<CreateRun>;
   /** Call it once the run is stored. */
   started(created: CreatedRun, plan: CreateRun): void;
 }
@@ -65,20 +65,20 @@ export interface RunCall {
 }
 
 interface RunCreation extends RunPreparation {
-  create(seen: Scope, call: RunCall): Promise<CreatedRunRow>;
+  create(scope: Scope, call: RunCall): Promise<CreatedRunRow>;
   /** All of them, or none. */
-  createBatch(seen: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly CreatedRunRow[]>;
+  createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly CreatedRunRow[]>;
 }
 
 export function createRunCreation(options: CreateOptions): RunCreation {
-  const { scope, assistants } = options;
+  const { scope: deploymentScope, assistants } = options;
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
-    async create(seen, { thread_id, request, origin, watched = false }) {
+    async create(scope, { thread_id, request, origin, watched = false }) {
       checkRequest(request, thread_id);
-      const described = resolver.describe(seen, { thread_id, request, origin });
-      const usable = origin.assistants ?? scope;
+      const described = resolver.describe(scope, { thread_id, request, origin });
+      const usable = origin.assistants ?? deploymentScope;
       const known = assistants.recall(usable, request.assistant_id);
       let assistant = known instanceof Promise ? await known : known;
       while (true) {
@@ -91,20 +91,20 @@ export function createRunCreation(options: CreateOptions): RunCreation {
         assistant = await assistants.resolve(usable, request.assistant_id);
       }
     },
-    async prepare(seen, thread_id, request, origin) {
+    async prepare(scope, thread_id, request, origin) {
       checkRequest(request, thread_id);
-      const described = resolver.describe(seen, { thread_id, request, origin });
-      const assistant = await assistants.resolve(origin.assistants ?? scope, request.assistant_id);
+      const described = resolver.describe(scope, { thread_id, request, origin });
+      const assistant = await assistants.resolve(origin.assistants ?? deploymentScope, request.assistant_id);
       return resolver.plan(await resolver.resolve(thread_id, assistant, described));
     },
     started: (created, plan) => void starter.start(created, plan, { busy: true }),
-    async createBatch(seen, requests, origin) {
+    async createBatch(scope, requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
       for (const request of requests) checkRequest(request, null);
       const described = requests.map((request, index) =>
-        resolver.describe(seen, { thread_id: null, request, origin: originInBatch(origin, index) }, index),
+        resolver.describe(scope, { thread_id: null, request, origin: originInBatch(origin, index) }, index),
       );
-      const usable = origin.assistants ?? scope;
+      const usable = origin.assistants ?? deploymentScope;
       let find = assistants.recall;
       while (true) {
         const all: Resolved[] = [];
@@ -127,7 +127,7 @@ function originInBatch({ idempotency, ...origin }: ScopedOrigin, index: number):
 /** Everything about a run that no lookup changes. */
 type DescribedRun = Pick<
   Resolved,
-  "seen" | "request" | "origin" | "stateless" | "added" | "thread_added" | "thread_id" | "run_id"
+  "scope" | "request" | "origin" | "stateless" | "added" | "thread_added" | "thread_id" | "run_id"
 >;
 
 /** Looks up the thread and the checkpoint that a request names, and plans the run. */
@@ -142,11 +142,11 @@ class RunResolver {
     this.#hosted = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   }
 
-  describe(seen: Scope, { thread_id, request: given, origin }: RunCall, index = 0): DescribedRun {
+  describe(scope: Scope, { thread_id, request: given, origin }: RunCall, index = 0): DescribedRun {
     const { features, environment } = this.#options;
     const request = withAnswers(given);
     return {
-      ...{ seen, request, origin },
+      ...{ scope, request, origin },
       stateless: thread_id === null && request.on_completion !== "keep",
       added: features.prepare(request, origin),
       thread_added: features.thread,
@@ -177,8 +177,8 @@ class RunResolver {
     try {
       return await resolving;
     } catch (error) {
-      const { storage, scope } = this.#options;
-      const first = error instanceof ServiceError ? await storage.findRepeated(scope, idempotency) : null;
+      const { storage, scope: deploymentScope } = this.#options;
+      const first = error instanceof ServiceError ? await storage.findRepeated(deploymentScope, idempotency) : null;
       if (!first) throw error;
       return repeated(first.run, first.same_body);
     }
@@ -188,28 +188,28 @@ class RunResolver {
     const { storage, limits } = this.#options;
     const plan = planRun(resolved);
     const { create_thread, update_thread } = plan;
-    if (create_thread) refuseForOthers(resolved.seen, create_thread.metadata);
-    if (update_thread) requireKept(resolved.seen, update_thread.metadata);
+    if (create_thread) refuseForOthers(resolved.scope, create_thread.metadata);
+    if (update_thread) requireKept(resolved.scope, update_thread.metadata);
     // Subscribers in other processes see only stored frames.
     const resumable = storage.multi_process ? { resumable: true } : {};
     return { ...plan, run: { ...plan.run, ...resumable }, limits };
   }
 
   async #resolveThread(
-    { seen, request }: DescribedRun,
+    { scope, request }: DescribedRun,
     thread_id: string,
     { graph_id }: AssistantRow,
   ): Promise<Pick<Resolved, "thread" | "from" | "request" | "resume_targets">> {
-    const { storage, scope } = this.#options;
+    const { storage, scope: deploymentScope } = this.#options;
     const id = thread_id.toLowerCase();
     const from = checkpointOf(request);
     const [thread, checkpoint] = await Promise.all([
-      storage.getThread(seen, id),
-      from ? storage.getCheckpoint(scope, id, from) : null,
+      storage.getThread(scope, id),
+      from ? storage.getCheckpoint(deploymentScope, id, from) : null,
     ]);
     if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
     // Another user may own a thread with this id.
-    if (!thread && seen.filter && (await storage.getThread(scope, id))) {
+    if (!thread && scope.filter && (await storage.getThread(deploymentScope, id))) {
       throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
     }
     if (from && !checkpoint) {
@@ -217,7 +217,7 @@ class RunResolver {
     }
     // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
     const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
-    const isActive = writer && (await storage.getRun(scope, writer))?.end_frame === null;
+    const isActive = writer && (await storage.getRun(deploymentScope, writer))?.end_frame === null;
     const start = isActive ? null : from;
     const by_id = this.#hosted.get(graph_id)?.resume === "by_id";
     const answer = { thread_id, thread, from: start, request, by_id };
@@ -248,12 +248,12 @@ class RunStarter {
 
   /** Returns null if the assistant or the thread changed since they were read: read them again and retry. */
   async store(resolved: Resolved, watched: boolean): Promise<CreatedRunRow | null> {
-    const { storage, scope, worker } = this.#options;
+    const { storage, scope: deploymentScope, worker } = this.#options;
     const plan = this.#planOf(resolved);
     const claim = this.#reserve(resolved, plan);
     let outcome: CreateRunOutcome | undefined;
     try {
-      outcome = await storage.createRun(scope, { ...plan, ...claim });
+      outcome = await storage.createRun(deploymentScope, { ...plan, ...claim });
     } catch (error) {
       outcome = { kind: "created", ...(await this.#findUnconfirmed({ ...plan, ...claim }, error)) };
     } finally {
@@ -308,10 +308,10 @@ class RunStarter {
   }
 
   async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsOutcome> {
-    const { storage, scope, worker } = this.#options;
+    const { storage, scope: deploymentScope, worker } = this.#options;
     let outcome: CreateRunsOutcome | undefined;
     try {
-      outcome = await storage.createRuns(scope, plans);
+      outcome = await storage.createRuns(deploymentScope, plans);
     } catch (error) {
       // All were created, or none.
       const created = await Promise.all(plans.map((plan) => this.#findUnconfirmed(plan, error)));
@@ -342,10 +342,10 @@ class RunStarter {
 
   /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
   async #noteWaiting({ run_id, thread_id }: RunRow, stopped: string | null): Promise<void> {
-    const { storage, scope, environment, hub } = this.#options;
+    const { storage, scope: deploymentScope, environment, hub } = this.#options;
     const runEvents = hub.find(run_id);
     if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
-    const thread = await storage.getThread(scope, thread_id);
+    const thread = await storage.getThread(deploymentScope, thread_id);
     if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
     const waiting_for = thread.running ?? stopped;
     runEvents.note(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
@@ -353,14 +353,14 @@ class RunStarter {
 
   /** After a failed call the run may exist all the same. Runs that it stopped get their signal by another way. */
   async #findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
-    const { storage, scope, environment } = this.#options;
+    const { storage, scope: deploymentScope, environment } = this.#options;
     const { run_id, thread_id } = run;
-    const row = await storage.getRun(scope, run_id).catch(() => null);
+    const row = await storage.getRun(deploymentScope, run_id).catch(() => null);
     if (!row) throw error;
     environment.log({ level: "warn", message: "a run was created, though the store failed", run_id, thread_id, error });
     if (claim) {
       // Nothing executes the run: return it to the queue before its lease expires.
-      await storage.requeueRun(scope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
+      await storage.requeueRun(deploymentScope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
     }
     return { run: row, claimed: null, stopped: [] };
   }

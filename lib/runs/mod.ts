@@ -138,8 +138,8 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, environment, subscriptions } = options;
   const joins = sharedCalls(tickLimit(environment, JOINS_PER_TICK).room);
 
-  async function find(seen: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
-    const run = await storage.getRun(seen, run_id.toLowerCase());
+  async function find(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+    const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
       throw notFound("run", run_id);
     }
@@ -148,11 +148,11 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
 
   /** For a subscriber, who must not keep the row: the input of a run may be large. */
   const leave =
-    (seen: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
+    (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
       const cancelled = async (): Promise<void> => {
-        if (await mayCancel()) await stop(seen, { run_id, thread_id }, "interrupt", false);
+        if (await mayCancel()) await stop(scope, { run_id, thread_id }, "interrupt", false);
       };
       cancelled().catch((error: unknown) => {
         environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
@@ -160,20 +160,20 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     };
 
   /** The run of a subscriber. Many come at once, and their rows may be large. */
-  function findShared(seen: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
-    const key = JSON.stringify([seen.filter, thread_id, run_id]);
-    return joins(key, 1, () => find(seen, thread_id, run_id));
+  function findShared(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+    const key = JSON.stringify([scope.filter, thread_id, run_id]);
+    return joins(key, 1, () => find(scope, thread_id, run_id));
   }
 
   async function wait(
-    seen: Scope,
+    scope: Scope,
     run: RunRow,
     { cancel_on_disconnect = false, mayCancel }: ScopedJoin,
     created: boolean,
   ): Promise<RunWait> {
     const waiting = subscriptions.result(run, created);
     const { runEvents, result } = waiting instanceof Promise ? await waiting : waiting;
-    const onLeave = leave(seen, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
+    const onLeave = leave(scope, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
     const release = keepAliveUntil(environment.keepAlive, result);
     return {
       run: toRun(run),
@@ -194,8 +194,8 @@ export function createRuns(options: RunOptions): RunDirectory {
   const { find, findShared, leave, wait } = createSubscribers(options, stops);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
 
-  const createPending: RunDirectory["create"] = async (seen, thread_id, request, origin = {}) =>
-    asCreated(await create(seen, { thread_id, request, origin }));
+  const createPending: RunDirectory["create"] = async (scope, thread_id, request, origin = {}) =>
+    asCreated(await create(scope, { thread_id, request, origin }));
 
   return {
     ...lazyCalls<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
@@ -204,16 +204,16 @@ export function createRuns(options: RunOptions): RunDirectory {
     prepare,
     started,
     create: createPending,
-    async createBatch(seen, requests, origin = {}) {
-      return (await createBatch(seen, requests, origin)).map(asCreated);
+    async createBatch(scope, requests, origin = {}) {
+      return (await createBatch(scope, requests, origin)).map(asCreated);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
-    async stream(seen, thread_id, request, origin = {}, { namespaces = [] } = {}) {
-      const { run } = await create(seen, { thread_id, request, origin, watched: true });
+    async stream(scope, thread_id, request, origin = {}, { namespaces = [] } = {}) {
+      const { run } = await create(scope, { thread_id, request, origin, watched: true });
       const { runEvents, frames } = await subscriptions.read(
         run,
         0,
-        leave(seen, run, request.on_disconnect === "cancel"),
+        leave(scope, run, request.on_disconnect === "cancel"),
         true,
       );
       const isFiltered = namespaces.length > 0;
@@ -222,39 +222,39 @@ export function createRuns(options: RunOptions): RunDirectory {
         frames: isFiltered ? filterFrames(frames, runEvents, options.features, { namespaces }) : frames,
       };
     },
-    async wait(seen, thread_id, request, origin = {}) {
-      const { run } = await create(seen, { thread_id, request, origin });
-      return await wait(seen, run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true);
+    async wait(scope, thread_id, request, origin = {}) {
+      const { run } = await create(scope, { thread_id, request, origin });
+      return await wait(scope, run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true);
     },
-    async get(seen, thread_id, run_id) {
-      return toRun(await find(seen, thread_id, run_id));
+    async get(scope, thread_id, run_id) {
+      return toRun(await find(scope, thread_id, run_id));
     },
-    async list(seen, thread_id, query = {}) {
-      const thread = await threads.visible(seen, thread_id);
-      const above = query.after === undefined ? {} : { above: (await find(seen, thread_id, query.after)).seq };
-      return await listInParts(options, seen, thread.thread_id, { ...query, ...above });
+    async list(scope, thread_id, query = {}) {
+      const thread = await threads.visible(scope, thread_id);
+      const above = query.after === undefined ? {} : { above: (await find(scope, thread_id, query.after)).seq };
+      return await listInParts(options, scope, thread.thread_id, { ...query, ...above });
     },
-    async delete(seen, thread_id, run_id) {
-      const run = await find(seen, thread_id, run_id);
-      const outcome = await storage.deleteRun(seen, run.thread_id, run.run_id, environment.now());
+    async delete(scope, thread_id, run_id) {
+      const run = await find(scope, thread_id, run_id);
+      const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw notFound("run", run_id);
       endGone(hub.find(run.run_id), "RunDeleted");
     },
-    async cancel(seen, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
+    async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const stored = reason === undefined ? undefined : cancelReason(reason, action);
-      await stops.stop(seen, await find(seen, thread_id, run_id), action, waits, stored);
+      await stops.stop(scope, await find(scope, thread_id, run_id), action, waits, stored);
     },
-    async cancelMany(seen, target, action = "interrupt") {
-      await stops.stopMany(seen, target, action);
+    async cancelMany(scope, target, action = "interrupt") {
+      await stops.stopMany(scope, target, action);
     },
-    async join(seen, thread_id, run_id, options = {}) {
-      return await wait(seen, await findShared(seen, thread_id, run_id), options, false);
+    async join(scope, thread_id, run_id, options = {}) {
+      return await wait(scope, await findShared(scope, thread_id, run_id), options, false);
     },
-    async joinStream(seen, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
+    async joinStream(scope, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
       const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
-      const run = await findShared(seen, thread_id, run_id);
-      const onLeave = leave(seen, run, cancel_on_disconnect, mayCancel);
+      const run = await findShared(scope, thread_id, run_id);
+      const onLeave = leave(scope, run, cancel_on_disconnect, mayCancel);
       const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
       return { run: toRun(run), frames: filterFrames(frames, runEvents, options.features, filter) };
     },
@@ -264,7 +264,7 @@ export function createRuns(options: RunOptions): RunDirectory {
 /** The runs of a thread, newest first, with ticks of the event loop between the parts. */
 async function listInParts(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
-  visible: Scope,
+  scope: Scope,
   thread_id: string,
   { limit = 10, offset = 0, status, above }: RunList & { readonly above?: number },
 ): Promise<Run[]> {
@@ -277,7 +277,7 @@ async function listInParts(
   for (;;) {
     const part = Math.min(LISTED_AT_ONCE, limit - list.length);
     const query = { ...place, limit: part, ...(status ? { status } : {}) };
-    const rows = await storage.listRuns(visible, thread_id, query);
+    const rows = await storage.listRuns(scope, thread_id, query);
     list.push(...rows.map(toRun));
     const last = rows.at(-1);
     if (!last || rows.length < part || list.length === limit) return list;

@@ -11,7 +11,7 @@ import { targetName } from "./resume.ts";
 export interface Resolved {
   readonly request: RunCreate;
   /** The threads that the caller can see. */
-  readonly seen: Scope;
+  readonly scope: Scope;
   readonly origin: RunOrigin;
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;

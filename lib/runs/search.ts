@@ -109,7 +109,7 @@ export interface RunSearches {
 }
 
 export interface ScopedSearches extends Omit<Directory<RunSearches>, "rerun"> {
-  rerun(seen: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
+  rerun(scope: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
 }
 
 interface RunSearchOptions extends Pick<CreateOptions, "storage" | "environment" | "assistants"> {
@@ -125,14 +125,14 @@ const MOST_LINKS = 100;
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSearches(
   { storage, environment, assistants, workspace_id }: RunSearchOptions,
-  create: (seen: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
+  create: (scope: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
 ): ScopedSearches {
   /** The row, and what is stored beside it. */
-  async function find(visible: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
+  async function find(scope: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
     const id = run_id.toLowerCase();
     const [run, listed] = await Promise.all([
-      storage.getRun(visible, id),
-      storage.searchRuns(visible, { run_id: id, limit: 1 }),
+      storage.getRun(scope, id),
+      storage.searchRuns(scope, { run_id: id, limit: 1 }),
     ]);
     const [found] = listed.rows;
     if (!run || !found) throw notFound("run", run_id);
@@ -140,11 +140,11 @@ export function createRunSearches(
   }
 
   /** Rows after large requests take their time, so a long list is read in parts. */
-  async function readRuns(visible: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
+  async function readRuns(scope: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
     const rows: ListedRun[] = [];
     for (let part = query; ; ) {
       const limit = Math.min(PART, query.limit - rows.length);
-      const found = await storage.searchRuns(visible, { ...part, limit });
+      const found = await storage.searchRuns(scope, { ...part, limit });
       rows.push(...found.rows);
       if (!found.next || found.rows.length < limit || rows.length >= query.limit) return { rows, next: found.next };
       part = { ...query, after: found.next };
@@ -153,28 +153,28 @@ export function createRunSearches(
   }
 
   return {
-    async search(visible, query = {}) {
+    async search(scope, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
       const search: RunSearch = { ...searchOf(query), ...positionOf(cursor), limit };
       const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
-      const { rows, next } = await readRuns(visible, asked);
+      const { rows, next } = await readRuns(scope, asked);
       const now = environment.now();
       return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
     },
 
-    stats: (visible) => runStats(storage, visible, environment.now()),
+    stats: (scope) => runStats(storage, scope, environment.now()),
 
-    async inspect(visible, run_id) {
-      const [run, found] = await find(visible, run_id);
+    async inspect(scope, run_id) {
+      const [run, found] = await find(scope, run_id);
       const [checkpoint, delivery, links] = await Promise.all([
-        storage.getCheckpoint(visible, run.thread_id, { ns: "", run_id: run.run_id }),
-        deliveryOf(storage, visible, run.run_id),
+        storage.getCheckpoint(scope, run.thread_id, { ns: "", run_id: run.run_id }),
+        deliveryOf(storage, scope, run.run_id),
         storage.listFeedbackTokens({
           workspace_ids: [workspace_id],
           run_id: run.run_id,
-          scope: visible,
+          scope,
           sort_order: "asc",
           limit: MOST_LINKS,
         }),
@@ -193,7 +193,7 @@ export function createRunSearches(
           created_at: isoTime(created_at),
           expires_at: isoTime(expires_at),
         })),
-        stack: visible.filter ? null : (run.stack ?? null),
+        stack: scope.filter ? null : (run.stack ?? null),
         attempts: found.claim_log.map(({ at, worker }, index, log) => ({
           at: isoTime(at),
           // A run that waits again changed last when it was put back.
@@ -203,11 +203,11 @@ export function createRunSearches(
       };
     },
 
-    async rerun(visible, run_id, origin = {}, permit) {
-      const [run] = await find(visible, run_id);
+    async rerun(scope, run_id, origin = {}, permit) {
+      const [run] = await find(scope, run_id);
       const thread_id = run.stateless ? null : run.thread_id;
       const request = requestOf(run);
-      const permitted = permit ? await permit(thread_id, request, origin) : { scope: visible, request, origin };
+      const permitted = permit ? await permit(thread_id, request, origin) : { scope, request, origin };
       return await create(permitted.scope, thread_id, permitted.request, permitted.origin);
     },
   };

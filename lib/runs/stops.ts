@@ -23,14 +23,14 @@ export interface Stops {
   onStopped(runs: readonly StoppedRun[]): void;
   /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
   stop(
-    seen: Scope,
+    scope: Scope,
     run: Pick<RunRow, "run_id" | "thread_id">,
     action: StopAction,
     wait: boolean,
     reason?: string,
   ): Promise<void>;
   /** Stops many runs in parts. Errors: not_found. */
-  stopMany(seen: Scope, target: CancelTarget, action: StopAction): Promise<void>;
+  stopMany(scope: Scope, target: CancelTarget, action: StopAction): Promise<void>;
 }
 
 const ACTIVE = ["pending", "running"] as const;
@@ -41,7 +41,7 @@ const WAIT_MS = 100;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStops(options: StopOptions): Stops {
-  const { storage, scope, environment, hub, worker } = options;
+  const { storage, scope: deploymentScope, environment, hub, worker } = options;
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one line for each kind of stopped run
   function onStopped(runs: readonly StoppedRun[]): void {
@@ -56,7 +56,7 @@ export function createStops(options: StopOptions): Stops {
 
   /** The process that executes the run may be dead: the thread is free when its slot expires. */
   function wakeAfter(thread_id: string, slot_token: string): void {
-    storage.getThread(scope, thread_id).then(
+    storage.getThread(deploymentScope, thread_id).then(
       (thread) => {
         if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
       },
@@ -70,7 +70,10 @@ export function createStops(options: StopOptions): Stops {
   async function whenEnded({ run_id, thread_id, slot_token }: StoppedRun): Promise<void> {
     await worker.whenDone(run_id);
     while (true) {
-      const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
+      const [run, thread] = await Promise.all([
+        storage.getRun(deploymentScope, run_id),
+        storage.getThread(deploymentScope, thread_id),
+      ]);
       const active = run?.status === "pending" || run?.status === "running";
       const slot = thread?.slot ?? null;
       const holdsSlot = slot !== null && slot.token === slot_token && slot.until > environment.now();
@@ -80,10 +83,10 @@ export function createStops(options: StopOptions): Stops {
   }
 
   /** Gives the number of runs that were stopped. Others are answered between the parts. */
-  async function stopParts(visible: Scope, parts: readonly StopTarget[], action: StopAction): Promise<number> {
+  async function stopParts(scope: Scope, parts: readonly StopTarget[], action: StopAction): Promise<number> {
     let stopped = 0;
     for (const part of parts) {
-      const runs = await storage.stopRuns(visible, part, action, environment.now());
+      const runs = await storage.stopRuns(scope, part, action, environment.now());
       onStopped(runs);
       stopped += runs.length;
       await loopTick(environment);
@@ -92,39 +95,39 @@ export function createStops(options: StopOptions): Stops {
   }
 
   /** Stops the runs that have the status now, although they may start meanwhile. */
-  async function stopStatus(visible: Scope, status: ActiveStatus, action: StopAction): Promise<void> {
+  async function stopStatus(scope: Scope, status: ActiveStatus, action: StopAction): Promise<void> {
     const active = { status: status === "all" ? ACTIVE : [status], limit: STOPPED_AT_ONCE };
     const parts: StopTarget[] = [];
     for (let after: ListPosition | null | undefined; after !== null; ) {
-      const { rows, next } = await storage.searchRuns(visible, { ...active, ...(after ? { after } : {}) });
+      const { rows, next } = await storage.searchRuns(scope, { ...active, ...(after ? { after } : {}) });
       parts.push({ run_ids: rows.map(({ run }) => run.run_id) });
       after = next;
       await loopTick(environment);
     }
-    if ((await stopParts(visible, parts, action)) > 0) return;
+    if ((await stopParts(scope, parts, action)) > 0) return;
     throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);
   }
 
   return {
     onStopped,
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
-    async stop(seen, run, action, wait, reason) {
+    async stop(scope, run, action, wait, reason) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(seen, target, action, environment.now(), reason);
+      const runs = await storage.stopRuns(scope, target, action, environment.now(), reason);
       onStopped(runs);
       if (wait) await Promise.all(runs.map(whenEnded));
     },
-    async stopMany(visible, given, action) {
-      if ("status" in given) return await stopStatus(visible, given.status, action);
+    async stopMany(scope, given, action) {
+      if ("status" in given) return await stopStatus(scope, given.status, action);
       const thread_id = given.thread_id.toLowerCase();
       const run_ids = given.run_ids.map((run_id) => run_id.toLowerCase());
       const parts: StopTarget[] = [];
       for (let at = 0; at < run_ids.length; at += STOPPED_AT_ONCE) {
         parts.push({ thread_id, run_ids: run_ids.slice(at, at + STOPPED_AT_ONCE) });
       }
-      if ((await stopParts(visible, parts, action)) > 0) return;
+      if ((await stopParts(scope, parts, action)) > 0) return;
       // Runs that have ended already are no error.
-      const known = await Promise.all(run_ids.map((run_id) => storage.getRun(visible, run_id)));
+      const known = await Promise.all(run_ids.map((run_id) => storage.getRun(scope, run_id)));
       if (!known.some((run) => run?.thread_id === thread_id)) {
         throw new ServiceError("not_found", `Thread ${thread_id} has none of these runs`);
       }

@@ -6,7 +6,7 @@ import { isWaiting } from "./journal.ts";
 
 /** What continues calls. */
 interface RunMaker {
-  create(seen: Scope, thread_id: string, request: object, origin: object): Promise<unknown>;
+  create(scope: Scope, thread_id: string, request: object, origin: object): Promise<unknown>;
 }
 
 export interface CallOptions {

@@ -22,8 +22,8 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
   const { storage, scope, environment } = options;
   const { continueDue } = createDueCalls(options);
 
-  const textsOf = (seen: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
-    readTexts((idx) => storage.readEntries(seen, thread_id, call_id, idx));
+  const textsOf = (scope: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
+    readTexts((idx) => storage.readEntries(scope, thread_id, call_id, idx));
 
   /** A call is open while a run of it is active, or its thread shows what it waits for. */
   async function isOpen({ thread_id, run_id, ...call }: CallRow): Promise<boolean> {
@@ -65,26 +65,26 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
     if (!(await add(call, stored, null, payload))) throw gone();
   }
 
-  async function runOf(seen: Scope, thread_id: string, run_id: string): Promise<RunRow> {
-    const run = await storage.getRun(seen, run_id.toLowerCase());
+  async function runOf(scope: Scope, thread_id: string, run_id: string): Promise<RunRow> {
+    const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || run.thread_id !== thread_id.toLowerCase()) throw notFound("run", run_id);
     return run;
   }
 
-  const callOf = async (seen: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
-    call_id === undefined ? null : await storage.getCall(seen, thread_id, call_id);
+  const callOf = async (scope: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
+    call_id === undefined ? null : await storage.getCall(scope, thread_id, call_id);
 
   return {
     continueDue,
-    async send(seen, thread_id, name, payload) {
+    async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
-      const thread = await storage.getThread(seen, id);
+      const thread = await storage.getThread(scope, id);
       if (!thread || thread.stateless) throw notFound("thread", thread_id);
-      await sendTo(await storage.newestCall(seen, id), name, payload);
+      await sendTo(await storage.newestCall(scope, id), name, payload);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
-    async sendToRun(seen, thread_id, run_id, name, payload) {
-      await sendTo(await callOf(seen, await runOf(seen, thread_id, run_id)), name, payload);
+    async sendToRun(scope, thread_id, run_id, name, payload) {
+      await sendTo(await callOf(scope, await runOf(scope, thread_id, run_id)), name, payload);
     },
     async deliver(token, payload) {
       const found = await storage.findToken(scope, await hashOf(token));
@@ -102,12 +102,12 @@ export function createCalls(options: CallOptions): CallDirectory & { continueDue
       if (sameJson(answer, payload)) return;
       throw new ServiceError("event_answered", "Another event has come to this address");
     },
-    async steps(seen, thread_id, run_id) {
-      const call = await callOf(seen, await runOf(seen, thread_id, run_id));
+    async steps(scope, thread_id, run_id) {
+      const call = await callOf(scope, await runOf(scope, thread_id, run_id));
       if (!call) return { call_id: null, steps: [], events: [] };
-      const entries = (await textsOf(seen, call)).map(parsed);
+      const entries = (await textsOf(scope, call)).map(parsed);
       const used = new Set(entries.flatMap(({ event, phase }) => (phase === "done" ? (event ?? []) : [])));
-      const events = await storage.readCallEvents(seen, call.thread_id, call.call_id, 0);
+      const events = await storage.readCallEvents(scope, call.thread_id, call.call_id, 0);
       return {
         call_id: call.call_id,
         steps: recordsOf(entries),

@@ -67,9 +67,9 @@ export interface StateChanges {
 
 interface Changes extends Directory<StateChanges> {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
-  copy(seen: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
+  copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
-  prune(seen: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
+  prune(scope: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
@@ -152,14 +152,14 @@ function metadataOf({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createChanges(options: ChangeOptions): Changes {
-  const { storage, scope, environment, states } = options;
+  const { storage, scope: deploymentScope, environment, states } = options;
   const { collected, applyUpdates, graphOf } = stateWriter(options);
 
   /** Updates the state of a thread as it is now. Returns null when the thread changed meanwhile. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
-  async function tryUpdate(seen: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
+  async function tryUpdate(scope: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
     const { ns, checkpoint_id, update } = readChange(change);
-    const row = await states.visible(seen, thread_id);
+    const row = await states.visible(scope, thread_id);
     if (row.status === "busy") throw busy(thread_id);
     const checkpoints = collected(row.thread_id, row.head);
     const named = checkpoint_id === undefined ? {} : { checkpoint_id };
@@ -174,13 +174,13 @@ export function createChanges(options: ChangeOptions): Changes {
       steps: [[update]],
       checkpoints,
       metadata: metadataOf(row, graph_id),
-      readConfig: stateConfigs(storage, scope, row)(graph_id, stored?.run_id),
+      readConfig: stateConfigs(storage, deploymentScope, row)(graph_id, stored?.run_id),
     });
     const head = added.ns === "" ? added.checkpoint_id : row.head;
     if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
     const content = { graph_id, progress: checkpoints.drain(), head, scalars: scalarsOf(state.values) };
     const written = { ...content, seen_head: row.head, ends: state.next.length === 0 };
-    const outcome = await storage.writeState(seen, row.thread_id, written, environment.now());
+    const outcome = await storage.writeState(scope, row.thread_id, written, environment.now());
     if (outcome === "busy") throw busy(thread_id);
     if (outcome === "not_found") throw notFound("thread", thread_id);
     if (outcome !== "written") return null;
@@ -193,26 +193,26 @@ export function createChanges(options: ChangeOptions): Changes {
   }
 
   return {
-    async updateState(seen, thread_id, change) {
+    async updateState(scope, thread_id, change) {
       for (;;) {
-        const added = await tryUpdate(seen, thread_id, change);
+        const added = await tryUpdate(scope, thread_id, change);
         if (added) return added;
       }
     },
-    async patchState(seen, thread_id, metadata) {
+    async patchState(scope, thread_id, metadata) {
       const reserved = Object.keys(metadata).find((name) => RESERVED.has(name));
       if (reserved !== undefined) throw new ServiceError("invalid", `metadata.${reserved}: is set by the service`);
-      const row = await states.visible(seen, thread_id);
+      const row = await states.visible(scope, thread_id);
       const checkpoint_id = await states.headOf(row);
       const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
-      if (!at || !(await storage.annotateCheckpoint(seen, row.thread_id, at, metadata))) {
+      if (!at || !(await storage.annotateCheckpoint(scope, row.thread_id, at, metadata))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
-    async copy(seen, thread_id, authorize = async (copy) => copy) {
+    async copy(scope, thread_id, authorize = async (copy) => copy) {
       const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
       for (;;) {
-        const row = await states.visible(seen, thread_id).catch((error: unknown) => {
+        const row = await states.visible(scope, thread_id).catch((error: unknown) => {
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
         const copy = uuidV7(environment);
@@ -220,7 +220,7 @@ export function createChanges(options: ChangeOptions): Changes {
         const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });
         const outcome = await storage.copyThread(
-          seen,
+          scope,
           { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
           environment.now(),
         );
@@ -228,9 +228,9 @@ export function createChanges(options: ChangeOptions): Changes {
         if (outcome.kind === "not_found") throw absent;
       }
     },
-    prune: (seen, thread_ids, strategy = "delete") => {
+    prune: (scope, thread_ids, strategy = "delete") => {
       const named = [...new Set(thread_ids.map((id) => id.toLowerCase()))];
-      return storage.pruneThreads(seen, { thread_ids: named, strategy }, environment.now());
+      return storage.pruneThreads(scope, { thread_ids: named, strategy }, environment.now());
     },
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {
@@ -245,7 +245,10 @@ export function createChanges(options: ChangeOptions): Changes {
       const steps = supersteps.map(({ updates }) => updates.map(updateOf));
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
       const at = { thread_id, ns: "" };
-      const readConfig = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
+      const readConfig = stateConfigs(storage, deploymentScope, { thread_id, metadata: about, config: {} })(
+        graph_id,
+        null,
+      );
       const updates = { at, steps, checkpoints, metadata, readConfig };
       const { checkpoint, state } = await applyUpdates([graph_id, graph], updates);
       const scalars = scalarsOf(state.values);

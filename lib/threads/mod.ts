@@ -130,8 +130,8 @@ export interface ThreadDirectory
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreads(options: ThreadOptions): ThreadDirectory {
-  const { storage, scope, environment, hub, worker, states } = options;
-  const changes = createChanges({ storage, scope, environment, states });
+  const { storage, scope: deploymentScope, environment, hub, worker, states } = options;
+  const changes = createChanges({ storage, scope: deploymentScope, environment, states });
   const { visible, shown, current } = states;
 
   async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
@@ -153,14 +153,14 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     ...lazyCalls<Directory<ThreadSummaries>>({ list: true, inbox: true }, async () =>
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
-    async create(seen, request = {}) {
+    async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
-      refuseForOthers(seen, metadata);
+      refuseForOthers(scope, metadata);
       const thread_id = (request.thread_id ?? uuidV7(environment)).toLowerCase();
       const ttl = ttlOf(request.ttl);
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
       const outcome = await storage.createThread(
-        scope,
+        deploymentScope,
         {
           ...{ thread_id, metadata, config: {}, stateless: false },
           ...options.features.thread,
@@ -172,65 +172,65 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       if (outcome.kind === "created") return await toThread(outcome.thread);
       // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
       const { stateless, metadata: stored } = outcome.thread;
-      if (if_exists === "raise" || stateless || !permits(seen.filter, stored)) {
+      if (if_exists === "raise" || stateless || !permits(scope.filter, stored)) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       return await states.paced(() => toThread(outcome.thread));
     },
-    async get(seen, thread_id, { include, state = true } = {}) {
-      if (state) return await toThread(await shown(seen, thread_id), include);
-      return { ...withoutState(await visible(seen, thread_id), include), values: null };
+    async get(scope, thread_id, { include, state = true } = {}) {
+      if (state) return await toThread(await shown(scope, thread_id), include);
+      return { ...withoutState(await visible(scope, thread_id), include), values: null };
     },
-    async update(seen, thread_id, patch) {
+    async update(scope, thread_id, patch) {
       const ttl = ttlOf(patch.ttl);
-      await visible(seen, thread_id);
+      await visible(scope, thread_id);
       const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
         const metadata = { ...thread.metadata, ...patch.metadata };
-        requireKept(seen, metadata);
+        requireKept(scope, metadata);
         return { metadata, ...(ttl ? { ttl } : {}) };
       };
-      const row = await storage.updateThread(seen, thread_id.toLowerCase(), next, environment.now());
+      const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, environment.now());
       if (!row) throw notFound("thread", thread_id);
       return await states.paced(() => toThread(row));
     },
-    async delete(seen, thread_id) {
-      const row = await visible(seen, thread_id);
+    async delete(scope, thread_id) {
+      const row = await visible(scope, thread_id);
       const runsOf = (status: RunStatus): Promise<readonly RunRow[]> =>
-        storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 });
+        storage.listRuns(deploymentScope, row.thread_id, { status, limit: 1000, offset: 0 });
       const active = (await Promise.all([runsOf("pending"), runsOf("running")])).flat();
-      if (!(await storage.deleteThread(seen, row.thread_id))) throw notFound("thread", thread_id);
+      if (!(await storage.deleteThread(scope, row.thread_id))) throw notFound("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
         endGone(hub.find(run_id), "RunDeleted");
       }
     },
-    async copy(seen, thread_id, authorize) {
-      const row = await changes.copy(seen, thread_id, authorize);
+    async copy(scope, thread_id, authorize) {
+      const row = await changes.copy(scope, thread_id, authorize);
       return await states.paced(() => toThread(row));
     },
-    async prune(seen, thread_ids, strategy) {
-      return (await changes.prune(seen, thread_ids, strategy)).length;
+    async prune(scope, thread_ids, strategy) {
+      return (await changes.prune(scope, thread_ids, strategy)).length;
     },
     async expire(limit) {
-      return (await storage.pruneThreads(scope, { expired: limit }, environment.now())).length;
+      return (await storage.pruneThreads(deploymentScope, { expired: limit }, environment.now())).length;
     },
-    state: async (seen, thread_id, { subgraphs } = {}) =>
-      await states.at(await visible(seen, thread_id), {}, subgraphs),
-    stateAt: async (seen, thread_id, checkpoint, { subgraphs } = {}) =>
-      await states.at(await visible(seen, thread_id), checkpoint, subgraphs),
+    state: async (scope, thread_id, { subgraphs } = {}) =>
+      await states.at(await visible(scope, thread_id), {}, subgraphs),
+    stateAt: async (scope, thread_id, checkpoint, { subgraphs } = {}) =>
+      await states.at(await visible(scope, thread_id), checkpoint, subgraphs),
     updateState: changes.updateState,
     patchState: changes.patchState,
-    history: async (seen, thread_id, query) => await states.history(await visible(seen, thread_id), query),
-    historyEach: async (seen, thread_id, query, add) =>
-      await states.historyEach(await visible(seen, thread_id), query, add),
-    async storage(seen, thread_id) {
-      const { thread_id: id } = await visible(seen, thread_id);
-      const size = await storage.measureThread(scope, id);
+    history: async (scope, thread_id, query) => await states.history(await visible(scope, thread_id), query),
+    historyEach: async (scope, thread_id, query, add) =>
+      await states.historyEach(await visible(scope, thread_id), query, add),
+    async storage(scope, thread_id) {
+      const { thread_id: id } = await visible(scope, thread_id);
+      const size = await storage.measureThread(deploymentScope, id);
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },
-    async stream(seen, thread_id, query = {}) {
-      const row = await visible(seen, thread_id);
+    async stream(scope, thread_id, query = {}) {
+      const row = await visible(scope, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
       return await subscribeThread({ ...options, state }, row.thread_id, query);

@@ -29,9 +29,9 @@ interface StateOptions {
 
 export interface States {
   /** The row, if the scope shows it. Errors: not_found. */
-  visible(seen: Scope, thread_id: string): Promise<ThreadRow>;
+  visible(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The same, not older than the frames that readers of its active run have received. */
-  shown(seen: Scope, thread_id: string): Promise<ThreadRow>;
+  shown(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The id of the newest root checkpoint, including those of the active run. */
   headOf(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
@@ -56,21 +56,27 @@ export interface States {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createStates({ storage, scope, executor, environment, caughtUp }: StateOptions): States {
+export function createStates({
+  storage,
+  scope: deploymentScope,
+  executor,
+  environment,
+  caughtUp,
+}: StateOptions): States {
   const paced = pacer(environment, storage.multi_process ? AT_ONCE : 1);
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
   const of = (graph_id: string): GraphState | null =>
     hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
 
-  async function visible(seen: Scope, thread_id: string): Promise<ThreadRow> {
-    const row = await storage.getThread(seen, thread_id.toLowerCase());
+  async function visible(scope: Scope, thread_id: string): Promise<ThreadRow> {
+    const row = await storage.getThread(scope, thread_id.toLowerCase());
     if (!row || (row.stateless && row.status !== "busy")) throw notFound("thread", thread_id);
     return row;
   }
 
   async function headOf(row: ThreadRow): Promise<string | null> {
     if (row.running === null) return row.head;
-    const newest = await storage.getCheckpoint(scope, row.thread_id, { ns: "", run_id: row.running });
+    const newest = await storage.getCheckpoint(deploymentScope, row.thread_id, { ns: "", run_id: row.running });
     return newest?.checkpoint_id ?? row.head;
   }
 
@@ -79,15 +85,15 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     if (row.running !== null) await caughtUp(row.running);
     const answer = read(row);
     await answer.catch(() => {});
-    if (row.running === null || (await storage.getRun(scope, row.running))) return await answer;
-    const current = await storage.getThread(scope, row.thread_id);
+    if (row.running === null || (await storage.getRun(deploymentScope, row.running))) return await answer;
+    const current = await storage.getThread(deploymentScope, row.thread_id);
     return current ? await consistently(current, read) : await answer;
   }
 
   const readsOf = (row: ThreadRow, head: string | null): ThreadReads => ({
     environment,
-    reader: storedCheckpoints(storage, scope, row.thread_id, head),
-    configOf: stateConfigs(storage, scope, row),
+    reader: storedCheckpoints(storage, deploymentScope, row.thread_id, head),
+    configOf: stateConfigs(storage, deploymentScope, row),
     graphOf: of,
   });
 
@@ -102,9 +108,9 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
 
   return {
     visible,
-    async shown(seen, thread_id) {
-      const row = await visible(seen, thread_id);
-      return row.running !== null && (await caughtUp(row.running)) ? await visible(seen, thread_id) : row;
+    async shown(scope, thread_id) {
+      const row = await visible(scope, thread_id);
+      return row.running !== null && (await caughtUp(row.running)) ? await visible(scope, thread_id) : row;
     },
     headOf,
     current,
@@ -112,7 +118,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     paced,
     async firstMessage(row) {
       if (row.running !== null) await caughtUp(row.running);
-      return await firstMessageOf(storage, scope, row, current);
+      return await firstMessageOf(storage, deploymentScope, row, current);
     },
     async readable(row) {
       try {

@@ -64,7 +64,7 @@ const STORAGE_RETRY_MS = 2_000;
 /** Starts with the first wake-up by the bus. With webhooks disabled, it sends nothing and keeps the deliveries. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
-  const { storage, bus, scope, environment, settings } = options;
+  const { storage, bus, scope: deploymentScope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
   const counters = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
@@ -105,14 +105,14 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     const now = environment.now();
     const limit = concurrency - sending.size;
     const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
-    const rows = await storage.claimDeliveries(scope, { token, until, now, limit, per_host: PER_HOST });
+    const rows = await storage.claimDeliveries(deploymentScope, { token, until, now, limit, per_host: PER_HOST });
     if (rows.length > 0) {
       deliver ??= (await loadRecorder()).createRecorder(options, counters, stopped.signal);
       for (const row of rows) start(deliver, row, token);
     }
     // Each of them polls again when it ends.
     if (rows.length === limit) return POLL_MS;
-    const next = await storage.nextDelivery(scope);
+    const next = await storage.nextDelivery(deploymentScope);
     if (next === null) return POLL_MS;
     const wait = next - environment.now();
     return wait > 0 ? Math.min(wait, POLL_MS) : BLOCKED_MS;
@@ -131,9 +131,9 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     sending.set(controller, done);
   }
 
-  async function get(seen: Scope, run_id: string): Promise<DeliveryDetail> {
+  async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
     const { deliveryOf } = await import("./deliveries.ts");
-    const found = await deliveryOf(storage, seen, run_id.toLowerCase());
+    const found = await deliveryOf(storage, scope, run_id.toLowerCase());
     if (!found) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
     return found;
   }
@@ -142,14 +142,14 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   async function pollElsewhere(): Promise<void> {
     cancelElsewhere = null;
     try {
-      const next = await storage.nextDelivery(scope);
+      const next = await storage.nextDelivery(deploymentScope);
       if (next !== null && next <= environment.now()) poll();
     } catch {
       poll();
     }
   }
 
-  bus.on("deliveries", scope.deployment, (_, from) => {
+  bus.on("deliveries", deploymentScope.deployment, (_, from) => {
     // The process in which the run ended sends first.
     if (from !== "elsewhere") environment.defer(poll);
     else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());
@@ -168,11 +168,11 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       cancelWait();
     },
     get,
-    list: async (seen, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, seen, query),
-    async redeliver(seen, run_id) {
+    list: async (scope, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, scope, query),
+    async redeliver(scope, run_id) {
       const id = run_id.toLowerCase();
-      if (await storage.redeliver(seen, id, environment.now())) return;
-      await get(seen, id);
+      if (await storage.redeliver(scope, id, environment.now())) return;
+      await get(scope, id);
       throw new ServiceError("delivery_active", `Webhook delivery ${id} is being sent: retry later`);
     },
     ...createPushes({ storage, environment, policy: settings.policy }),

@@ -44,28 +44,30 @@ interface PushOptions {
 /** The push configurations in any scope. */
 export function createPushes({ storage, environment, policy }: PushOptions) {
   /** Errors: not_found (the run that began the task does not exist, or the scope hides it). */
-  async function requireTask(seen: Scope, task_id: string): Promise<void> {
-    if (!(await storage.getRun(seen, task_id))) throw new ServiceError("not_found", "Task not found");
+  async function requireTask(scope: Scope, task_id: string): Promise<void> {
+    if (!(await storage.getRun(scope, task_id))) throw new ServiceError("not_found", "Task not found");
   }
 
   return {
-    async setPush(seen: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
+    async setPush(scope: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
       const row: PushRow = { ...newPush(policy, environment, push), ...push, last_run, thread_id };
-      if (await storage.setPush(seen, row, environment.now())) return;
-      await requireTask(seen, row.task_id);
-      const others = (await storage.listPushes(seen, row.task_id)).filter((other) => other.config_id !== row.config_id);
+      if (await storage.setPush(scope, row, environment.now())) return;
+      await requireTask(scope, row.task_id);
+      const others = (await storage.listPushes(scope, row.task_id)).filter(
+        (other) => other.config_id !== row.config_id,
+      );
       if (others.length >= MAX_PUSHES) {
         throw new ServiceError("invalid", `The task has ${MAX_PUSHES} push configurations already: delete one first`);
       }
       throw new ServiceError("conflict", "The newest run of the task was deleted: read the task and try again");
     },
-    listPushes: (seen: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
-      storage.listPushes(seen, task_id),
-    async removePush(seen: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
-      await requireTask(seen, push.task_id);
-      await storage.removePush(seen, push);
+    listPushes: (scope: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
+      storage.listPushes(scope, task_id),
+    async removePush(scope: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
+      await requireTask(scope, push.task_id);
+      await storage.removePush(scope, push);
     },
-    tellCancelled: (seen: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
-      storage.tellCancelled(seen, task, environment.now()),
+    tellCancelled: (scope: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
+      storage.tellCancelled(scope, task, environment.now()),
   };
 }
