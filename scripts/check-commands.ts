@@ -18,22 +18,22 @@ import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts"
 
 /** Commands that need a registry, a container or a whole checkout, by the test that runs them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  "npm start": "test/runtime/examples.test.ts",
-  "npx bun ": "test/runtime/examples.test.ts",
+  "npm start": "test/e2e/examples.test.ts",
+  "npx bun ": "test/e2e/examples.test.ts",
   "bunx --bun greenroom": "scripts/check-package.ts",
   "cd greenroom && npm install && npm pack": "scripts/check.ts",
   "mkdir my-agent && cd my-agent && npm init -y": "scripts/readme-program.ts",
   "npx --yes ./greenroom/greenroom-": "scripts/check-package.ts",
   "cd my-agent && npm install ../greenroom/": "scripts/check-package.ts",
   "npx greenroom init ": "scripts/check-package.ts",
-  "npx greenroom dev": "test/runtime/dev.test.ts",
+  "npx greenroom dev": "test/adapters/standalone/dev.test.ts",
   "npm install greenroom": "scripts/check-package.ts",
   "npm install @copilotkit/": "test/browser/copilotkit.test.ts",
   "COPILOTKIT_TELEMETRY_DISABLED=true ": "test/browser/copilotkit.test.ts",
-  "npm install @langchain/langgraph-sdk@": "test/core/docs.node.test.ts",
+  "npm install @langchain/langgraph-sdk@": "test/repo/docs.node.test.ts",
   "npm install && npm run build": "scripts/check.ts",
-  "node scripts/release.ts ": "test/runtime/release.node.test.ts",
-  "docker ": "test/runtime/docker.node.test.ts",
+  "node scripts/release.ts ": "test/repo/release.node.test.ts",
+  "docker ": "test/e2e/docker.node.test.ts",
   "cp ../greenroom/greenroom-": "scripts/project-image.ts",
 };
 

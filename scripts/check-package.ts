@@ -239,7 +239,7 @@ try {
   writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
   run("npm", [...install, "node@22"], join(folder, "old"));
 
-  cpSync("test/runtime/projects", folder, { recursive: true });
+  cpSync("test/projects", folder, { recursive: true });
   mkdirSync(join(folder, "demo/src"), { recursive: true });
   for (const file of ["approval.ts", "model.ts"]) cpSync(join("examples/demo", file), join(folder, "demo/src", file));
   writeFileSync(
@@ -259,7 +259,7 @@ try {
       [node22, bin],
       ["bunx", "--bun", "--no-install", "greenroom"],
     ];
-    // test/runtime/projects.test.ts serves the others on each runtime, from the sources.
+    // test/adapters/standalone/loader.test.ts serves the others on each runtime, from the sources.
     const some = ALL || project === "demo" ? ways : ways.slice(1, 2);
     await Promise.all(some.map((way) => serves(project, way, expected)));
   }

@@ -1,7 +1,7 @@
 /** Builds the image of docs/operations/deployment.md from a project as a folder, and starts its server with the project's `.env`. */
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { build, outside } from "../test/runtime/docker/image.ts";
+import { build, outside } from "../test/e2e/docker/image.ts";
 import { Program } from "./program.ts";
 
 const KEY = "a-key-of-the-check-with-more-than-32-characters";

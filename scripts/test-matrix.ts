@@ -16,37 +16,41 @@ export interface Rule {
 export const RULES: readonly Rule[] = [
   // Further combinations of what other files prove: SDKs with drivers, a second prefix, the storage suite on PGlite, libSQL and the
   // adapter of the docs, the build of a Next.js project, a Postgres that is away or copied while it works, the steps of the Dockerfile.
-  { files: /^test\/clients\/(?:sdk-postgres|sdk-libsql|prefix-slash)\./, on: [] },
-  { files: /^test\/adapters\/(?:pglite-storage|libsql-storage|own-adapter)\./, on: [] },
-  { files: /^test\/runtime\/(?:hosts-next|outage-postgres|backup-postgres|docker)\./, on: [] },
+  { files: /^test\/adapters\/(?:libsql\/mod\.storage|postgres\/mod\.pglite|sql\/mod\.custom-driver)\./, on: [] },
+  { files: /^test\/adapters\/standalone\/backup\.postgres\./, on: [] },
+  { files: /^test\/compat\/(?:sdk-postgres|sdk-libsql|prefix-slash)\./, on: [] },
+  { files: /^test\/e2e\/(?:next-example|postgres-outage|docker)\./, on: [] },
   { files: /\.node\.test\.ts$/, on: ["node"] },
   // They read the tree, and run none of it.
-  { files: /^test\/(?:core\/imports|core\/exports|http\/openapi)\./, on: ["node"] },
+  { files: /^test\/repo\//, on: ["node"] },
 
   // Drivers, and the clients of database servers over a runtime's sockets.
-  { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql|postgres)\./, on: RUNTIMES },
+  { files: /^test\/adapters\/sql\/(?:driver|mod\.storage)\.test/, on: RUNTIMES },
+  { files: /^test\/adapters\/(?:sqlite\/file-watch|libsql\/mod|postgres\/mod)\.test/, on: RUNTIMES },
   // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
-  { files: /^test\/adapters\/(?:faults|exclusive)\./, on: ["bun"] },
+  { files: /^test\/adapters\/(?:sql\/driver\.faults|sqlite\/file\.worker-lock)\./, on: ["bun"] },
   // How LangGraph's streams take ticks of the event loop depends on the runtime.
-  { files: /^test\/adapters\/langgraph(?:-streams|-stops|-saves)?\.test/, on: RUNTIMES },
-  { files: /^test\/adapters\//, on: ["node"] },
-  { files: /^test\/clients\/thread-streams\./, on: RUNTIMES },
+  { files: /^test\/adapters\/langgraph\/(?:execute|execute\.stops|frames|backpressure)\.test/, on: RUNTIMES },
+  { files: /^test\/adapters\/(?:langgraph|libsql|postgres|sql|sqlite|studio)\//, on: ["node"] },
+  { files: /^test\/compat\/thread-streams\./, on: RUNTIMES },
   // On Node prefix.node.test.ts has the same suite, in `npm run test:all`.
-  { files: /^test\/clients\/sdk\./, on: ["bun", "deno"] },
+  { files: /^test\/compat\/sdk\./, on: ["bun", "deno"] },
   // Node compares what the runtimes do with the first seeds of Bun.
   { files: /^test\/simulation\//, on: ["bun", "node"] },
 
   // Streams and their readers; timers; keys and signatures; bodies; processes.
-  { files: /^test\/core\/(?:events|following|thread-stream|clock|accounts|webhook-headers)\./, on: RUNTIMES },
-  { files: /^test\/core\/(?:webhook-delivery|large-requests|functions|static-keys)\./, on: RUNTIMES },
-  { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
+  { files: /^test\/lib\/streams\/(?:hub|run-subscription|thread-subscription)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/auth\/(?:accounts|principal|static-keys)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/(?:engine\/database-clock|functions\/execute|runs\/request\.large)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/http\/(?:sse|request-body|routes\/runs)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/webhooks\/(?:sender|options\.headers|http-client)\.test/, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
+  { files: /^test\/adapters\/(?:app|node\/handler|node\/serve)\.test/, on: RUNTIMES },
+  { files: /^test\/adapters\/standalone\/(?:local|loader|dev|dev\.hints)\.test/, on: RUNTIMES },
   {
-    files:
-      /^test\/runtime\/(?:listen|webhooks|local|app|damaged-files|deleted-files|hosts|hosts-node|hosts-in-process)\./,
+    files: /^test\/e2e\/(?:awaited-call|damaged-files|deleted-files|host-frameworks|in-process-guide)\./,
     on: RUNTIMES,
   },
-  { files: /^test\/runtime\/(?:projects|dev|dev-hints|awaiting)\./, on: RUNTIMES },
 
   // Bun takes the least time for the same.
   { files: /^test\//, on: ["bun"] },

@@ -64,9 +64,9 @@ if (!/^[1-9]\d{0,8}$/.test(seed)) {
 
 /** A runtime's files in parts that take about as long, and run beside each other; what none of these names is one more. */
 const LANES: Readonly<Record<Runtime, readonly RegExp[]>> = {
-  bun: [/^test\/simulation\//, /^test\/adapters\//, /^test\/runtime\//],
+  bun: [/^test\/simulation\//, /^test\/adapters\//, /^test\/e2e\//],
   deno: [/^test\/adapters\//],
-  node: [/^test\/adapters\//, /^test\/clients\//, /^test\/runtime\//],
+  node: [/^test\/adapters\//, /^test\/compat\//, /^test\/(?:e2e|repo)\//],
 };
 const lanesOf = (runtime: Runtime): string[][] => {
   const lanes = [...LANES[runtime], /^/];
@@ -75,8 +75,9 @@ const lanesOf = (runtime: Runtime): string[][] => {
 };
 
 /** What depends on the version of LangGraph, and the clients whose answers may. */
-const LANGGRAPH = /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|one-answer)\.test)/;
-const CLIENTS = /^test\/clients\/(?:thread-streams|sdk)\.test/;
+const LANGGRAPH =
+  /^test\/(?:adapters\/(?:langgraph\/|sql\/pruning\.langgraph)|compat\/(?:remote-graph|one-answer)\.test)/;
+const CLIENTS = /^test\/compat\/(?:thread-streams|sdk)\.test/;
 const LOWEST = "node_modules/.lowest";
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */

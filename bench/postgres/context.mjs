@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import pg from "pg";
-import { startPostgres } from "../../test/adapters/postgres-server.ts";
+import { startPostgres } from "../../test/support/postgres-server.ts";
 import { connect, cpuMs } from "../load.mjs";
 
 const children = new Set();

@@ -243,7 +243,7 @@ async function rates(empty, call, count = Number(values.peer)) {
 }
 
 async function peerPart() {
-  const { startPostgres } = await import("../../test/adapters/postgres-server.ts");
+  const { startPostgres } = await import("../../test/support/postgres-server.ts");
   const server = await startPostgres({ own: true });
   try {
     const app = await open((await server.database()).url);

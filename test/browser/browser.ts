@@ -10,8 +10,8 @@ import { type BrowserContext, chromium } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { Executor, Service } from "../../lib/mod.ts";
-import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
 import { testService } from "../suite/kit.ts";
+import { createGates, type Gates, testExecutor } from "../support/graphs.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];
 /** The same without what is around a page, which takes three quarters of the time. With `--all`, pages are tested in the whole one. */

@@ -11,8 +11,8 @@ import { build } from "esbuild";
 import type { Page } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
-import { langchainAgents, ran } from "../clients/ai/agents.ts";
-import { root, start, temporaryFolder } from "../runtime/programs.ts";
+import { langchainAgents, ran } from "../compat/ai/agents.ts";
+import { root, start, temporaryFolder } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 import { type Host, openBrowser, openHost } from "./browser.ts";
 

@@ -7,7 +7,7 @@ import { createAgent, humanInTheLoopMiddleware } from "langchain";
 import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { combine, type Executor, fromFunctions } from "../../lib/mod.ts";
-import type { Gates } from "../clients/graphs.ts";
+import type { Gates } from "../support/graphs.ts";
 import { readRequestedTools } from "./requested-tools.ts";
 
 const CALLS: Readonly<Record<string, object>> = {

@@ -1,6 +1,6 @@
 /** Agents of the @langchain/react tests, beside those of the client tests. */
 import { combine, type Executor, fromFunctions } from "../../lib/mod.ts";
-import { type Gates, testExecutor } from "../clients/graphs.ts";
+import { type Gates, testExecutor } from "../support/graphs.ts";
 
 export function reactExecutor(gates: Gates): Executor {
   const functions = fromFunctions({

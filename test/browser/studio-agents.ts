@@ -6,7 +6,7 @@ import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObject } from "../../lib/mod.ts";
-import { FakeChatModel, type Gates, testExecutor } from "../clients/graphs.ts";
+import { FakeChatModel, type Gates, testExecutor } from "../support/graphs.ts";
 import { langchainAgents } from "./langchain-agents.ts";
 
 const says = (content: unknown): JsonObject => ({ messages: [{ role: "assistant", content: content as string }] });

@@ -1,8 +1,8 @@
 /** The times that the studio shows of a run: of its nodes, its waits, and an answer that was made again. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createGates, type Gates } from "../clients/graphs.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";
+import { createGates, type Gates } from "../support/graphs.ts";
 import { until } from "../support/until.ts";
 import { deskExecutor } from "./desk-agent.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";

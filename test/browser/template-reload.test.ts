@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { build } from "esbuild";
 import { createServer, type UserConfig } from "vite";
-import { root, start, temporaryFolder, urlOf } from "../runtime/programs.ts";
+import { root, start, temporaryFolder, urlOf } from "../support/programs.ts";
 import { bundleTemplate, openBrowser } from "./browser.ts";
 
 const template = join(root, "templates/react");

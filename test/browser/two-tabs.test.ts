@@ -5,7 +5,7 @@ import { after, before, describe, it } from "node:test";
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import type { Response } from "playwright-core";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import type { Gates } from "../clients/graphs.ts";
+import type { Gates } from "../support/graphs.ts";
 import { until } from "../support/until.ts";
 import { bundlePage, bundleWithSdk, type Host, openBrowser, openHost, type Principal } from "./browser.ts";
 import { Visit } from "./visit.ts";

@@ -12,7 +12,7 @@ import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { combine, type FunctionJob, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
-import { customWorld, type World, type WorldOptions } from "../http/custom-world.ts";
+import { customWorld, type World, type WorldOptions } from "../lib/auth/custom-auth.harness.ts";
 
 const CANARY = {
   identity: "canary-identity",

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
-import { advanceUntil, clockedService } from "../core/faulty.ts";
-import { owning } from "../http/custom-world.ts";
+import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
+import { advanceUntil, clockedService } from "../support/faulty.ts";
 import { CALLS, called, KINDS, type OpenStream, Rooms, runningPlace, runOn } from "./open-streams.ts";
 
 const STEP_MS = 50;

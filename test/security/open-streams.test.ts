@@ -7,9 +7,9 @@ import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Permission } from "../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
-import { advanceUntil, clockedService } from "../core/faulty.ts";
-import { owning } from "../http/custom-world.ts";
+import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestClock, type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
+import { advanceUntil, clockedService } from "../support/faulty.ts";
 import {
   CALLS,
   called,

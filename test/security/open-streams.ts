@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import type { AgentFunction } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { requestOf as a2aRequest, say } from "../http/a2a-asker.ts";
-import { requestOf as mcpRequest } from "../http/mcp-asker.ts";
+import { requestOf as a2aRequest, say } from "../lib/http/endpoints/a2a/a2a.harness.ts";
+import { requestOf as mcpRequest } from "../lib/http/endpoints/mcp/mcp.harness.ts";
 import type { TestService } from "../suite/kit.ts";
 
 export type Headers = Readonly<Record<string, string>>;

@@ -8,7 +8,7 @@ export const LOGS: readonly PlantedFault[] = [
     file: "lib/engine/progress-writer.ts",
     find: 'if (this.#state !== "open") return Promise.resolve();',
     replace: 'if (this.#state === "failed") return Promise.resolve();',
-    test: "test/core/complete-logs.test.ts",
+    test: "test/lib/engine/progress-writer.complete.test.ts",
   },
   {
     name: "a run between two attempts is ended without its worker",

@@ -5,7 +5,7 @@ import type { PlantedFault } from "./planted-platform.ts";
 export const STEPS: readonly PlantedFault[] = [
   {
     name: "a call whose thread is deleted while its journal is read begins anew",
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
     file: "lib/steps/journal.ts",
     find: "  const texts = call\n",
     replace: "  const first = call && (await storage.getCall(scope, thread_id, call.call_id));\n  const texts = call\n",
@@ -126,7 +126,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "  ...(call ? { call } : {}),\n});",
     replace: "});",
     durable: true,
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
   {
     name: "an event that comes while a run is suspended counts as taken",
@@ -134,7 +134,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "      journal.freeze();\n",
     replace: "",
     durable: true,
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
   {
     name: "the id of an ask is made beside a sleep that suspends the run",
@@ -142,7 +142,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: 'this.#waits.during(journal.id("ask", verb.name, verb.occurrence))',
     replace: 'journal.id("ask", verb.name, verb.occurrence)',
     durable: true,
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
   {
     name: "a step is tried again in a process that has stood still",
@@ -150,7 +150,7 @@ export const STEPS: readonly PlantedFault[] = [
     find: "  await journal.ensureLease();\n",
     replace: "",
     durable: true,
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
   {
     name: "a call that was paused ends with a later attempt",
@@ -158,6 +158,6 @@ export const STEPS: readonly PlantedFault[] = [
     find: "    if (job.resumed && paused) yield",
     replace: "    if (!job.resumed && paused) yield",
     durable: true,
-    test: "test/core/steps-lost.test.ts",
+    test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
 ];

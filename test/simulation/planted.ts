@@ -299,11 +299,11 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/streams/run-subscription.ts",
     find: "return !runEvents.stored && isOfLaterClaim(id, runEvents.lastId, row);",
     replace: "return false;",
-    test: "test/core/lost-leases.test.ts",
+    test: "test/lib/engine/leases.lost.test.ts",
   },
   {
     name: "an executor begins when its lease is almost over",
-    test: "test/core/lost-leases.test.ts",
+    test: "test/lib/engine/leases.lost.test.ts",
     file: "lib/engine/leases.ts",
     find: "environment.now() >= this.#until - lease_ms / 4",
     replace: "environment.now() >= this.#until",
@@ -322,7 +322,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the end of a run claims the next one, whatever else is overdue",
-    test: "test/core/lost-leases.test.ts",
+    test: "test/lib/engine/leases.lost.test.ts",
     file: "lib/engine/claims.ts",
     find: "!this.hasWaitingRuns() || leases.isBehind(now) || isDue",
     replace: "!this.hasWaitingRuns() || isDue",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { postgres } from "../../adapters/postgres/mod.ts";
 import { createService, type Executor } from "../../lib/mod.ts";
-import { startPostgres } from "../adapters/postgres-server.ts";
+import { startPostgres } from "../support/postgres-server.ts";
 import { followExecutions, overlaps } from "./executions.ts";
 import { ask } from "./postgres/database.ts";
 import type { Report } from "./report.ts";

@@ -1,6 +1,6 @@
 /** Three servers, one of each runtime, on one Postgres: killed, stopped and paused under load. The checks are those of `kill`. */
 import { join } from "node:path";
-import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
+import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
 import { anyOf, connect } from "./client.ts";
 import { inspect } from "./database.ts";
 import { type Disturbance, disturbedBetween } from "./disturbances.ts";

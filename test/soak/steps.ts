@@ -1,8 +1,8 @@
 /** Durable functions in real processes that are killed: on SQLite with Bun and Node by turns, and on Postgres with one of each. */
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startPostgres } from "../adapters/postgres-server.ts";
 import { Dice } from "../simulation/random.ts";
+import { startPostgres } from "../support/postgres-server.ts";
 import { anyOf, connect } from "./client.ts";
 import type { Report } from "./report.ts";
 import { createSite, freePort, type Runtime, type Server, type Site, sleep, startServer } from "./servers.ts";

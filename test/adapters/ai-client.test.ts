@@ -1,0 +1,105 @@
+/** Chats that outlive the process: `kill -9`, and a deploy in the middle. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { resumingFetch } from "../../adapters/ai-client.ts";
+import { type AnyChat, openChat, plain } from "../compat/ai/chat.ts";
+import { type Program, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { until } from "../support/until.ts";
+
+const serve = (file: string, port = "0"): Program => start("test/compat/ai/serve.ts", [file, port], { cwd: "." });
+const textOf = (chat: AnyChat): string => JSON.stringify(chat.messages);
+
+/** Requests to `http://localhost` go to the server. */
+const fetchAt = (url: () => string) => (input: string | URL | Request, init?: RequestInit) =>
+  fetch(String(input).replace("http://localhost", url()), init);
+
+describe("a chat of the AI SDK after kill -9", () => {
+  it("breaks on the page, which follows the run to its end in the next process", async () => {
+    using folder = temporaryFolder();
+    const file = join(folder.path, "chat.db");
+    await using first = serve(file);
+    let url = await urlOf(first);
+    const options = { id: "c", agent: "slow", fetch: fetchAt(() => url) };
+    const chat = openChat(options);
+    const sent = chat.sendMessage({ text: "Hi" });
+    await until(() => textOf(chat).includes("Begun"));
+    await first.kill("SIGKILL");
+    await sent;
+    assert.equal(chat.status, "error");
+
+    await using second = serve(file);
+    url = await urlOf(second);
+    await chat.resumeStream();
+    assert.equal(chat.error, undefined);
+    assert.match(textOf(chat), /"text":"Begun. Ended."/);
+    const stored = (await (await fetch(`${url}/ai/slow/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(stored.messages, plain(chat.messages));
+    const again = openChat({ ...options, messages: plain(chat.messages.slice(0, 1)) });
+    await again.resumeStream();
+    assert.deepEqual(plain(again.messages), plain(chat.messages));
+  });
+
+  it("keeps the steps of a graph that the killed process has stored", async () => {
+    using folder = temporaryFolder();
+    const file = join(folder.path, "chat.db");
+    await using first = serve(file);
+    let url = await urlOf(first);
+    const chat = openChat({ id: "c", agent: "steps", fetch: fetchAt(() => url) });
+    const sent = chat.sendMessage({ text: "Hi" });
+    await until(() => textOf(chat).includes("You said two"));
+    await first.kill("SIGKILL");
+    await sent;
+
+    await using second = serve(file);
+    url = await urlOf(second);
+    await chat.resumeStream();
+    const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
+    assert.deepEqual(texts, ["One.", "You said two"]);
+    const stored = (await (await fetch(`${url}/ai/steps/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(stored.messages, plain(chat.messages));
+  });
+
+  it("takes the approval that the killed process has asked for", async () => {
+    using folder = temporaryFolder();
+    const file = join(folder.path, "chat.db");
+    await using first = serve(file);
+    let url = await urlOf(first);
+    const chat = openChat({ id: "c", agent: "clerk", fetch: fetchAt(() => url) });
+    await chat.sendMessage({ text: "refund" });
+    const [, id = ""] = /"approval":\{"id":"([^"]+)"/.exec(textOf(chat)) ?? [];
+    await first.kill("SIGKILL");
+
+    await using second = serve(file);
+    url = await urlOf(second);
+    const asked = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(asked.messages, plain(chat.messages));
+    await chat.addToolApprovalResponse({ id, approved: true });
+    await chat.sendMessage();
+    assert.equal(chat.error, undefined);
+    assert.match(textOf(chat), /refunded 30/);
+    const stored = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(stored.messages, plain(chat.messages));
+  });
+
+  for (const version of [7, 6, 5] as const) {
+    it(`goes on by itself with resumingFetch (${version})`, async () => {
+      using folder = temporaryFolder();
+      const file = join(folder.path, "chat.db");
+      await using first = serve(file);
+      const url = await urlOf(first);
+      const options = { id: "c", agent: "slow", fetch: resumingFetch(fetchAt(() => url)) };
+      const chat = openChat(options, version);
+      const sent = chat.sendMessage({ text: "Hi" });
+      await until(() => textOf(chat).includes("Begun"));
+      await first.kill("SIGTERM");
+      await using second = serve(file, new URL(url).port);
+      await urlOf(second);
+      await sent;
+      assert.deepEqual([chat.status, chat.error], ["ready", undefined]);
+      const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
+      // Only version 7 can take back what a lost attempt has said.
+      assert.deepEqual(texts, version === 7 ? ["Begun. Ended."] : ["Begun. ", "Begun. Ended."]);
+    });
+  }
+});

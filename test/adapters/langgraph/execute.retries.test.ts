@@ -1,0 +1,215 @@
+/** Later attempts of LangGraph runs: whatever was stored when the process died, the run ends as it would have. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
+import { langgraph } from "../../../adapters/langgraph/mod.ts";
+import type { Executor, Job } from "../../../lib/executor/contract.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import { aJob, aThread, type JobChanges, run, type Step, type StreamEvent, threadAfter } from "./executor.harness.ts";
+
+const Log = Annotation.Root({
+  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+});
+type Update = { log: string[] };
+
+/** The names of the nodes that were called, in order. */
+let calls: string[] = [];
+const node =
+  (name: string, work: () => string = () => name) =>
+  async (): Promise<Update> => {
+    calls.push(name);
+    const entry = work();
+    // Siblings do not end in one tick.
+    await new Promise<void>((resolve) => setTimeout(resolve, 0));
+    return { log: [entry] };
+  };
+
+const wide = () =>
+  new StateGraph(Log)
+    .addNode("a", node("a"))
+    .addNode("b", node("b"))
+    .addNode("c", node("c"))
+    .addNode("d", node("d"))
+    .addEdge(START, "a")
+    .addEdge("a", "b")
+    .addEdge("a", "c")
+    .addEdge(["b", "c"], "d");
+
+/** Asks twice in one node, beside one that asks once and one that does not ask. */
+const asking = () =>
+  new StateGraph(Log)
+    .addNode(
+      "twice",
+      node("twice", () => `${interrupt("first?")}, ${interrupt("second?")}`),
+    )
+    .addNode("quiet", node("quiet"))
+    .addNode("after", node("after"))
+    .addEdge(START, "twice")
+    .addEdge(START, "quiet")
+    .addEdge("twice", "after");
+
+const nested = () => new StateGraph(Log).addNode("inside", asking().compile()).addEdge(START, "inside");
+
+const siblings = () =>
+  new StateGraph(Log)
+    .addNode(
+      "left",
+      node("left", () => `left ${JSON.stringify(interrupt("left?"))}`),
+    )
+    .addNode(
+      "right",
+      node("right", () => `right ${JSON.stringify(interrupt("right?"))}`),
+    )
+    .addEdge(START, "left")
+    .addEdge(START, "right");
+
+interface Ended {
+  readonly values: Json;
+  readonly next: readonly string[];
+  readonly questions: readonly Json[];
+  readonly events: readonly StreamEvent[];
+}
+
+async function end(executor: Executor, job: Job): Promise<Ended> {
+  calls = [];
+  const { events, state } = await run(executor, job);
+  const questions = state.tasks.flatMap((task) => task.interrupts.map((one) => one.value));
+  return { values: state.values, next: state.next, questions, events };
+}
+
+/** The nodes whose writes are stored on the newest root checkpoint. */
+function finished(steps: readonly Step[]): string[] {
+  const newest = steps.findLast((step) => "put" in step && step.put.ns === "");
+  const id = newest && "put" in newest ? newest.put.checkpoint_id : "";
+  return steps.flatMap((step) =>
+    "at" in step && step.at.checkpoint_id === id
+      ? step.writes.flatMap(({ channel, data }) => (channel === "log" ? (JSON.parse(data as string) as string[]) : []))
+      : [],
+  );
+}
+
+/**
+ * Runs a job, then once more for every write it made, as the second attempt after a death right behind that write: each must
+ * end as the first one did. `before` are the thread's earlier runs.
+ */
+async function dies(
+  graph: Parameters<typeof langgraph>[0][string],
+  before: readonly JobChanges[],
+  changes: JobChanges | ((ended: readonly Awaited<ReturnType<typeof run>>[]) => JobChanges),
+): Promise<Ended> {
+  const executor = langgraph({ graph });
+  const thread = aThread();
+  const ended = [];
+  for (const earlier of before) ended.push(await run(executor, aJob(thread, "graph", earlier)));
+  const stored = thread.checkpoints.steps.length;
+  const job = aJob(thread, "graph", typeof changes === "function" ? changes(ended) : changes);
+  const whole = await end(executor, job);
+  const { steps } = thread.checkpoints;
+  assert.ok(steps.length > stored);
+  for (let count = stored; count <= steps.length; count++) {
+    const { checkpoints } = await threadAfter(thread, steps.slice(0, count));
+    const resumed = steps.slice(stored, count).some((step) => "put" in step && step.put.ns === "");
+    const again = await end(executor, { ...job, checkpoints, attempt: 2, resumed });
+    const { events: _events, ...rest } = again;
+    const { events: _whole, ...wanted } = whole;
+    assert.deepEqual(rest, wanted, `after ${count - stored} writes`);
+    for (const name of resumed ? finished(steps.slice(0, count)) : []) {
+      assert.ok(!calls.includes(name), `${name} was called again after ${count - stored} writes`);
+    }
+  }
+  return whole;
+}
+
+describe("a later attempt of a LangGraph run", () => {
+  for (const durability of ["async", "sync", "exit"] as const) {
+    it(`goes on from what the earlier one has stored (${durability})`, async () => {
+      const { values } = await dies(wide(), [], { input: { log: ["in"] }, durability });
+      assert.deepEqual(values, { log: ["in", "a", "b", "c", "d"] });
+      const more = await dies(wide(), [{ input: {} }], { input: { log: ["more"] }, durability });
+      assert.deepEqual((more.values as JsonObject).log, ["a", "b", "c", "d", "more", "a", "b", "c", "d"]);
+    });
+
+    it(`goes on from a fork, and does not fork again (${durability})`, async () => {
+      const fork = (ended: readonly Awaited<ReturnType<typeof run>>[]): JobChanges => ({
+        input: { log: ["forked"] },
+        from: ended[0]?.state.checkpoint ?? null,
+        durability,
+      });
+      const before = [{ input: { log: ["1"] } }, { input: { log: ["2"] } }];
+      const { values } = await dies(wide(), before, fork);
+      assert.deepEqual(values, { log: ["1", "a", "b", "c", "d", "forked", "a", "b", "c", "d"] });
+      const replayed = await dies(
+        wide(),
+        [{ input: { log: ["1"] }, interrupt_before: ["d"] }, {}, { input: { log: ["2"] } }],
+        (ended) => ({ ...fork(ended), input: undefined }),
+      );
+      assert.deepEqual(replayed.values, { log: ["1", "a", "b", "c", "d"] });
+    });
+
+    for (const [name, graph] of [
+      ["asked by a node", asking()],
+      ["asked inside a subgraph", nested()],
+    ] as const) {
+      for (const by of ["value", "id", "id beside another key"] as const) {
+        const answer =
+          (text: string) =>
+          (ended: readonly Awaited<ReturnType<typeof run>>[]): JobChanges => {
+            const id = ended.at(-1)?.state.tasks.flatMap((task) => task.interrupts)[0]?.id as string;
+            const answers = { [id]: text, ...(by === "id" ? {} : { other: 3 }) };
+            return { command: { resume: by === "value" ? text : answers }, durability };
+          };
+        it(`gives an answer once, to the question it is for (${name}, by ${by}, ${durability})`, async () => {
+          const first = await dies(graph, [{ input: {} }], answer("one"));
+          assert.deepEqual(first.questions, ["second?"]);
+          const last = await dies(graph, [{ input: {} }, { command: { resume: "one" } }], answer("two"));
+          const { log } = last.values as { log: string[] };
+          assert.deepEqual([...log].sort(), ["after", "one, two", "quiet"]);
+        });
+        it(`gives the same answer to two questions in two runs (${name}, by ${by}, ${durability})`, async () => {
+          const last = await dies(graph, [{ input: {} }, { command: { resume: "yes" } }], answer("yes"));
+          assert.ok((last.values as { log: string[] }).log.includes("yes, yes"));
+        });
+      }
+    }
+
+    it(`gives one answer to all who ask, as LangGraph does (${durability})`, async () => {
+      const { values } = await dies(siblings(), [{ input: {} }], { command: { resume: "x" }, durability });
+      assert.deepEqual(values, { log: ['left "x"', 'right "x"'] });
+    });
+
+    for (const answer of [false, null, 0, ""]) {
+      it(`keeps the answer ${JSON.stringify(answer)} (${durability})`, async () => {
+        const { questions } = await dies(asking(), [{ input: {} }], { command: { resume: answer }, durability });
+        assert.deepEqual(questions, ["second?"]);
+        const { values } = await dies(siblings(), [{ input: {} }], (ended) => {
+          const ids = ended[0]?.state.tasks.flatMap((task) => task.interrupts.map(({ id }) => id)) ?? [];
+          const answers = Object.fromEntries(ids.map((id) => [id, answer]));
+          return { command: { resume: { ...answers, other: 3 } }, durability };
+        });
+        const text = JSON.stringify(answer);
+        assert.deepEqual(values, { log: [`left ${text}`, `right ${text}`] });
+      });
+    }
+  }
+
+  it("shows the state it goes on from, once, before anything else", async () => {
+    const executor = langgraph({ graph: wide() });
+    const thread = aThread();
+    const job = aJob(thread, "graph", { input: { log: ["in"] }, modes: ["values", "updates"] });
+    await end(executor, job);
+    const { steps } = thread.checkpoints;
+    for (let count = 1; count <= steps.length; count++) {
+      const { checkpoints } = await threadAfter(thread, steps.slice(0, count));
+      const { events } = await end(executor, { ...job, checkpoints, attempt: 2, resumed: true });
+      const logs = events.filter(({ mode }) => mode === "values").map(({ data }) => (data as Update).log.join());
+      assert.equal(events[0]?.mode, "values");
+      assert.deepEqual(logs, [...new Set(logs)]);
+      assert.equal(logs.at(-1), "in,a,b,c,d");
+      // What nodes had done before is told again, and marked.
+      for (const { data } of events.filter(({ mode }) => mode === "updates")) {
+        const { __metadata__: mark, ...updates } = data as JsonObject;
+        for (const name of Object.keys(updates)) assert.equal(mark === undefined, calls.includes(name), name);
+      }
+    }
+  });
+});

@@ -1,0 +1,424 @@
+/** What a LangGraph graph shows beyond its values: its subgraphs' lives, messages that are whole, and which run an event is part of. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { dispatchCustomEvent } from "@langchain/core/callbacks/dispatch";
+import { AIMessage, type BaseMessage } from "@langchain/core/messages";
+import { FakeListChatModel } from "@langchain/core/utils/testing";
+import {
+  Annotation,
+  interrupt,
+  type LangGraphRunnableConfig,
+  MessagesAnnotation,
+  Send,
+  START,
+  StateGraph,
+} from "@langchain/langgraph";
+import { langgraph } from "../../../adapters/langgraph/mod.ts";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import { testService } from "../../suite/kit.ts";
+import { aJob, aThread, type JobChanges, run, type StreamEvent } from "./executor.harness.ts";
+
+const Log = Annotation.Root({
+  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+});
+type Body = (state: typeof Log.State, config: LangGraphRunnableConfig) => unknown;
+
+/** A graph of one node. */
+const child = (body: Body, options = {}) =>
+  new StateGraph(Log)
+    .addNode("inner", body as never)
+    .addEdge(START, "inner")
+    .compile(options);
+
+/** A graph whose nodes run side by side. */
+function beside(...nodes: readonly (Body | ReturnType<typeof child>)[]) {
+  const graph = new StateGraph(Log) as unknown as {
+    addNode(name: string, body: unknown): void;
+    addEdge(from: string, to: string): void;
+    compile(): ReturnType<typeof child>;
+  };
+  for (const [at, node] of nodes.entries()) {
+    graph.addNode(`n${at}`, node);
+    graph.addEdge(START, `n${at}`);
+  }
+  return graph.compile();
+}
+
+const says =
+  (text: string): Body =>
+  () => ({ log: [text] });
+const throws: Body = () => {
+  throw new Error("boom");
+};
+
+type Graph = Parameters<typeof langgraph>[0][string];
+
+/** A thread, and runs of a graph on it; what they show is kept also where they fail. */
+function host(graph: Graph) {
+  const executor = langgraph({ graph });
+  const thread = aThread();
+  return async (changes: JobChanges): Promise<{ shown: StreamEvent[]; error?: unknown }> => {
+    const shown: StreamEvent[] = [];
+    try {
+      for await (const event of executor.execute(
+        aJob(thread, "graph", changes),
+        new AbortController().signal,
+        systemEnvironment(),
+      )) {
+        if (event.type === "stream") shown.push(event);
+      }
+      return { shown };
+    } catch (error) {
+      return { shown, error };
+    }
+  };
+}
+
+/** Names of tasks in the order they are met: their ids are a matter of chance. */
+function namer(): (namespace: readonly string[] | undefined) => string {
+  const ids: string[] = [];
+  return (namespace = []) =>
+    namespace
+      .join("|")
+      .replace(/[0-9a-f-]{36}/g, (id) =>
+        String.fromCharCode(65 + (ids.includes(id) ? ids.indexOf(id) : ids.push(id) - 1)),
+      );
+}
+
+/** The frames of mode `lifecycle` as text, after checking what holds of all of them. */
+function lives(shown: readonly StreamEvent[]): string[] {
+  const name = namer();
+  const frames = shown.filter(({ mode }) => mode === "lifecycle");
+  return frames.map(({ namespace, data }) => {
+    const { event, namespace: named, ...rest } = data as JsonObject;
+    assert.deepEqual(named, namespace);
+    const more = Object.keys(rest).length > 0 ? ` ${JSON.stringify(rest)}` : "";
+    return `${name(namespace)} ${event}${more}`;
+  });
+}
+
+const modes = ["lifecycle"] as const;
+
+describe("langgraph: lifecycle", () => {
+  it("shows each subgraph's start and end, though nothing else of subgraphs", async () => {
+    const { shown } = await host(beside(beside(child(says("deep")))))({ input: {}, modes });
+    assert.deepEqual(lives(shown), ["n0:A started", "n0:A|n0:B started", "n0:A|n0:B completed", "n0:A completed"]);
+    assert.equal(shown.length, 4);
+    const alone = lives(shown);
+    const { shown: mixed } = await host(beside(beside(child(says("deep")))))({
+      input: {},
+      modes: [...modes, "events"],
+    });
+    assert.deepEqual(lives(mixed), alone);
+    assert.deepEqual(lives((await host(beside(says("flat")))({ input: {}, modes })).shown), []);
+  });
+
+  for (const subgraphs of [false, true]) {
+    it(`changes nothing else that is shown, subgraphs ${subgraphs ? "shown" : "hidden"}`, async () => {
+      const asked = [
+        "values",
+        "updates",
+        "messages-tuple",
+        "tasks",
+        "checkpoints",
+        "debug",
+        "custom",
+        "tools",
+      ] as const;
+      const inner = child(async (_state, config) => {
+        config.writer?.({ at: "inner" });
+        const reply = await new FakeListChatModel({ responses: ["Hi"] }).invoke("x", config);
+        return { log: [String(reply.content)] };
+      });
+      const graph = beside(inner);
+      const kinds = async (more: JobChanges["modes"] = []): Promise<string[]> => {
+        const name = namer();
+        const { shown } = await host(graph)({ input: {}, modes: [...asked, ...more], subgraphs });
+        return shown
+          .filter(({ mode }) => mode !== "lifecycle")
+          .map((event) => `${event.mode} ${name(event.namespace)}`);
+      };
+      const usual = await kinds();
+      assert.ok(usual.some((kind) => kind.startsWith("custom")) && usual.some((kind) => kind.startsWith("messages-")));
+      assert.deepEqual(await kinds(["lifecycle"]), usual);
+
+      const events = async (more: JobChanges["modes"] = []): Promise<Json[]> => {
+        const { shown } = await host(graph)({ input: {}, modes: ["events", "values", ...more], subgraphs });
+        const all = shown.filter(({ mode }) => mode === "events").map(({ data }) => data as JsonObject);
+        return all
+          .map(({ event, name }) => [event, name] as Json)
+          .filter((kind) => (kind as Json[])[1] !== "__start__");
+      };
+      assert.deepEqual(await events(["lifecycle"]), await events());
+    });
+  }
+
+  it("says which have failed, and why the run did", async () => {
+    const { shown, error } = await host(beside(beside(child(throws))))({ input: {}, modes });
+    assert.equal((error as Error).message, "boom");
+    const why = '{"error":"boom"}';
+    assert.deepEqual(lives(shown), [
+      "n0:A started",
+      "n0:A|n0:B started",
+      `n0:A|n0:B failed ${why}`,
+      `n0:A failed ${why}`,
+    ]);
+
+    const slow = Promise.withResolvers<void>();
+    const late: Body = async () => {
+      await slow.promise;
+      return { log: ["late"] };
+    };
+    const both = await host(beside(child(throws), child(late)))({ input: {}, modes });
+    slow.resolve();
+    // The other one is broken off, and says so or nothing.
+    const [others, last] = [lives(both.shown).slice(0, 3), lives(both.shown).slice(3)];
+    assert.deepEqual(others, ["n0:A started", "n1:B started", `n0:A failed ${why}`]);
+    assert.deepEqual([last.length, last[0]?.startsWith("n1:B failed")], [1, true]);
+
+    // LangGraph streams the end of the first, and drops that with the error.
+    const then = new StateGraph(Log)
+      .addNode("good", child(says("x")))
+      .addNode("bad", throws as never)
+      .addEdge(START, "good")
+      .addEdge("good", "bad");
+    for (const durability of ["sync", "async", "exit"] as const) {
+      const { shown, error } = await host(then)({ input: {}, modes, durability });
+      assert.equal((error as Error).message, "boom");
+      assert.deepEqual(lives(shown), ["good:A started", "good:A completed"]);
+    }
+  });
+
+  it("says that one has failed of which the run goes on", async () => {
+    const inside = beside(child(throws));
+    const catches: Body = async (_state, config) => {
+      await assert.rejects(inside.invoke({ log: [] }, config as never), /boom/);
+      return { log: ["caught"] };
+    };
+    const { shown, error } = await host(beside(catches))({ input: {}, modes });
+    assert.equal(error, undefined);
+    assert.deepEqual(lives(shown), [
+      "n0:A started",
+      "n0:A|n0:B started",
+      'n0:A|n0:B failed {"error":"boom"}',
+      "n0:A completed",
+    ]);
+  });
+
+  it("says which wait for an answer, and starts them again with it", async () => {
+    const graph = beside(
+      child(() => ({ log: [interrupt("q")] })),
+      child(says("fine")),
+    );
+    const go = host(graph);
+    assert.deepEqual(lives((await go({ input: {}, modes })).shown).toSorted(), [
+      "n0:A interrupted",
+      "n0:A started",
+      "n1:B completed",
+      "n1:B started",
+    ]);
+    const answered = await go({ command: { resume: "a" }, modes });
+    assert.deepEqual(lives(answered.shown), ["n0:A started", "n0:A completed"]);
+  });
+
+  it("ends at a breakpoint inside as interrupted", async () => {
+    const go = host(beside(child(says("x"), { interruptBefore: ["inner"] })));
+    const stopped = await go({ input: {}, modes: ["lifecycle", "values"] });
+    assert.deepEqual(lives(stopped.shown), ["n0:A started", "n0:A interrupted"]);
+    assert.deepEqual(stopped.shown.filter(({ mode }) => mode === "values").at(-1)?.data, { __interrupt__: [] });
+    assert.deepEqual(lives((await go({ modes })).shown), ["n0:A started", "n0:A completed"]);
+  });
+
+  it("tells the graphs that one node calls apart, and names the tool call that they answer", async () => {
+    const inside = child(says("x"));
+    const twice: Body = async (_state, config) => {
+      for (const _ of [1, 2]) await inside.invoke({ log: [] }, config as never);
+      return {};
+    };
+    assert.deepEqual(lives((await host(beside(twice))({ input: {}, modes })).shown), [
+      "n0:A started",
+      "n0:A|1 started",
+      "n0:A|1 completed",
+      "n0:A completed",
+    ]);
+
+    const calls = new StateGraph(Log)
+      .addNode("model", () => ({}))
+      .addNode("tools", inside)
+      .addEdge(START, "model")
+      .addConditionalEdges("model", (state) => [
+        new Send("tools", { ...state, lg_tool_call: { name: "ask", args: {}, id: "call-1", type: "tool_call" } }),
+        new Send("tools", { ...state, lg_tool_call: "not a call" }),
+      ]);
+    const { shown } = await host(calls)({ input: {}, modes });
+    const call = '{"tool_call_id":"call-1"}';
+    assert.deepEqual(lives(shown).toSorted(), [
+      `tools:A completed ${call}`,
+      `tools:A started ${call}`,
+      "tools:B completed",
+      "tools:B started",
+    ]);
+  });
+
+  it("starts a graph that keeps its state again each time", async () => {
+    const Count = Annotation.Root({ left: Annotation<number> });
+    const keeps = new StateGraph(Count)
+      .addNode("inner", ({ left }) => ({ left: left - 1 }))
+      .addEdge(START, "inner")
+      .compile({ checkpointer: true });
+    const loop = new StateGraph(Count)
+      .addNode("keeps", keeps)
+      .addEdge(START, "keeps")
+      .addConditionalEdges("keeps", ({ left }) => (left > 0 ? "keeps" : "__end__"));
+    assert.deepEqual(lives((await host(loop)({ input: { left: 2 }, modes })).shown), [
+      "keeps started",
+      "keeps completed",
+      "keeps started",
+      "keeps completed",
+    ]);
+  });
+});
+
+describe("langgraph: messages that are whole", () => {
+  const model = (name: string): ((state: { messages: BaseMessage[] }) => Promise<{ messages: BaseMessage[] }>) => {
+    const said = new FakeListChatModel({ responses: [name] });
+    return async ({ messages }) => ({ messages: [await said.invoke(messages)] });
+  };
+
+  /** What a service shows of mode `messages`: the kind and the namespace of each frame, with the text of those that are whole. */
+  async function framesOf(graph: Graph, subgraphs = false): Promise<string[]> {
+    await using at = await testService({ executor: langgraph({ graph }) });
+    const { frames } = await at.service.runs.stream(null, {
+      assistant_id: "graph",
+      input: { messages: [{ role: "user", content: "hi" }] },
+      stream_mode: "messages",
+      stream_subgraphs: subgraphs,
+    });
+    const name = namer();
+    const seen: string[] = [];
+    for await (const { event, data } of frames) {
+      const [kind = "", ...namespace] = event.split("|");
+      const text =
+        kind === "messages/complete" ? ` ${(JSON.parse(data as unknown as string) as JsonObject[])[0]?.content}` : "";
+      const line = `${[kind, ...(namespace.length > 0 ? [name(namespace)] : [])].join("|")}${text}`;
+      if (seen.at(-1) !== line) seen.push(line);
+    }
+    return seen;
+  }
+
+  it("are complete before the next one begins", async () => {
+    const graph = new StateGraph(MessagesAnnotation)
+      .addNode("first", model("one"))
+      .addNode("second", model("two"))
+      .addEdge(START, "first")
+      .addEdge("first", "second");
+    assert.deepEqual(await framesOf(graph), [
+      "metadata",
+      "messages/metadata",
+      "messages/partial",
+      "messages/complete one",
+      "messages/metadata",
+      "messages/partial",
+      "messages/complete two",
+      "end",
+    ]);
+  });
+
+  it("are complete in the graph they come from", async () => {
+    const inside = new StateGraph(MessagesAnnotation).addNode("model", model("in")).addEdge(START, "model").compile();
+    const graph = new StateGraph(MessagesAnnotation)
+      .addNode("mid", inside)
+      .addNode("last", model("out"))
+      .addEdge(START, "mid")
+      .addEdge("mid", "last");
+    const outside = ["messages/metadata", "messages/partial", "messages/complete out", "end"];
+    assert.deepEqual(await framesOf(graph, true), [
+      "metadata",
+      "messages/metadata|mid:A",
+      "messages/partial|mid:A",
+      "messages/complete|mid:A in",
+      ...outside,
+    ]);
+    assert.deepEqual(await framesOf(graph), [
+      "metadata",
+      "messages/metadata",
+      "messages/partial",
+      "messages/complete in",
+      ...outside,
+    ]);
+  });
+
+  it("are complete though the next node fails", async () => {
+    const graph = new StateGraph(MessagesAnnotation)
+      .addNode("model", model("kept"))
+      .addNode("fails", () => {
+        throw new Error("boom");
+      })
+      .addEdge(START, "model")
+      .addEdge("model", "fails");
+    assert.deepEqual(await framesOf(graph), [
+      "metadata",
+      "messages/metadata",
+      "messages/partial",
+      "messages/complete kept",
+      "error",
+      "end",
+    ]);
+  });
+
+  it("are complete as soon as their node is done, while another goes on, whatever channel holds them", async () => {
+    const State = Annotation.Root({ ...MessagesAnnotation.spec, note: Annotation<AIMessage> });
+    const noted = Promise.withResolvers<void>();
+    const said = new FakeListChatModel({ responses: ["aside"] });
+    const graph = new StateGraph(State)
+      .addNode("quick", async (_state, config) => ({ note: (await said.invoke("x", config)) as AIMessage }))
+      .addNode("slow", async () => {
+        await Promise.race([noted.promise, new Promise<void>((resolve) => setTimeout(resolve, 2000))]);
+        return { messages: [new AIMessage("slow")] };
+      })
+      .addEdge(START, "quick")
+      .addEdge(START, "slow");
+    const shown: string[] = [];
+    const job = aJob(aThread(), "graph", { input: { messages: [] }, modes: ["messages-tuple"] });
+    for await (const event of langgraph({ graph }).execute(job, new AbortController().signal, systemEnvironment())) {
+      if (event.type !== "stream") continue;
+      shown.push(event.mode);
+      if (event.mode === "messages") {
+        assert.equal((event.data as JsonObject[])[0]?.content, "aside");
+        noted.resolve();
+      }
+    }
+    assert.deepEqual([...new Set(shown)], ["messages-tuple", "messages"]);
+    assert.equal(shown.at(-1), "messages-tuple");
+  });
+});
+
+describe("langgraph: events", () => {
+  it("name the runs that theirs is part of, outermost first", async () => {
+    const inside = child(async (_state, config) => {
+      await dispatchCustomEvent("note", { at: 1 }, config);
+      const reply = await new FakeListChatModel({ responses: ["Hi"] }).invoke("x", config);
+      return { log: [String(reply.content)] };
+    });
+    const job = aJob(aThread(), "graph", { input: {}, modes: ["events"] });
+    const { events } = await run(langgraph({ graph: beside(inside) }), job);
+    const all = events.map(({ data }) => data as JsonObject & { event: string; run_id: string; parent_ids: string[] });
+    const started = new Map(all.filter(({ event }) => event.endsWith("_start")).map((one) => [one.run_id, one.name]));
+    assert.ok(all.every(({ parent_ids }) => Array.isArray(parent_ids)));
+    for (const { event, run_id, parent_ids } of all) {
+      assert.deepEqual(parent_ids.slice(0, 1), run_id === job.run_id ? [] : [job.run_id], event);
+      assert.ok(!parent_ids.includes(run_id));
+    }
+    const chains = (kind: string): string[] =>
+      all
+        .filter(({ event }) => event === kind)
+        .map(({ parent_ids }) => parent_ids.map((id) => started.get(id)).join(" > "));
+    const model = ["LangGraph > n0 > LangGraph > inner"];
+    assert.deepEqual(chains("on_chat_model_start"), model);
+    assert.deepEqual(chains("on_chat_model_end"), model);
+    assert.deepEqual([...new Set(chains("on_chat_model_stream"))], model);
+    assert.equal(chains("on_custom_event").length, 1);
+    assert.deepEqual(chains("on_chain_end").at(-1), "");
+  });
+});

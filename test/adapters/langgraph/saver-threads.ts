@@ -1,0 +1,94 @@
+/** Threads for a saver under test: on a real storage, each written by a run that holds a real lease. */
+
+import type { Threads } from "../../../adapters/langgraph/saver.ts";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { type JobCheckpoints, jobCheckpoints } from "../../../lib/executor/checkpoints.ts";
+import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
+import { storedCheckpoints } from "../../../lib/executor/stored-checkpoints.ts";
+import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";
+import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
+
+const scope = { deployment: "conformance" };
+const lease_until = Date.now() + 3_600_000;
+
+export interface StoredThreads extends Threads {
+  close(): Promise<void>;
+}
+
+/** Every thread is made by its first write. */
+export async function storedThreads(): Promise<StoredThreads> {
+  const storage = nodeSqlite(":memory:");
+  await storage.migrate();
+  const content = { graph_id: "graph", name: "graph", description: null, config: {}, context: {}, metadata: {} };
+  const { assistant } = await storage.createAssistant(
+    scope,
+    { assistant_id: crypto.randomUUID(), ...content },
+    Date.now(),
+  );
+  const jobs = new Map<string, Promise<JobCheckpoints>>();
+  const job = (thread_id: string): Promise<JobCheckpoints> => {
+    const known = jobs.get(thread_id) ?? openJob(storage, assistant, thread_id);
+    jobs.set(thread_id, known);
+    return known;
+  };
+  return {
+    get(thread_id): CheckpointHandle {
+      const reader = storedCheckpoints(storage, scope, thread_id, null);
+      return {
+        get: (at) => storage.getCheckpoint(scope, thread_id, at),
+        list: (at) => reader.list(at),
+        put: async (checkpoint) => (await job(thread_id)).put(checkpoint),
+        putWrites: async (at, task_id, writes) => (await job(thread_id)).putWrites(at, task_id, writes),
+      };
+    },
+    ids: () => jobs.keys(),
+    async delete(thread_id) {
+      jobs.delete(thread_id);
+      await storage.deleteThread(scope, thread_id);
+    },
+    close: () => storage.close(),
+  };
+}
+
+async function openJob(storage: Storage, assistant: AssistantRow, thread_id: string): Promise<JobCheckpoints> {
+  const now = Date.now();
+  const run_id = crypto.randomUUID();
+  const { kind } = await storage.createRun(scope, {
+    run: {
+      run_id,
+      thread_id,
+      assistant_id: assistant.assistant_id,
+      graph_id: "graph",
+      metadata: {},
+      kwargs: {},
+      multitask_strategy: "reject",
+      stateless: false,
+      resumable: false,
+      created_at: now,
+    },
+    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    create_thread: { thread_id, metadata: {}, config: {}, stateless: false },
+    now,
+  });
+  if (kind !== "created") throw new Error(`The run was not created: ${kind}`);
+  const outcome = await storage.claimRun(scope, { token: crypto.randomUUID(), lease_until, graph_ids: ["graph"], now });
+  if (outcome.kind !== "claimed" || outcome.claimed.run.run_id !== run_id) throw new Error("The run was not claimed");
+  const { lease } = outcome.claimed;
+  const job: JobCheckpoints = jobCheckpoints({
+    storage,
+    scope,
+    thread_id,
+    run_id,
+    head: null,
+    resumed: false,
+    sync: true,
+    now: () => Date.now(),
+    retry: (ask) => ask(),
+    barrier: new WriteBarrier(),
+    onAdded: () => {},
+    async save() {
+      if (!(await storage.saveProgress(scope, lease, job.drain(), Date.now()))) job.refuseWrites();
+    },
+  });
+  return job;
+}

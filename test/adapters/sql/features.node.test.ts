@@ -1,0 +1,96 @@
+/** What features cost: a run that uses none sends none of their statements. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { SWEPT } from "../../../adapters/sql/features.ts";
+import { type SqlStatement, sqlStorage } from "../../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
+import type { RunCreate } from "../../../lib/mod.ts";
+import type { Storage } from "../../../lib/storage/mod.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+
+/** `insert runs`, `update threads` and so on. */
+function nameOf({ sql }: SqlStatement): string {
+  const [, verb, table] =
+    /^\s*(?:with\b[\s\S]*?)?\b(insert|update|delete)\s+(?:into\s+|from\s+)?"?(\w+)/.exec(sql) ?? [];
+  return `${verb} ${table}`;
+}
+
+/** The statements of the two batches of a run: its creation and its end. */
+async function statementsOf(on: "thread" | "stateless", asked: Partial<RunCreate> = {}): Promise<readonly string[][]> {
+  const driver = nodeSqliteDriver(":memory:");
+  let batches: string[][] = [];
+  const storage = sqlStorage({
+    ...driver,
+    async batch(statements, lock_keys) {
+      batches.push(statements.map(nameOf));
+      return await driver.batch(statements, lock_keys);
+    },
+  });
+  await using kit = await testService({
+    storage,
+    agents: {
+      async *echo({ spend }) {
+        if (asked.metadata?.["spends"]) spend({ tokens_in: 1 });
+        yield { done: true };
+      },
+    },
+    public_base_url: "https://agents.example",
+    webhooks: { transport: { resolve: () => new Promise(() => {}), send: () => new Promise(() => {}) } },
+  });
+  const { threads, runs } = kit.service;
+  const thread_id = on === "thread" ? (await threads.create()).thread_id : null;
+  // The first run waits for the worker's lock.
+  await (await runs.wait(null, { assistant_id: "echo", input: {} })).result;
+  batches = [];
+  const { result } = await runs.wait(thread_id, { assistant_id: "echo", input: {}, ...asked });
+  await result;
+  return batches.filter((names) => names.some((name) => / runs$/.test(name)));
+}
+
+const TRACED = ["insert usage_hourly", "insert traces"];
+
+describe("the statements of a run", () => {
+  it("without features are those of the core, and its trace", async () => {
+    const [created, ended, ...others] = await statementsOf("stateless");
+    assert.deepEqual(others, []);
+    assert.deepEqual(created, ["insert threads", "insert runs", ...TRACED]);
+    assert.deepEqual(ended, ["update threads", "update runs"]);
+    const [onThread, end, ...more] = await statementsOf("thread");
+    assert.deepEqual(more, []);
+    assert.deepEqual(onThread, ["update threads", "delete labels", "insert labels", "insert runs", ...TRACED]);
+    const saved = ["insert channel_values", "insert checkpoints", "insert thread_events"];
+    assert.deepEqual(end, [...saved, "update threads", "update runs", "delete labels", "insert labels"]);
+  });
+
+  it("with a feature are as many more as the feature needs", async () => {
+    const [created = [], ended = []] = await statementsOf("stateless");
+    const [asking = [], told = []] = await statementsOf("stateless", { feedback_keys: ["good"] });
+    assert.deepEqual(asking, [...created.slice(0, 2), "insert feedback_tokens", ...created.slice(2)]);
+    assert.deepEqual(told, [ended[0], "update feedback_tokens", ended[1]]);
+    const [hooked, sent] = await statementsOf("stateless", { webhook: "https://hooks.example/" });
+    assert.deepEqual(hooked, created);
+    assert.deepEqual(sent, [ended[0], "insert webhook_deliveries", ended[1]]);
+    const [, spent] = await statementsOf("stateless", { metadata: { spends: true } });
+    assert.deepEqual(spent, ["update traces", ...ended]);
+  });
+});
+
+it("the rows of each feature that retention may sweep have an age", async () => {
+  const storage = sqlStorage(nodeSqliteDriver(":memory:"));
+  const swept = Promise.withResolvers<readonly string[]>();
+  const sweep: Storage["sweep"] = async (_scope, { features }) => {
+    if (features) swept.resolve(Object.keys(features));
+    return 0;
+  };
+  const clock = testClock();
+  await using _kit = await testService({
+    storage: { ...storage, sweep },
+    agents: { echo: () => "" },
+    environment: clock,
+  });
+  await clock.advance("5s");
+  assert.deepEqual(
+    await swept.promise,
+    SWEPT.map(({ name }) => name),
+  );
+});

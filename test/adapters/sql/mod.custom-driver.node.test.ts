@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { type SqlDriver, sqlStorage } from "../../../adapters/sql/mod.ts";
+import { clientDriver } from "../../../examples/storage-adapter.ts";
+import { storageSuite } from "../../suite/mod.ts";
+import { faults, openClient } from "./custom-driver/faults.ts";
+import { brief } from "./efforts.ts";
+
+const guide = readFileSync(new URL("../../../docs/storage-adapter.md", import.meta.url), "utf8");
+
+describe("a storage over the driver of the guide", () => {
+  storageSuite(brief, async () => sqlStorage(clientDriver(openClient())));
+});
+
+describe("the guide to storage adapters", () => {
+  it("shows the driver as it is tested", () => {
+    const example = readFileSync(new URL("../../../examples/storage-adapter.ts", import.meta.url), "utf8");
+    const [, code = ""] = /```ts\n([\s\S]*?)```/.exec(guide) ?? [];
+    assert.equal(code, example.slice(example.indexOf("\n") + 1));
+  });
+
+  const rows = [...guide.matchAll(/^\| ([A-Z][^|]+) \| `([^`|]+ > [^`|]+)` \|$/gm)];
+  it("names every fault that was planted", () => {
+    assert.deepEqual(
+      rows.map(([, fault]) => fault),
+      Object.keys(faults),
+    );
+  });
+  for (const [, fault = "", name = ""] of rows) {
+    it(`is right in that a test finds: ${fault}`, async () => {
+      const make = faults[fault];
+      assert.ok(make, fault);
+      await assert.rejects(suiteTest(name, make));
+      await suiteTest(name, () => clientDriver(openClient()));
+    });
+  }
+});
+
+/** Runs the test of the suite that has this name. */
+async function suiteTest(wanted: string, open: () => SqlDriver): Promise<void> {
+  const groups: string[] = [];
+  const found: (() => Promise<void>)[] = [];
+  const describe = (name: string, body: () => void): void => {
+    groups.push(name);
+    body();
+    groups.pop();
+  };
+  const it = (name: string, body: () => Promise<void>): void => {
+    if ([...groups, name].join(" > ") === wanted) found.push(body);
+  };
+  storageSuite({ describe, it }, async () => sqlStorage(open()));
+  assert.equal(found.length, 1, `tests named ${wanted}`);
+  await found[0]?.();
+}

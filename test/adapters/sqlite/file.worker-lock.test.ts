@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+import process from "node:process";
+import { describe, it } from "node:test";
+import { libsqlDriver } from "../../../adapters/libsql/mod.ts";
+import type { SqlDriver } from "../../../adapters/sql/driver.ts";
+import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
+
+const root = resolve(import.meta.dirname, "../../..");
+const own = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
+const env = { ...process.env, PATH: `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}` };
+
+/** Commands that run a program: this runtime, and the others where they are installed. */
+const runtimes: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
+  Object.entries({ bun: ["bun"], deno: ["deno", "run", "-A", "--no-check"], node: ["node", "--no-warnings"] })
+    .map(([name, [command, ...flags]]): [string, string[]] => [
+      name,
+      [name === own ? process.execPath : (command as string), ...flags],
+    ])
+    .filter(([name, [command]]) => name === own || spawnSync(command as string, ["--version"], { env }).status === 0),
+);
+
+const openers: Record<string, (path: string) => SqlDriver> = {
+  "node-sqlite": nodeSqliteDriver,
+  libsql: (path) => libsqlDriver(`file:${path}`),
+};
+if (own === "bun") openers["bun-sqlite"] = (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver;
+
+interface Asker extends AsyncDisposable {
+  /** Resolves once its last answer is this one. */
+  answers(answer: boolean): Promise<void>;
+  signal(name: NodeJS.Signals): void;
+  readonly ended: Promise<void>;
+}
+
+/** A process that keeps asking for the right to work on `path`. */
+function asker(runtime: string, path: string, kind: string): Asker {
+  const [command = "", ...flags] = runtimes[runtime] as readonly string[];
+  const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => name !== "NODE_TEST_CONTEXT"));
+  const file = join(root, "test/adapters/sqlite/worker-candidate.ts");
+  const child = spawn(command, [...flags, file, path, kind], {
+    cwd: root,
+    env: inherited,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const ended = new Promise<void>((done) => child.once("close", () => done()));
+  let output = "";
+  let look = (): void => {};
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (bytes: Uint8Array) => {
+      output += new TextDecoder().decode(bytes);
+      look();
+    });
+  }
+  const signal = (name: NodeJS.Signals): void => {
+    // Not child.kill: on Deno it takes the process for ended.
+    if (child.exitCode === null && child.signalCode === null && child.pid) process.kill(child.pid, name);
+  };
+  return {
+    ended,
+    signal,
+    answers: (answer) =>
+      new Promise((found, failed) => {
+        look = () => {
+          if (output.trimEnd().endsWith(`worker: ${answer}`)) found();
+        };
+        look();
+        ended.then(() => failed(new Error(`${runtime} ended before it answered ${answer}:\n${output}`)));
+      }),
+    async [Symbol.asyncDispose]() {
+      signal("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "greenroom-exclusive-"));
+  try {
+    await test(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const exclusive = (driver: SqlDriver): Promise<boolean> => (driver.acquireWorkerLock as () => Promise<boolean>)();
+
+for (const [kind, open] of Object.entries(openers)) {
+  describe(`${kind}: one process executes`, () => {
+    it("one of two drivers in a process, until it is closed", () =>
+      inFolder(async (folder) => {
+        mkdirSync(join(folder, "real"));
+        symlinkSync(join(folder, "real"), join(folder, "other name"));
+        const first = open(join(folder, "real/a.db"));
+        const second = open(join(folder, "other name/a.db"));
+        assert.deepEqual(await Promise.all([exclusive(first), exclusive(first), exclusive(first)]), [true, true, true]);
+        for (let i = 0; i < 20; i++) assert.equal(await exclusive(second), false);
+        // Both go on serving requests.
+        await first.batch([{ sql: "create table item (item_id)", args: [] }]);
+        await second.batch([{ sql: "insert into item values (1)", args: [] }]);
+        assert.equal((await first.read({ sql: "select * from item", args: [] })).length, 1);
+        await first.close();
+        await assert.rejects(exclusive(first), /closed/);
+        assert.equal(await exclusive(second), true);
+        await second.close();
+      }));
+
+    it("another driver that is refused and closed takes nothing from the one that works", () =>
+      inFolder(async (folder) => {
+        const path = join(folder, "a.db");
+        const holder = open(path);
+        assert.equal(await exclusive(holder), true);
+        for (let i = 0; i < 5; i++) {
+          const other = open(path);
+          assert.equal(await exclusive(other), false);
+          await other.close();
+        }
+        await using outside = asker(own, path, kind);
+        await outside.answers(false);
+        await holder.close();
+        await outside.answers(true);
+      }));
+
+    for (const runtime of Object.keys(runtimes)) {
+      for (const other of ["node-sqlite", "libsql", ...(runtime === "bun" ? ["bun-sqlite"] : [])]) {
+        it(`not while a process of ${runtime} with ${other} lives or stands still, and at once when it was killed`, () =>
+          inFolder(async (folder) => {
+            const path = join(folder, "a.db");
+            await using holder = asker(runtime, path, other);
+            await holder.answers(true);
+            const driver = open(path);
+            try {
+              assert.equal(await exclusive(driver), false);
+              holder.signal("SIGSTOP");
+              assert.equal(await exclusive(driver), false);
+              holder.signal("SIGCONT");
+              assert.equal(await exclusive(driver), false);
+              holder.signal("SIGKILL");
+              await holder.ended;
+              assert.equal(await exclusive(driver), true);
+              await using late = asker(runtime, path, other);
+              await late.answers(false);
+            } finally {
+              await driver.close();
+            }
+          }));
+      }
+    }
+
+    it("always in memory", async () => {
+      const drivers = [1, 2].map(() => (kind === "libsql" ? libsqlDriver(":memory:") : open(":memory:")));
+      for (const driver of drivers) assert.equal(await exclusive(driver), true);
+      for (const driver of drivers) await driver.close();
+    });
+
+    it("an error where the lock cannot be kept, which names the file", () =>
+      inFolder(async (folder) => {
+        const path = join(folder, "a.db");
+        mkdirSync(`${path}.worker`);
+        const driver = open(path);
+        await assert.rejects(exclusive(driver), (error: Error) => error.message.includes(`Cannot lock ${path}.worker`));
+        rmSync(`${path}.worker`, { recursive: true });
+        assert.equal(await exclusive(driver), true);
+        await driver.close();
+      }));
+  });
+}

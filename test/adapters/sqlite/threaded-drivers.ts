@@ -1,0 +1,56 @@
+/** SQLite drivers whose batches are all committed in a thread. */
+import type { SqlDriver } from "../../../adapters/sql/driver.ts";
+import { openBun, openNode } from "../../../adapters/sqlite/connections.ts";
+import { startThread, type WriterThread } from "../../../adapters/sqlite/thread.ts";
+import type { SqliteOptions } from "../../../adapters/sqlite/writer.ts";
+
+export type OpenSqlite = (path: string, options?: SqliteOptions) => SqlDriver;
+
+/** Starts a writer's thread with this package. */
+export const threadOf = (name: string, path: string): Promise<WriterThread> =>
+  name === "bun:sqlite" ? startThread(name, openBun, path) : startThread(name, openNode, path);
+
+/** The same driver, but batches wait for the thread. */
+export function threaded(name: string, open: OpenSqlite): OpenSqlite {
+  return (path, options) => {
+    const started = Promise.withResolvers<void>();
+    let writes = path === ":memory:";
+    let alive: ReturnType<typeof setInterval> | undefined;
+    const begin = (): void => {
+      clearInterval(alive);
+      writes = true;
+      started.resolve();
+    };
+    const fail = (error: unknown): void => {
+      clearInterval(alive);
+      started.reject(error);
+    };
+    const thread = async (file: string): Promise<WriterThread> => {
+      const made = threadOf(name, file);
+      // The driver takes it in a microtask after this one.
+      made.then(() => setImmediate(begin), fail);
+      return await made;
+    };
+    const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
+    // A start alone keeps no process alive.
+    if (!writes) alive = setInterval(() => {}, 1_000);
+    // An unhandled rejection would end the process before a test says why.
+    started.promise.catch(() => {});
+    return {
+      ...driver,
+      async batch(statements) {
+        if (!writes) await started.promise;
+        return await driver.batch(statements);
+      },
+    };
+  };
+}
+
+/** The drivers of this runtime, each with commits on the event loop and in a thread. */
+export async function sqliteOpeners(): Promise<Record<string, OpenSqlite>> {
+  const { nodeSqliteDriver } = await import("../../../adapters/sqlite/node.ts");
+  const openers: Record<string, OpenSqlite> = { "node:sqlite": nodeSqliteDriver };
+  if ("Bun" in globalThis) openers["bun:sqlite"] = (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver;
+  const inThread = Object.entries(openers).map(([name, open]) => [`${name} in a thread`, threaded(name, open)]);
+  return { ...openers, ...Object.fromEntries(inThread) };
+}

@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { runBackup } from "../../../adapters/standalone/backup.ts";
+import { usageOf } from "../../../adapters/standalone/commands.ts";
+import { forgetClaims } from "../../soak/platform.ts";
+import { type Program, start, temporaryFolder } from "../../support/programs.ts";
+import { type Ask, checkCopy, checkRestored, type Row, runsOf } from "./backup/invariants.ts";
+import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";
+
+/** The command, as a process of its own. */
+const backup = (cwd: string, ...args: readonly string[]): Program =>
+  start("adapters/standalone/bin.ts", ["backup", ...args], { cwd });
+
+async function backedUp(cwd: string, ...args: readonly string[]): Promise<string> {
+  await using program = backup(cwd, ...args);
+  assert.equal(await program.ended, 0, program.output());
+  return program.output();
+}
+
+/** The same in this process: what it says, and its exit code. */
+async function said(...args: readonly string[]): Promise<readonly [code: number, text: string]> {
+  const lines: string[] = [];
+  const line = (text: string): void => void lines.push(text);
+  const code = await runBackup(args, { out: line, err: line, env: {} });
+  return [code, lines.join("\n")];
+}
+
+async function refused(...args: readonly string[]): Promise<string> {
+  const [code, text] = await said(...args);
+  assert.equal(code, 1, text);
+  return text;
+}
+
+/** Asks a file that no service has open, or beside one. */
+function asking(file: string): { readonly ask: Ask } & Disposable {
+  const database = new DatabaseSync(file, { readOnly: true });
+  database.exec("pragma busy_timeout = 5000");
+  return {
+    ask: async (sql) =>
+      database
+        .prepare(sql)
+        .all()
+        .map((row): Row => ({ ...row })),
+    [Symbol.dispose]: () => database.close(),
+  };
+}
+
+async function made(file: string): Promise<void> {
+  const storage = nodeSqlite(file);
+  await storage.migrate();
+  await storage.close();
+}
+
+describe("greenroom backup", () => {
+  it("copies a database under load, and a service that takes a copy up loses and doubles nothing", async () => {
+    using folder = temporaryFolder();
+    const source = join(folder.path, "agents.db");
+    const copies = [1, 2, 3].map((n) => join(folder.path, `copy-${n}.db`));
+    const told: Told = new Map();
+    let known: Known[];
+    let left: ReadonlySet<string>;
+    {
+      await using site = await serve(nodeSqlite(source), told);
+      known = await copyUnderLoad(site, told, copies.length, async (at) => {
+        const said = await backedUp(folder.path, copies[at] as string, "--database", source);
+        assert.match(said, /: \d+ bytes, schema version \d+, whole/);
+      });
+      using database = asking(source);
+      left = await runsOf(database.ask);
+      site.open();
+    }
+    for (const [at, copy] of copies.entries()) {
+      const then = known[at] as Known;
+      {
+        using database = asking(copy);
+        assert.deepEqual(await database.ask("pragma integrity_check"), [{ integrity_check: "ok" }]);
+        assert.deepEqual(await database.ask("pragma foreign_key_check"), []);
+        await checkCopy(database.ask, then.acknowledged, left);
+      }
+      // What was being sent at the moment of the copy is due again a minute later.
+      forgetClaims(copy);
+      await using site = await serve(nodeSqlite(copy), then.told);
+      using database = asking(copy);
+      await checkRestored(site, database.ask, then, left);
+    }
+  });
+
+  it("takes what a killed server has left in its log along, and writes to neither file", async () => {
+    using folder = temporaryFolder();
+    const [source, killed] = [join(folder.path, "agents.db"), join(folder.path, "killed")];
+    mkdirSync(killed);
+    await using site = await serve(nodeSqlite(source), new Map());
+    for (let n = 0; n < 5; n++) await site.call("POST", "/threads", {});
+    // What is on the disk after a kill.
+    for (const end of ["", "-wal"]) copyFileSync(`${source}${end}`, join(killed, `agents.db${end}`));
+    const bytes = (): Buffer[] => ["", "-wal"].map((end) => readFileSync(join(killed, `agents.db${end}`)));
+    const before = bytes();
+    assert.ok((before[1]?.length ?? 0) > 0, "nothing was left in the log");
+    const copy = join(folder.path, "copy.db");
+    await backedUp(folder.path, copy, "--database", join(killed, "agents.db"));
+    assert.deepEqual(bytes(), before);
+    using database = asking(copy);
+    assert.deepEqual(await database.ask("select count(*) as n from threads"), [{ n: 5 }]);
+    assert.equal(statSync(copy).mode & 0o777, statSync(join(killed, "agents.db")).mode & 0o777);
+  });
+
+  it("never replaces a file, and leaves none where it fails", async () => {
+    using folder = temporaryFolder();
+    const path = (name: string): string => join(folder.path, name);
+    await made(path("agents.db"));
+    writeFileSync(path("there.db"), "something else");
+    const from = ["--database", path("agents.db")];
+    assert.match(await refused(path("there.db"), ...from), /FILE: .*there\.db exists/);
+    assert.equal(readFileSync(path("there.db"), "utf8"), "something else");
+    assert.match(
+      await refused(path("new.db"), "--database", path("none.db")),
+      /--database: there is no file .*none\.db/,
+    );
+    assert.equal(existsSync(path("none.db")), false);
+    assert.match(await refused(path("no/new.db"), ...from), /FILE: .*new\.db cannot be written/);
+    assert.match(await refused(path("new.db"), "--database", path("there.db")), /not a database/);
+    const other = new DatabaseSync(path("other.db"));
+    other.exec("create table invoices (id integer)");
+    other.close();
+    assert.match(
+      await refused(path("new.db"), "--database", path("other.db")),
+      /other\.db is no database of Greenroom/,
+    );
+    copyFileSync(path("agents.db"), path("cut.db"));
+    truncateSync(path("cut.db"), Math.floor(statSync(path("cut.db")).size / 8192) * 4096);
+    assert.match(await refused(path("new.db"), "--database", path("cut.db")), /cut\.db cannot be copied .* malformed/);
+    assert.deepEqual(
+      readdirSync(folder.path).filter((name) => name.includes("new")),
+      [],
+    );
+  });
+
+  it("says what is wrong with its line, and copies files alone", async () => {
+    using folder = temporaryFolder();
+    const wrong = await refused("a.db", "b.db", "--json=1", "--to", "x", "--config");
+    for (const problem of [
+      /b\.db: not exp/,
+      /--json: takes no value/,
+      /--to: unknown option/,
+      /--config: needs a value/,
+    ]) {
+      assert.match(wrong, problem);
+    }
+    assert.match(await refused(), /FILE: is missing/);
+    assert.match(await refused("a.db", "--database", ":memory:"), /in memory alone/);
+    assert.match(await refused("a.db", "--database", "libsql://db.example"), /libsql: databases use what its server/);
+    const secret = await refused("a.db", "--database", "postgres://u:secret@db.example/x");
+    assert.match(secret, /pg_dump$/);
+    assert.doesNotMatch(secret, /secret/);
+    assert.match((await said("--help"))[1], /^greenroom backup FILE$/m);
+    assert.match(usageOf("backup"), /^greenroom backup FILE$/m);
+    await made(join(folder.path, "agents.db"));
+    const copy = join(folder.path, "a copy.db");
+    const [, json] = await said(copy, "--json", "--database", `file:${join(folder.path, "agents.db")}`);
+    const { schema_version, ...rest } = JSON.parse(json);
+    assert.deepEqual(rest, { file: copy, bytes: statSync(copy).size });
+    assert.ok(schema_version > 0);
+  });
+});

@@ -1,0 +1,200 @@
+/** The official client of A2A, with the protocol of version 1.0 and of 0.3. */
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import {
+  type AgentCard,
+  ListTasksRequest,
+  SendMessageRequest,
+  StreamResponse,
+  type Task,
+  TaskState,
+} from "@a2a-js/sdk";
+import { type Client, ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+import { legacyPushNotificationToV1StreamResponse } from "@a2a-js/sdk/compat/v0_3";
+import { Webhook } from "standardwebhooks";
+import { type Listener, serve } from "../../adapters/node/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import type { WebhookOptions } from "../../lib/webhooks/options.ts";
+import { AGENTS } from "../lib/http/endpoints/a2a/a2a.harness.ts";
+import { type TestService, testService } from "../suite/mod.ts";
+import { type Gate, gate } from "../support/gate.ts";
+import { until } from "../support/until.ts";
+
+const textOf = (parts: Task["history"][number]["parts"] = []): string =>
+  parts.map(({ content }) => (content?.$case === "text" ? content.value : "")).join("");
+
+const SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/** A notification whose signature was verified. */
+interface Told {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
+
+let messages = 0;
+const message = (text: string, more: object = {}, rest: object = {}): SendMessageRequest =>
+  SendMessageRequest.fromJSON({
+    message: { messageId: `c${++messages}`, role: "ROLE_USER", parts: [{ text }], ...more },
+    ...rest,
+  });
+
+describe("the client of A2A", () => {
+  let test: TestService;
+  let server: Listener;
+  let stops: Gate;
+  let receiver: Listener;
+  const told: Told[] = [];
+
+  before(async () => {
+    receiver = await serve(
+      async (request) => {
+        const headers = Object.fromEntries(request.headers);
+        told.push({ headers, body: new Webhook(SECRET).verify(await request.text(), headers) });
+        return new Response(null, { status: 204 });
+      },
+      { port: 0, hostname: "127.0.0.1" },
+    );
+    stops = gate();
+    const tells = async function* () {
+      yield "Once ";
+      yield "upon a time";
+    };
+    const webhooks: WebhookOptions = {
+      signing_secret: SECRET,
+      url: { allow_private_network: true, allowed_ports: [receiver.port] },
+    };
+    const agents = { ...AGENTS, tells, slow: stops.agent };
+    test = await testService({ agents, webhooks, environment: { log: () => {} } });
+    server = await serve(createHandler(test.service, { prefix: "/agents" }), { port: 0, hostname: "127.0.0.1" });
+  });
+  after(async () => {
+    stops.open();
+    await server.close();
+    await test.service.stop();
+    await receiver.close();
+  });
+
+  async function clientOf(agent: string, version: "1.0" | "0.3"): Promise<Client> {
+    const legacyCompat = { enabled: true };
+    const factory = new ClientFactory({
+      transports: [new JsonRpcTransportFactory({ legacyCompat })],
+      cardResolver: new DefaultAgentCardResolver({ legacyCompat }),
+    });
+    const url = `${server.url}/agents/a2a/${agent}/`;
+    if (version === "1.0") return await factory.createFromUrl(url);
+    const card = await fetch(`${url}.well-known/agent-card.json`, { headers: { "a2a-version": "0.3" } });
+    return await factory.createFromAgentCard((await card.json()) as AgentCard);
+  }
+
+  async function send(client: Client, request: SendMessageRequest): Promise<Task> {
+    const result = await client.sendMessage(request);
+    assert.ok("status" in result, "a task");
+    return result;
+  }
+
+  for (const version of ["1.0", "0.3"] as const) {
+    it(`${version}: has two turns in one context`, async () => {
+      const client = await clientOf("echo", version);
+      assert.equal(client.protocolVersion, version);
+      const first = await send(client, message("Hi"));
+      assert.equal(first.status?.state, TaskState.TASK_STATE_COMPLETED);
+      assert.equal(textOf(first.artifacts[0]?.parts), "You said Hi");
+      const { contextId } = first;
+      const second = await send(client, message("Again", { contextId }));
+      assert.deepEqual([second.contextId, second.history.length], [contextId, 4]);
+      const read = await client.getTask({ tenant: "", id: first.id, historyLength: 1 });
+      assert.equal(textOf(read.history[0]?.parts), "You said Hi");
+      await assert.rejects(client.getTask({ tenant: "", id: "99999999-9999-4999-8999-999999999999" }), /not found/);
+      if (version === "1.0") {
+        const { tasks, totalSize } = await client.listTasks(ListTasksRequest.fromJSON({ contextId }));
+        assert.deepEqual([tasks.map(({ id }) => id), totalSize], [[second.id, first.id], 2]);
+      }
+    });
+
+    it(`${version}: streams an answer`, async () => {
+      const client = await clientOf("tells", version);
+      let text = "";
+      const states: unknown[] = [];
+      for await (const { payload } of client.sendMessageStream(message("Tell"))) {
+        if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+        else if (payload?.$case === "statusUpdate") states.push(payload.value.status?.state);
+      }
+      assert.equal(text, "Once upon a time");
+      assert.deepEqual(states, [TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED]);
+    });
+
+    it(`${version}: answers a question`, async () => {
+      const client = await clientOf("asks", version);
+      const asked = await send(client, message("Weather?"));
+      assert.equal(asked.status?.state, TaskState.TASK_STATE_INPUT_REQUIRED);
+      assert.equal(textOf(asked.status?.message?.parts), "Which city?");
+      const { id: taskId, contextId } = asked;
+      const done = await send(client, message("Rome", { taskId, contextId }));
+      assert.deepEqual([done.id, textOf(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
+    });
+
+    it(`${version}: follows a task that asks`, async () => {
+      const client = await clientOf("asks", version);
+      const { id: taskId, contextId } = await send(client, message("Weather?"));
+      const states: unknown[] = [];
+      let text = "";
+      for await (const { payload } of client.resubscribeTask({ tenant: "", id: taskId })) {
+        if (payload?.$case === "task") {
+          states.push(payload.value.status?.state);
+          await send(client, message("Rome", { taskId, contextId }));
+        } else if (payload?.$case === "statusUpdate") states.push(payload.value.status?.state);
+        else if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+      }
+      const { TASK_STATE_INPUT_REQUIRED: asks, TASK_STATE_WORKING: works, TASK_STATE_COMPLETED: done } = TaskState;
+      const followed = version === "1.0" ? [[asks, works, done], 'Got "Rome"'] : [[asks], ""];
+      assert.deepEqual([states, text], followed);
+    });
+
+    it(`${version}: is told the end of a task at its URL, signed`, async () => {
+      stops.reset();
+      const client = await clientOf("slow", version);
+      const now = { configuration: { returnImmediately: true } };
+      const { id: taskId } = await send(client, message("One", {}, now));
+      const authentication = { scheme: "Bearer", credentials: "c" };
+      const config = { tenant: "", id: "mine", taskId, url: `${receiver.url}/told`, token: "t", authentication };
+      const shown = { ...config, token: "", authentication: { scheme: "Bearer", credentials: "" } };
+      assert.deepEqual(await client.createTaskPushNotificationConfig(config), shown);
+      await client.createTaskPushNotificationConfig({ ...config, id: "other" });
+      const key = { tenant: "", taskId, id: "mine" };
+      assert.deepEqual(await client.getTaskPushNotificationConfig(key), shown);
+      await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
+      await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
+      const list = { tenant: "", taskId, pageSize: 0, pageToken: "" };
+      assert.deepEqual((await client.listTaskPushNotificationConfig(list)).configs, [shown]);
+      stops.open();
+      await until(() => told.length === 1, "it is told");
+      const [{ headers, body }] = told.splice(0) as [Told];
+      assert.deepEqual([headers.authorization, headers["x-a2a-notification-token"]], ["Bearer c", "t"]);
+      const { payload } =
+        version === "1.0" ? StreamResponse.fromJSON(body) : legacyPushNotificationToV1StreamResponse(body);
+      assert.ok(payload?.$case === "statusUpdate" || payload?.$case === "task");
+      const id = payload.$case === "task" ? payload.value.id : payload.value.taskId;
+      assert.deepEqual([id, payload.value.status?.state], [taskId, TaskState.TASK_STATE_COMPLETED]);
+    });
+
+    it(`${version}: follows a task that it did not wait for, and cancels a queued one`, async () => {
+      stops.reset();
+      const client = await clientOf("slow", version);
+      const now = { configuration: { returnImmediately: true } };
+      const first = await send(client, message("One", {}, now));
+      await stops.reached();
+      const queued = await send(client, message("Two", { contextId: first.contextId }, now));
+      const cancelled = await client.cancelTask({ tenant: "", id: queued.id, metadata: undefined });
+      assert.equal(cancelled.status?.state, TaskState.TASK_STATE_CANCELED);
+      await assert.rejects(client.cancelTask({ tenant: "", id: queued.id, metadata: undefined }), /not cancelable/i);
+      let last: unknown;
+      let text = "";
+      for await (const { payload } of client.resubscribeTask({ tenant: "", id: first.id })) {
+        if (payload?.$case === "task") stops.open();
+        if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+        if (payload?.$case === "statusUpdate") last = payload.value.status?.state;
+      }
+      assert.deepEqual([last, text], [TaskState.TASK_STATE_COMPLETED, "Through"]);
+    });
+  }
+});

@@ -1,0 +1,182 @@
+/** A database that can be away, runs that take their time, and what their readers must have seen. */
+import assert from "node:assert/strict";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { isOutage, ServiceError, storageLost } from "../../lib/errors.ts";
+import type { AgentFunction, Frame, FunctionJob, RunCreate } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
+import { type TestClock, type TestService, testClock } from "../suite/kit.ts";
+import { clockedService, type collect } from "../support/faulty.ts";
+
+export const SECOND = 1_000;
+
+/** A store that can be away: each of its verbs fails then, those of accounts too. */
+export interface Breakable {
+  readonly storage: Storage;
+  away: boolean;
+  /** The verb that takes effect while the store goes away: nobody is told. */
+  last: string | null;
+  /** How many calls came while it was away. */
+  refused: number;
+  /** The same database for another process, which it may be away from by itself. */
+  share(): Breakable;
+}
+
+export function breakable(real: Storage): Breakable {
+  const store: Omit<Breakable, "storage"> = {
+    away: false,
+    last: null,
+    refused: 0,
+    share: () => breakable(real),
+  };
+  const guard = <Part extends object>(part: Part): Part =>
+    new Proxy(part, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name);
+        if (name === "identity") return guard(value as object);
+        // Whoever has lost it cannot know that nobody else has taken it.
+        if (name === "alone") return false;
+        if (typeof value !== "function" || name === "close") return name === "close" ? async () => {} : value;
+        return async (...args: unknown[]) => {
+          if (store.away) {
+            store.refused++;
+            throw storageLost();
+          }
+          const answer = await value.apply(target, args);
+          if (name !== store.last) return answer;
+          store.last = null;
+          store.away = true;
+          throw storageLost({ unknown: true });
+        };
+      },
+    });
+  return Object.assign(store, { storage: guard(real) });
+}
+
+export interface World extends AsyncDisposable {
+  readonly clock: TestClock;
+  readonly real: Storage;
+  readonly store: Breakable;
+  /** Executions as they began and ended, and how many went on at once on one thread at the most. */
+  readonly executions: { readonly attempts: number[]; most: number };
+  /** Bodies of webhooks that were sent. */
+  readonly told: Record<string, unknown>[];
+  open(store?: Breakable): Promise<TestService>;
+}
+
+/** Processes on one database and one clock. */
+export function world(): World {
+  const clock = testClock();
+  const real = nodeSqlite(":memory:");
+  const store = breakable(real);
+  const executions: World["executions"] = { attempts: [], most: 0 };
+  const told: World["told"] = [];
+  const open = new Map<string, number>();
+  const opened: TestService[] = [];
+  const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+    new Promise((resolve, reject) => {
+      clock.timer(ms, resolve);
+      signal.addEventListener("abort", () => reject(new Error("stopped")));
+    });
+  /** Ten steps of a second each, with a frame and a message after every one. */
+  async function* steps(job: FunctionJob): AsyncGenerator<unknown> {
+    const count = (open.get(job.thread_id) ?? 0) + 1;
+    open.set(job.thread_id, count);
+    executions.most = Math.max(executions.most, count);
+    executions.attempts.push(job.attempt);
+    try {
+      for (let n = 0; n < 10; n++) {
+        await pause(SECOND, job.signal);
+        job.emit({ n, attempt: job.attempt });
+        yield { messages: [{ type: "ai", id: `${job.run_id}/${n}`, content: `${n}` }] };
+      }
+    } finally {
+      open.set(job.thread_id, (open.get(job.thread_id) ?? 1) - 1);
+    }
+  }
+  const agents: Record<string, AgentFunction> = { steps, echo: async () => ({ said: "done" }) };
+  return {
+    clock,
+    real,
+    store,
+    executions,
+    told,
+    async open(from = store) {
+      const kit = await clockedService(clock, {
+        storage: from.storage,
+        agents,
+        environment: clock,
+        webhooks: {
+          transport: {
+            resolve: async () => ["93.184.215.14"],
+            async send({ body }) {
+              told.push(JSON.parse(body));
+              return { status: 200, retry_after: null, address: "93.184.215.14" };
+            },
+          },
+        },
+      });
+      opened.push(kit);
+      return kit;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const kit of opened) await kit[Symbol.asyncDispose]();
+      await real.close();
+    },
+  };
+}
+
+/** Ten frames, which are stored. */
+export const resumable: RunCreate = {
+  assistant_id: "steps",
+  input: {},
+  stream_mode: ["custom"],
+  stream_resumable: true,
+};
+
+/** Ids count up without a gap, `end` comes once and last, and within an attempt so do the tokens. */
+export function whole(frames: readonly Frame[], attempts: readonly number[]): void {
+  assert.deepEqual(
+    frames.map(({ id }) => id),
+    frames.map((_, i) => i + 1),
+  );
+  assert.deepEqual(
+    frames.flatMap(({ event }, i) => (event === "end" ? [i] : [])),
+    [frames.length - 1],
+  );
+  const begun = frames.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt);
+  assert.deepEqual(begun, attempts);
+  let next = 0;
+  for (const { event, data } of frames) {
+    if (event === "metadata") next = 0;
+    if (event === "custom") assert.equal(JSON.parse(data).n, next++);
+  }
+  assert.equal(next, 10);
+}
+
+/** Reads a run's frames as clients do: whoever is broken off comes back with the last id it has seen. */
+export function follow(kit: TestService, thread_id: string, run_id: string): ReturnType<typeof collect> {
+  const list: Frame[] = [];
+  let ended = false;
+  async function read(): Promise<void> {
+    const after = list.findLast(({ id }) => id !== null)?.id;
+    const options = typeof after === "number" ? { after } : {};
+    const { frames } = await kit.service.runs.joinStream(thread_id, run_id, options);
+    for await (const frame of frames) list.push(frame);
+    ended = list.at(-1)?.event === "end";
+  }
+  void (async () => {
+    while (!ended) {
+      try {
+        await read();
+      } catch (error) {
+        // The service has stopped: the test is over.
+        if (error instanceof ServiceError && error.code === "unavailable") return;
+        assert.ok(isOutage(error), String(error));
+      }
+      if (!ended)
+        await new Promise<void>((resolve) => void serviceInternals(kit.service).environment.timer(200, resolve));
+    }
+  })();
+  return { list, ended: () => ended };
+}

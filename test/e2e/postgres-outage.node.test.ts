@@ -1,0 +1,216 @@
+/** A Postgres that crashes, stops, or cannot be reached while two processes execute runs on it. */
+import assert from "node:assert/strict";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { postgres } from "../../adapters/postgres/mod.ts";
+import type { FunctionJob, Service } from "../../lib/mod.ts";
+import { type TestService, testService } from "../suite/kit.ts";
+import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
+import { until } from "../support/until.ts";
+import { follow, resumable, whole } from "./outage.harness.ts";
+
+let server: TestPostgres;
+before(async () => {
+  server = await startPostgres({ own: true, fsync: false });
+});
+after(() => server.stop());
+
+/** Stands before the server, and takes no connection while it is shut. */
+interface Door extends AsyncDisposable {
+  readonly url: string;
+  shut(): void;
+  open(): void;
+}
+
+async function door(url: string): Promise<Door> {
+  const target = Number(new URL(url).port);
+  const sockets = new Set<Socket>();
+  let closed = false;
+  const listener = createServer((client) => {
+    if (closed) {
+      client.destroy();
+      return;
+    }
+    const upstream = connect(target, "127.0.0.1");
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(socket);
+      socket.on("error", () => other.destroy());
+      socket.on("close", () => {
+        sockets.delete(socket);
+        other.destroy();
+      });
+      socket.pipe(other);
+    }
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const cut = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: Object.assign(new URL(url), { port: String((listener.address() as AddressInfo).port) }).href,
+    shut() {
+      closed = true;
+      cut();
+    },
+    open() {
+      closed = false;
+    },
+    async [Symbol.asyncDispose]() {
+      cut();
+      await new Promise<void>((resolve) => listener.close(() => resolve()));
+    },
+  };
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Ten steps of a tenth of a second; counts how many go on at once on one thread at the most, and each run's attempts. */
+function stepping(): {
+  readonly steps: (job: FunctionJob) => AsyncGenerator<unknown>;
+  readonly attempts: Map<string, number>;
+  readonly most: () => number;
+} {
+  const attempts = new Map<string, number>();
+  const open = new Map<string, number>();
+  let most = 0;
+  return {
+    attempts,
+    most: () => most,
+    async *steps(job) {
+      const count = (open.get(job.thread_id) ?? 0) + 1;
+      open.set(job.thread_id, count);
+      most = Math.max(most, count);
+      attempts.set(job.run_id, Math.max(job.attempt, attempts.get(job.run_id) ?? 0));
+      try {
+        for (let n = 0; n < 10; n++) {
+          await new Promise<void>((resolve, reject) => {
+            setTimeout(resolve, 100);
+            job.signal.addEventListener("abort", () => reject(new Error("stopped")));
+          });
+          job.emit({ n, attempt: job.attempt });
+          yield { messages: [{ type: "ai", id: `${job.run_id}/${n}`, content: `${n}` }] };
+        }
+      } finally {
+        open.set(job.thread_id, (open.get(job.thread_id) ?? 1) - 1);
+      }
+    },
+  };
+}
+
+interface Load {
+  /** Every run has ended well, its readers have seen all of it, and its thread has its messages, once. */
+  proven(service: Service): Promise<void>;
+}
+
+const RUNS = 6;
+
+/** Runs on some threads, two on each, and readers of all of them in the other process. */
+async function startLoad(making: TestService, reading: TestService, attempts: Map<string, number>): Promise<Load> {
+  const made = await Promise.all(
+    Array.from({ length: RUNS }, async (_, i) => {
+      const { thread_id } = await making.service.threads.create();
+      const first = await making.service.runs.create(thread_id, resumable);
+      const second = await making.service.runs.create(thread_id, { ...resumable, multitask_strategy: "enqueue" });
+      const kits = i % 2 ? [reading, making] : [making, reading];
+      const runs = [first, second].map(({ run_id }) => ({
+        run_id,
+        readers: kits.map((kit) => follow(kit, thread_id, run_id)),
+      }));
+      return { thread_id, runs };
+    }),
+  );
+  return {
+    async proven(service) {
+      for (const { thread_id, runs } of made) {
+        for (const { run_id, readers } of runs) {
+          await until(() => readers.every((reader) => reader.ended()), `run ${run_id} has ended for its readers`);
+          assert.equal((await service.runs.get(thread_id, run_id)).status, "success");
+          const count = attempts.get(run_id) as number;
+          for (const { list } of readers) {
+            const begun = list.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt);
+            assert.equal(begun.at(-1), count);
+            whole(list, begun);
+            assert.deepEqual(list, readers[0]?.list);
+          }
+        }
+        const { values } = await service.threads.state(thread_id);
+        const messages = (values as { messages: { id: string }[] }).messages.map(({ id }) => id);
+        assert.deepEqual(
+          messages,
+          runs.flatMap(({ run_id }) => Array.from({ length: 10 }, (_, n) => `${run_id}/${n}`)),
+        );
+      }
+    },
+  };
+}
+
+const answer = async (kit: TestService, path: string): Promise<readonly [number, string | null]> => {
+  const response = await kit.fetch(`http://greenroom${path}`);
+  await response.body?.cancel();
+  return [response.status, response.headers.get("retry-after")];
+};
+
+describe("Postgres", () => {
+  it("may crash and come back at once: runs and their readers go on where they were", async () => {
+    const { url } = await server.database();
+    const { steps, attempts, most } = stepping();
+    await using one = await testService({ storage: postgres(url), agents: { steps } });
+    await using other = await testService({ storage: postgres(url), agents: { steps } });
+    const load = await startLoad(one, other, attempts);
+    await sleep(300);
+    await server.restart("immediate");
+    await load.proven(other.service);
+    assert.equal(most(), 1);
+    assert.deepEqual(new Set(attempts.values()), new Set([1]), "a short crash costs no attempt");
+    assert.deepEqual(await one.service.ready(), { ok: true });
+  });
+
+  it("may be away for longer than every lease: 503 meanwhile, and then every run is executed to its end", async () => {
+    const { url } = await server.database();
+    await using at = await door(url);
+    const { steps, attempts, most } = stepping();
+    const worker = { lease_ms: 2_000 };
+    await using one = await testService({ storage: postgres(at.url), agents: { steps }, worker });
+    await using other = await testService({ storage: postgres(at.url), agents: { steps }, worker });
+    const load = await startLoad(one, other, attempts);
+    const { thread_id } = await one.service.threads.create();
+    await sleep(300);
+    at.shut();
+    const before = [one.log.length, other.log.length];
+    const shut_at = Date.now();
+    assert.deepEqual(await answer(one, `/threads/${thread_id}`), [503, "1"]);
+    const refused = await one.fetch("http://greenroom/threads", { method: "POST", body: "{}" });
+    assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, null]);
+    assert.deepEqual((await answer(one, "/ready"))[0], 503);
+    assert.deepEqual((await answer(one, "/ok"))[0], 200);
+    await sleep(Math.max(0, shut_at + 8_000 - Date.now()));
+    at.open();
+    for (const kit of [one, other])
+      await until(async () => (await kit.service.ready()).ok, "it is ready again", 15_000);
+    await load.proven(one.service);
+    assert.equal(most(), 1, "two executions at once on one thread");
+    for (const [i, kit] of [one, other].entries()) {
+      const records = kit.log.slice(before[i]);
+      const told = records.filter(({ message }) => message === "the database can be reached again");
+      assert.equal(told.length, 1);
+      const failures = records.slice(0, records.indexOf(told[0] as (typeof records)[number]));
+      assert.ok(failures.length <= 40, `${failures.length} records of one outage`);
+    }
+  });
+
+  it("may be stopped and started again: what was acknowledged is there, and executed", async () => {
+    const { url } = await server.database();
+    const { steps, attempts, most } = stepping();
+    await using one = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
+    await using other = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
+    const load = await startLoad(one, other, attempts);
+    await server.halt("fast");
+    await sleep(3_500);
+    await server.resume();
+    await load.proven(other.service);
+    assert.equal(most(), 1);
+  });
+});

@@ -1,0 +1,104 @@
+/** On Postgres, while readers poll the threads: every stored stream is complete. GREENROOM_POLLED: how many runs. */
+import assert from "node:assert/strict";
+import process from "node:process";
+import { it } from "node:test";
+import { Client } from "langgraph-sdk-2";
+import { serve } from "../../adapters/node/mod.ts";
+import { postgres } from "../../adapters/postgres/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import { createService, fromFunctions, type JsonObject, type Service } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
+import { keptOf, reading } from "../support/event-reading.ts";
+import { startPostgres } from "../support/postgres-server.ts";
+
+const RUNS = Number(process.env["GREENROOM_POLLED"] ?? 40);
+/** How many readers poll a thread, and how many threads have runs at once. */
+const READERS = 4;
+const LANES = 2;
+
+const WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+
+/** Keeps the words, each a few milliseconds after the one before. A read has something to store after each of them. */
+const executor = fromFunctions({
+  async *speak({ input }) {
+    for (const [at, word] of WORDS.entries()) {
+      await new Promise((resolve) => setTimeout(resolve, Number((input as JsonObject)["pause_ms"])));
+      yield `${word} `;
+      yield { said: WORDS.slice(0, at + 1) };
+    }
+  },
+});
+
+/** What is kept of the only run of a thread, each frame and event as a word or two. */
+async function keptRun(service: Service, client: Client, thread_id: string, run_id: string): Promise<string[][]> {
+  const frames: string[] = [];
+  for await (const { event, data } of client.runs.joinStream(thread_id, run_id, { lastEventId: "0" })) {
+    const [message] = (event === "messages" ? data : []) as { readonly content: string }[];
+    frames.push(message?.content ?? event);
+  }
+  const events = (await keptOf(service, thread_id)).map(({ method, params }) => {
+    const { event, delta } = params.data as { event?: string; delta?: { text?: string } };
+    return delta?.text ?? event ?? method;
+  });
+  const { values } = await service.threads.state(thread_id);
+  const messages = ((values as JsonObject)["messages"] ?? []) as { readonly content: string }[];
+  return [frames, events, messages.map(({ content }) => content)];
+}
+
+it(`${RUNS} runs whose threads are polled on Postgres are stored whole`, async () => {
+  const server = await startPostgres({ fsync: false });
+  const { url } = await server.database();
+  const database = postgres(url);
+  let saves = 0;
+  const storage: Storage = {
+    ...database,
+    // Some saves are slow, as on a busy session: the end of the run that is sent after them may overtake them.
+    async saveProgress(...save) {
+      if (saves++ % 3 === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+      return await database.saveProgress(...save);
+    },
+  };
+  const service = await createService({ storage, executor, environment: { log: () => {} } });
+  const handler = createHandler(service);
+  const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
+  const apiUrl = `http://127.0.0.1:${listener.port}`;
+  const client = new Client({ apiUrl });
+  const faults: string[] = [];
+  let reads = 0;
+  /** Runs the agent while readers poll its thread, and gives what is kept of that. */
+  const speak = async (pause_ms: number, readers: number): Promise<string[][]> => {
+    const { thread_id } = await client.threads.create();
+    // The run records all events of a thread that has a reader.
+    const live = reading(service, thread_id);
+    let over = false;
+    const poll = async (): Promise<void> => {
+      for (; !over; reads++) assert.equal((await client.threads.get(thread_id)).thread_id, thread_id);
+    };
+    const polling = Array.from({ length: readers }, poll);
+    const request = { input: { pause_ms }, stream_resumable: true, stream_mode: ["messages-tuple", "values"] as const };
+    const { run_id } = await service.runs.create(thread_id, { assistant_id: "speak", ...request });
+    await client.runs.join(thread_id, run_id);
+    over = true;
+    await Promise.all(polling);
+    await live.close();
+    return await keptRun(service, client, thread_id, run_id);
+  };
+  try {
+    const whole = await speak(1, 0);
+    for (const word of WORDS) assert.ok(whole.every((kept) => kept.join(" ").includes(word)));
+    assert.deepEqual([whole[0]?.at(-1), whole[1]?.at(-1)], ["end", "completed"]);
+    const lane = async (first: number): Promise<void> => {
+      for (let number = first; number < RUNS; number += LANES) {
+        const kept = await speak(number % 5, READERS);
+        if (JSON.stringify(kept) !== JSON.stringify(whole)) faults.push(`run ${number}: ${JSON.stringify(kept)}`);
+      }
+    };
+    await Promise.all(Array.from({ length: LANES }, (_, first) => lane(first)));
+  } finally {
+    await service.stop(0);
+    await listener.close();
+    await server.stop();
+  }
+  assert.deepEqual(faults, []);
+  assert.ok(reads >= RUNS, `${reads} reads`);
+});

@@ -1,0 +1,103 @@
+/** A service whose callers are known by custom authentication: `Bearer ann` is Ann, and what handlers are asked is kept. */
+import type { Auth, AuthClaims, AuthContext } from "../../../lib/auth/custom.ts";
+import { type Environment, systemEnvironment } from "../../../lib/environment.ts";
+import type { JsonObject } from "../../../lib/json.ts";
+import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
+
+export interface Asked {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The body, where it is JSON. */
+  readonly body: JsonObject;
+}
+
+export interface World extends AsyncDisposable {
+  readonly it: TestService;
+  /** What handlers were asked since it was last looked at. */
+  asked(): AuthContext[];
+  /** `as` null: without a credential. */
+  ask(as: string | null, method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<Asked>;
+  /** Lets the time that a handler may take be over at once. */
+  late(): void;
+}
+
+/** How long handlers may take. */
+const PATIENCE_MS = 10_000;
+
+export interface WorldOptions extends Omit<TestServiceOptions, "auth"> {
+  readonly on?: Readonly<Record<string, (context: AuthContext) => unknown>>;
+  readonly claims?: (name: string) => Omit<AuthClaims, "identity">;
+  readonly authenticate?: Auth["authenticate"];
+  readonly auth?: TestServiceOptions["auth"];
+}
+
+/** As the SDK's documentation has it: what somebody makes is theirs, and nobody else's is there for them. */
+export function owning({ value, user }: AuthContext): JsonObject {
+  if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: user.identity };
+  return { owner: user.identity };
+}
+
+export async function customWorld(options: WorldOptions = {}): Promise<World> {
+  const { on = {}, claims = () => ({}), authenticate, auth, environment, ...rest } = options;
+  const asked: AuthContext[] = [];
+  const waiting = new Set<() => void>();
+  const real = systemEnvironment();
+  const timer: Environment["timer"] = (ms, fn) => {
+    if (ms !== PATIENCE_MS) return real.timer(ms, fn);
+    const cancel = real.timer(ms, () => over());
+    const over = (): void => {
+      cancel();
+      if (waiting.delete(over)) fn();
+    };
+    waiting.add(over);
+    return () => {
+      waiting.delete(over);
+      cancel();
+    };
+  };
+  const known: Auth["authenticate"] = ({ headers }) => {
+    const name = /^Bearer (.+)$/.exec(headers.get("authorization") ?? "")?.[1];
+    if (name === undefined) {
+      throw Object.assign(new Error("Who are you?"), { status: 401, headers: { "www-authenticate": "Bearer" } });
+    }
+    return { ...claims(name), identity: name };
+  };
+  const noted = Object.entries(on).map(([name, handler]) => [
+    name,
+    (context: AuthContext) => {
+      asked.push(structuredClone(context));
+      return handler(context);
+    },
+  ]);
+  const custom = { authenticate: authenticate ?? known, on: Object.fromEntries(noted) } as Auth;
+  const agents: WorldOptions["agents"] = {
+    async *agent({ input }) {
+      yield { messages: [], said: input };
+    },
+  };
+  const it = await testService({
+    ...(rest.executor ? {} : { agents }),
+    ...rest,
+    environment: { timer, ...environment },
+    auth: { custom, ...auth },
+  });
+  return {
+    it,
+    asked: () => asked.splice(0),
+    async ask(as, method, path, body, headers) {
+      const response = await it.fetch(`http://greenroom${path}`, {
+        method,
+        headers: { ...(as === null ? {} : { authorization: `Bearer ${as}` }), ...headers },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      const isJson = response.headers.get("content-type") === "application/json" && text !== "";
+      return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : {} };
+    },
+    late() {
+      for (const over of waiting) over();
+    },
+    [Symbol.asyncDispose]: () => it[Symbol.asyncDispose](),
+  };
+}

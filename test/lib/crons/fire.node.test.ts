@@ -1,0 +1,266 @@
+/** Three schedulers on one database, whose clocks disagree and which die at any moment, fire each tick of each cron once at most. */
+import assert from "node:assert/strict";
+import process from "node:process";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import type { AssistantDirectory } from "../../../lib/assistants/mod.ts";
+import { type CronLoop, createCronLoop } from "../../../lib/crons/loop.ts";
+import type { Environment } from "../../../lib/environment.ts";
+import type { JsonObject } from "../../../lib/mod.ts";
+import type { CreateRun, CronFiring, Scope, Storage, ThreadRow } from "../../../lib/storage/types.ts";
+import { Dice } from "../../simulation/random.ts";
+import { newRun } from "../../suite/storage/material.ts";
+
+const here: Scope = { deployment: "here" };
+const START = Date.parse("2026-11-20T15:00:30Z");
+const MINUTE = 60_000;
+const GRACE_MS = 5 * MINUTE;
+const CRONS = 40;
+
+/** A scheduler from its start to its death. */
+interface Life {
+  readonly loop: CronLoop;
+  dead: boolean;
+}
+
+interface Machine {
+  life: Life | null;
+  /** How far its clock is from the true one. */
+  skew: number;
+}
+
+const never = new Promise<never>(() => {});
+
+class World {
+  readonly real: Storage = nodeSqlite(":memory:");
+  readonly machines: Machine[] = [0, 1, 2].map(() => ({ life: null, skew: 0 }));
+  readonly counts = { deaths: 0, lost: 0, jumps: 0 };
+  now: number = START;
+  readonly #dice: Dice;
+  readonly #timers = new Map<
+    object,
+    { readonly at: number; readonly life: () => Life | null; readonly fn: () => void }
+  >();
+  #ids = 0;
+  #calls = 0;
+
+  constructor(seed: number) {
+    this.#dice = new Dice(seed, "crons");
+  }
+
+  uuid(): string {
+    return `00000000-0000-4000-8000-${(++this.#ids).toString(16).padStart(12, "0")}`;
+  }
+
+  /** Makes the crons: most without a thread, some that wait on one, some that are refused while it is busy. */
+  async prepare(): Promise<void> {
+    const { real } = this;
+    await real.migrate();
+    const content = { graph_id: "echo", name: "e", description: null, config: {}, context: {}, metadata: {} };
+    await real.createAssistant(here, { assistant_id: "a", ...content }, START);
+    for (let i = 0; i < CRONS; i++) {
+      const thread_id = i < 30 ? null : `t${i}`;
+      if (thread_id !== null) {
+        await real.createThread(here, { thread_id, metadata: {}, config: {}, stateless: false }, START);
+      }
+      const timing = { schedule: "* * * * *", timezone: null, end_time: null, enabled: true };
+      const next_run_date = START + MINUTE / 2;
+      const payload: JsonObject = i < 36 ? {} : { multitask_strategy: "reject" };
+      const rest = { payload, metadata: {}, user_id: null, auth_user: null };
+      const on_run_completed = thread_id === null ? "delete" : null;
+      const own = { cron_id: `c${i}`, assistant_id: "a", thread_id, on_run_completed } as const;
+      const made = await real.createCron(here, { ...own, ...timing, next_run_date, ...rest }, START);
+      assert.equal(made.kind, "created");
+    }
+  }
+
+  start(machine: Machine): void {
+    // So many calls of the storage are answered before it dies.
+    let left = 20 + this.#dice.below(400);
+    const life: { dead: boolean; loop?: CronLoop } = { dead: false };
+    const storage = new Proxy(this.real, {
+      get: (target, name) => {
+        const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
+        return async (...args: unknown[]): Promise<unknown> => {
+          if (life.dead) return never;
+          this.#calls++;
+          try {
+            if (--left <= 0) {
+              life.dead = true;
+              machine.life = null;
+              this.counts.deaths++;
+              // What it was about to store is stored, or is not.
+              if (this.#dice.chance(0.5)) await method.apply(target, args);
+              return never;
+            }
+            const answer = await method.apply(target, args);
+            if (name === "fireCron" && (answer as { kind: string }).kind === "lost") this.counts.lost++;
+            return life.dead ? never : answer;
+          } finally {
+            this.#calls--;
+          }
+        };
+      },
+    });
+    const environment: Environment = {
+      now: () => this.now + machine.skew,
+      timer: (ms, fn) => {
+        const key = {};
+        this.#timers.set(key, { at: this.now + ms, life: () => (life.dead ? null : (life as Life)), fn });
+        return () => this.#timers.delete(key);
+      },
+      defer: (fn) => void setTimeout(fn, 0),
+      random: () => this.#dice.float(),
+      uuid: () => this.uuid(),
+      log: () => {},
+    };
+    life.loop = createCronLoop({
+      storage,
+      scope: here,
+      environment,
+      runs: {
+        create: async () => assert.fail("no run is made by hand"),
+        prepare: async (_seen, thread_id, request, origin) => {
+          const assistant = await storage.getAssistant(here, request.assistant_id);
+          const thread = thread_id === null ? null : ((await storage.getThread(here, thread_id)) as ThreadRow);
+          const run_id = this.uuid();
+          const own = thread_id ?? this.uuid();
+          const { multitask_strategy = "enqueue" } = request;
+          const more = { multitask_strategy: multitask_strategy ?? "enqueue", stateless: thread === null };
+          const now = environment.now();
+          const cron_id = origin.cron_id as string;
+          const plan: CreateRun = {
+            run: newRun(own, run_id, { ...more, created_at: now, cron_id }),
+            seen: { assistant_revision: assistant?.revision ?? 0, thread_revision: thread?.revision ?? null },
+            ...(thread ? {} : { create_thread: { thread_id: own, metadata: {}, config: {}, stateless: true } }),
+            now,
+          };
+          return plan;
+        },
+        started: () => {},
+      },
+      assistants: {} as AssistantDirectory,
+      enabled: true,
+      misfire_grace_ms: GRACE_MS,
+      max_failures: null,
+    });
+    machine.life = life as Life;
+  }
+
+  kill(machine: Machine): void {
+    if (!machine.life) return;
+    machine.life.dead = true;
+    machine.life = null;
+    this.counts.deaths++;
+  }
+
+  /** Time passes for all, and what is due then happens. */
+  async pass(ms: number): Promise<void> {
+    this.now += ms;
+    for (const [key, timer] of [...this.#timers]) {
+      if (timer.at > this.now || !this.#timers.delete(key)) continue;
+      if (timer.life()) timer.fn();
+    }
+    for (let quiet = 0; quiet < 2; quiet = this.#calls > 0 ? 0 : quiet + 1) {
+      await new Promise((resolve) => setTimeout(resolve, 0));
+    }
+  }
+
+  /** One step of history: clocks jump, schedulers die and come back, and up to a minute and a half passes. */
+  async step(): Promise<void> {
+    const dice = this.#dice;
+    for (const machine of this.machines) {
+      if (dice.chance(0.15)) {
+        machine.skew = dice.between(-1, 1) * dice.below(40_000);
+        this.counts.jumps++;
+      }
+      if (dice.chance(0.04)) this.kill(machine);
+      if (!machine.life && dice.chance(0.4)) this.start(machine);
+    }
+    await this.pass(1 + dice.below(90_000));
+  }
+
+  /** From time to time there is nobody for longer than the grace. */
+  async night(): Promise<void> {
+    for (const machine of this.machines) this.kill(machine);
+    await this.pass(GRACE_MS + this.#dice.below(10 * MINUTE));
+  }
+
+  async close(): Promise<void> {
+    for (const machine of this.machines) this.kill(machine);
+    await this.real.close();
+  }
+}
+
+async function firings(storage: Storage, cron_id: string): Promise<readonly CronFiring[]> {
+  return (await storage.listCronFirings(here, cron_id, { limit: 10_000, offset: 0 })).toReversed();
+}
+
+async function simulate(seed: number, minutes: number): Promise<number> {
+  const world = new World(seed);
+  try {
+    await world.prepare();
+    for (let steps = 0; world.now < START + minutes * MINUTE; steps++) {
+      await world.step();
+      if (steps % 60 === 59) await world.night();
+    }
+    // At last everybody is well and the clocks are right.
+    for (const machine of world.machines) {
+      world.kill(machine);
+      machine.skew = 0;
+    }
+    const end = Math.ceil(world.now / MINUTE) * MINUTE;
+    await world.pass(end - world.now);
+    while ((await world.real.enabledCrons(here, { due_by: end, limit: 1 })).length > 0) {
+      for (const machine of world.machines) if (!machine.life) world.start(machine);
+      await world.pass(2_000);
+    }
+
+    const runs = new Set<string>();
+    const reasons = new Map<string, number>();
+    let ticks = 0;
+    for (let i = 0; i < CRONS; i++) {
+      const all = await firings(world.real, `c${i}`);
+      // A clock that was ahead may have fired a tick that was not yet due.
+      const known = all.filter(({ scheduled_at }) => scheduled_at <= end);
+      const expected = Array.from({ length: known.length }, (_, at) => START + MINUTE / 2 + at * MINUTE);
+      assert.deepEqual(
+        known.map(({ scheduled_at }) => scheduled_at),
+        expected,
+        `every tick of c${i} is known once`,
+      );
+      assert.equal(known.at(-1)?.scheduled_at, end, `c${i} is up to date`);
+      for (const { run_id, skipped } of all) {
+        assert.ok((run_id === null) !== (skipped === null));
+        if (run_id === null) reasons.set(skipped as string, (reasons.get(skipped as string) ?? 0) + 1);
+        else {
+          assert.ok(!runs.has(run_id), "a run is of one tick");
+          runs.add(run_id);
+          assert.equal((await world.real.getRun(here, run_id))?.cron_id, `c${i}`);
+        }
+      }
+      ticks += all.length;
+    }
+    const { pending, scheduled, running } = await world.real.activity(here, end + MINUTE);
+    assert.equal(pending + scheduled + running, runs.size, "there is no run but those of the ticks that fired");
+    assert.ok(runs.size > ticks / 3);
+    for (const reason of ["superseded", "missed", "thread_busy"]) assert.ok(reasons.get(reason), reason);
+    assert.ok(world.counts.deaths > minutes / 20 && world.counts.lost > 10 && world.counts.jumps > minutes / 20);
+    return ticks;
+  } finally {
+    await world.close();
+  }
+}
+
+describe("three schedulers on one database", () => {
+  const minutes = process.env.GREENROOM_TEST_ALL === "1" ? 250 : 75;
+  it(`fire ${minutes * CRONS} ticks once each, or record them as skipped`, async () => {
+    assert.ok((await simulate(1, minutes)) >= minutes * CRONS);
+  });
+
+  for (const seed of [2, 3]) {
+    it(`do so in other histories, seed ${seed}`, async () => {
+      await simulate(seed, 60);
+    });
+  }
+});

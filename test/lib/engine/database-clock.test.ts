@@ -1,0 +1,200 @@
+/** The time of a database, as a process with another clock tells it. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { type Clock, startClock } from "../../../lib/engine/clock.ts";
+import type { Environment } from "../../../lib/environment.ts";
+import { createService, fromFunctions } from "../../../lib/mod.ts";
+import { serviceInternals } from "../../../lib/service.ts";
+import type { Storage } from "../../../lib/storage/types.ts";
+import { testClock } from "../../suite/kit.ts";
+
+/** A process whose clock is 5 s ahead, and a database that takes its time to answer. */
+function world(): {
+  readonly clock: ReturnType<typeof testClock>;
+  readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
+  readonly log: string[];
+  /** By the database's clock. */
+  readonly time: () => number;
+  readonly now: () => Promise<number>;
+  /** How long the next questions are on their way, and the answers. Without: at once. */
+  readonly ways: [there: number, back: number][];
+  /** The database's clock goes on by so much. */
+  set(ms: number): void;
+  /** The machine sleeps: its monotonic clock stands still. */
+  sleep(ms: number): void;
+  asked: number;
+  failure: Error | null;
+} {
+  const clock = testClock();
+  let waited = 0;
+  let asleep = 0;
+  let ahead = 0;
+  const log: string[] = [];
+  const ways: [number, number][] = [];
+  const real = (): number => clock.now() + waited;
+  const time = (): number => real() + ahead;
+  const it = {
+    clock,
+    environment: {
+      now: () => real() + 5_000,
+      monotonic: () => real() - asleep - 1_000_000,
+      timer: clock.timer,
+      log: ({ message }: { readonly message: string }) => void log.push(message),
+    },
+    log,
+    time,
+    ways,
+    asked: 0,
+    failure: null as Error | null,
+    async now() {
+      it.asked++;
+      if (it.failure) throw it.failure;
+      const [there, back] = ways.shift() ?? [0, 0];
+      waited += there;
+      const answer = time();
+      waited += back;
+      return answer;
+    },
+    set(ms: number) {
+      ahead += ms;
+    },
+    sleep(ms: number) {
+      waited += ms;
+      asleep += ms;
+    },
+  };
+  return it;
+}
+
+const off = (clock: Clock, time: () => number): number => Math.abs(clock.now() - time());
+
+describe("the clock of the database", () => {
+  it("is known to half of the shortest round trip", async () => {
+    const it = world();
+    it.ways.push([90, 0], [0, 70], [3, 1], [0, 200]);
+    const clock = await startClock(it);
+    assert.equal(off(clock, it.time), 1);
+    await it.clock.advance(5_000);
+    assert.equal(off(clock, it.time), 1);
+    assert.equal(it.asked, 4);
+    assert.ok(Number.isInteger(clock.now()));
+    clock.stop();
+  });
+
+  it("is followed where it goes faster or slower", async () => {
+    for (const step of [2, -2]) {
+      const it = world();
+      const clock = await startClock(it);
+      let last = 0;
+      for (let i = 0; i < 120; i++) {
+        it.set(step);
+        await it.clock.advance(1_000);
+        assert.ok(off(clock, it.time) <= 25);
+        assert.ok(clock.now() >= last);
+        last = clock.now();
+      }
+      assert.ok(it.asked <= 4 * 13);
+      clock.stop();
+    }
+  });
+
+  it("does not go back by a little, and at once where it must go back by much", async () => {
+    const it = world();
+    const clock = await startClock(it);
+    it.set(-400);
+    await it.clock.advance(9_900);
+    const before = clock.now();
+    await it.clock.advance(100);
+    assert.equal(before - it.time(), 300);
+    assert.equal(clock.now(), before);
+    await it.clock.advance(250);
+    assert.equal(clock.now(), before);
+    await it.clock.advance(100);
+    assert.equal(clock.now(), before + 50);
+    assert.equal(off(clock, it.time), 0);
+    it.set(-60_000);
+    await it.clock.advance(11_000);
+    assert.equal(off(clock, it.time), 0);
+    clock.stop();
+  });
+
+  it("is asked anew when the process stood still, also where its monotonic clock did", async () => {
+    const it = world();
+    const clock = await startClock(it);
+    await it.clock.advance(1_500);
+    const { asked } = it;
+    it.sleep(60_000);
+    assert.equal(off(clock, it.time), 60_000);
+    await it.clock.advance(1_000);
+    assert.equal(it.asked, asked + 4);
+    assert.equal(off(clock, it.time), 0);
+    clock.stop();
+  });
+
+  it("is not taken from an answer that was long on its way", async () => {
+    const it = world();
+    const clock = await startClock(it);
+    it.ways.push([4_000, 0], [4_000, 0], [4_000, 0], [4_000, 0]);
+    await it.clock.advance(10_000);
+    assert.equal(it.ways.length, 0);
+    assert.ok(off(clock, it.time) <= 1);
+    // Unless what was known must be wrong.
+    it.set(30_000);
+    it.ways.push([0, 1_000], [0, 1_000], [0, 1_000], [0, 1_000]);
+    await it.clock.advance(14_000);
+    assert.ok(off(clock, it.time) <= 500);
+    clock.stop();
+  });
+
+  it("goes on from what is known while the database does not answer", async () => {
+    const it = world();
+    it.failure = new Error("gone");
+    await assert.rejects(startClock(it), it.failure);
+    it.failure = null;
+    const clock = await startClock(it);
+    it.failure = new Error("gone");
+    await it.clock.advance(25_000);
+    assert.equal(off(clock, it.time), 0);
+    assert.deepEqual(it.log, Array(2).fill("reading the time of the database failed"));
+    it.failure = null;
+    it.set(700);
+    await it.clock.advance(11_000);
+    assert.equal(off(clock, it.time), 0);
+    clock.stop();
+    const { asked } = it;
+    await it.clock.advance(60_000);
+    assert.equal(it.asked, asked);
+  });
+});
+
+describe("a service whose storage has a clock", () => {
+  const storageOf = (now: () => Promise<number>): Storage => ({ ...nodeSqlite(":memory:"), now });
+  const executor = fromFunctions({ echo: async () => ({}) });
+
+  it("goes by it, and leaves it when it stops", async () => {
+    const it = world();
+    const storage = storageOf(it.now);
+    const service = await createService({ storage, executor, environment: { ...it.environment, log: () => {} } });
+    const { created_at } = await service.threads.create();
+    assert.equal(Date.parse(created_at), it.time());
+    assert.equal(serviceInternals(service).environment.now(), it.time());
+    await service.stop(0);
+    const { asked } = it;
+    await it.clock.advance(60_000);
+    assert.equal(it.asked, asked);
+  });
+
+  it("asks no more when it came to nothing", async () => {
+    const it = world();
+    const storage = storageOf(it.now);
+    const environment = { ...it.environment, log: () => {} };
+    const workspace = "00000000-0000-4000-8000-000000000000";
+    await assert.rejects(createService({ storage, executor, environment, deployment: { workspace } }));
+    const { asked } = it;
+    assert.ok(asked > 0);
+    await it.clock.advance(60_000);
+    assert.equal(it.asked, asked);
+    await storage.close();
+  });
+});

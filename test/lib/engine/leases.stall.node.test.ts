@@ -1,0 +1,345 @@
+/** A process that stood still for longer than its leases last takes nothing from under its own executors. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import type { Job } from "../../../lib/executor/contract.ts";
+import { recordStates } from "../../../lib/executor/state-recorder.ts";
+import type { Executor, Run, Service } from "../../../lib/mod.ts";
+import type { Storage } from "../../../lib/storage/types.ts";
+import { testClock } from "../../suite/kit.ts";
+import { clockedService, type Faulty, faulty } from "../../support/faulty.ts";
+
+/** How long the process stands still; a lease is 10,000. */
+const STILL_MS = 60_000;
+
+/** A clock that can be set forward without a timer firing, and executors that end when they are told to. */
+function world(): {
+  readonly clock: ReturnType<typeof testClock>;
+  readonly environment: ReturnType<typeof testClock>;
+  readonly faulty: Faulty;
+  readonly executor: Executor;
+  readonly begun: Job[];
+  standStill(): void;
+  settle(run_id: string): void;
+  /** Settles these runs and lets time pass. */
+  end(...runs: readonly { readonly run_id: string }[]): Promise<void>;
+} {
+  const clock = testClock();
+  let skew = 0;
+  const begun: Job[] = [];
+  const gates = new Map<string, PromiseWithResolvers<void>>();
+  const settle = (run_id: string): void => gates.get(run_id)?.resolve();
+  const executor: Executor = {
+    graphs: () => [{ graph_id: "g" }],
+    execute: recordStates(async function* (job) {
+      begun.push(job);
+      const gate = Promise.withResolvers<void>();
+      gates.set(job.run_id, gate);
+      await gate.promise;
+      yield { type: "state", values: {}, next: [], tasks: [] };
+    }),
+  };
+  return {
+    clock,
+    environment: { ...clock, now: () => clock.now() + skew },
+    faulty: faulty(),
+    executor,
+    begun,
+    standStill() {
+      skew += STILL_MS;
+    },
+    settle,
+    async end(...runs) {
+      for (const { run_id } of runs) settle(run_id);
+      await pass(clock);
+    },
+  };
+}
+
+/** A second, and the event loop often enough for all that was begun. */
+async function pass(clock: ReturnType<typeof testClock>): Promise<void> {
+  for (let i = 0; i < 100; i++) await clock.advance(10);
+}
+
+/** Another process takes up the only run there is, and executes it. */
+async function claimedBy(storage: Storage, now: number): Promise<void> {
+  const terms = { token: "other", lease_until: now + STILL_MS, graph_ids: ["g"], now };
+  assert.equal((await storage.claimRun({ deployment: "default" }, terms)).kind, "claimed");
+}
+
+/** Keeps back the answer of the next creation, which has taken effect, until it is told to give it; calls `then` before. */
+function holdCreation(faults: Faulty["faults"], then: () => void = () => {}): () => void {
+  const answered = Promise.withResolvers<void>();
+  faults.createRun = async (call) => {
+    delete faults.createRun;
+    const outcome = await call();
+    then();
+    await answered.promise;
+    return outcome;
+  };
+  return answered.resolve;
+}
+
+const request = { assistant_id: "g", input: {} };
+
+/** A creation whose claim's answer is kept back while the process stands still for longer than its lease, and another one after that. */
+async function createLate(
+  { runs, threads }: Service,
+  clock: ReturnType<typeof testClock>,
+  faults: Faulty["faults"],
+  standStill: () => void,
+): Promise<{ readonly creating: Promise<Run>; readonly other: Run; readonly answer: () => void }> {
+  await pass(clock);
+  const answer = holdCreation(faults);
+  const creating = runs.create((await threads.create()).thread_id, request);
+  for (let i = 0; i < 5; i++) await clock.advance(1);
+  standStill();
+  const other = await runs.create((await threads.create()).thread_id, request);
+  return { creating, other, answer };
+}
+
+const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id);
+
+/**
+ * Streams a run and stands still at a tick of the event loop after its claim. `inTime`: its executor had not started by then.
+ * `renewed`: its lease was renewed between that and the start.
+ */
+async function startStandingStill(
+  at: number,
+  taken: boolean,
+  stream_resumable: boolean,
+): Promise<{ readonly inTime: boolean; readonly begun: number; readonly renewed: boolean }> {
+  const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+  const { storage, faults, calls } = faulty;
+  const another = faulty.share().storage;
+  const { defer } = systemEnvironment();
+  let left = Number.POSITIVE_INFINITY;
+  let inTime = false;
+  let renewals = 0;
+  let renewed = false;
+  faults.createRun = async (call) => {
+    const outcome = await call();
+    left = at;
+    return outcome;
+  };
+  const watching: Executor = {
+    ...executor,
+    execute(...attempt) {
+      renewed = (calls.renewLease ?? 0) > renewals;
+      return executor.execute(...attempt);
+    },
+  };
+  const ticks = (fn: () => void): void => {
+    if (--left !== 0) defer(fn);
+    else void stand().then(fn);
+  };
+  async function stand(): Promise<void> {
+    standStill();
+    inTime = begun.length === 0;
+    renewals = calls.renewLease ?? 0;
+    if (taken) await claimedBy(another, environment.now());
+    // What was ready before goes first.
+    await new Promise<void>((resolve) => defer(resolve));
+  }
+  await using kit = await clockedService(clock, {
+    storage,
+    executor: watching,
+    environment: { ...environment, defer: ticks },
+  });
+  const { runs, threads } = kit.service;
+  const { thread_id } = await threads.create();
+  await pass(clock);
+  const { run } = await runs.stream(thread_id, { ...request, stream_resumable });
+  await pass(clock);
+  settle(run.run_id);
+  await pass(clock);
+  return { inTime, begun: begun.length, renewed };
+}
+
+describe("a process that stood still", () => {
+  it("does not take up its own run when a renewal was on its way meanwhile", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    const { storage, faults } = faulty;
+    await using kit = await clockedService(clock, { storage, executor, environment });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const run = await runs.create(thread_id, request);
+    await pass(clock);
+    standStill();
+    let renewals = 0;
+    faults.renewLease = async (call) => {
+      const answer = await call();
+      if (renewals++ === 0) standStill();
+      return answer;
+    };
+    const other = await runs.create((await threads.create()).thread_id, request);
+    await pass(clock);
+    assert.deepEqual(ids(begun), [run.run_id, other.run_id]);
+    assert.ok(renewals >= 2);
+    settle(run.run_id);
+    settle(other.run_id);
+    await pass(clock);
+    assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
+  });
+
+  it("does not take up its own run wherever it stood still on its way to a claim", async () => {
+    for (let at = 1; at <= 16; at++) {
+      const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+      let left = Number.POSITIVE_INFINITY;
+      const now = (): number => {
+        if (--left === 0) standStill();
+        return environment.now();
+      };
+      await using kit = await clockedService(clock, {
+        storage: faulty.storage,
+        executor,
+        environment: { ...environment, now },
+      });
+      const { runs, threads } = kit.service;
+      const run = await runs.create((await threads.create()).thread_id, request);
+      await pass(clock);
+      left = at;
+      const other = await runs.create((await threads.create()).thread_id, request);
+      await pass(clock);
+      await clock.advance(2_000);
+      await pass(clock);
+      assert.deepEqual(ids(begun), [run.run_id, other.run_id], `it stood still at look ${at} at the clock`);
+      settle(run.run_id);
+      settle(other.run_id);
+      await pass(clock);
+    }
+  });
+
+  it("gives the thread of a rolled-back run to no new run before the old executor has settled", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const old = await runs.create(thread_id, request);
+    await pass(clock);
+    await runs.cancel(thread_id, old.run_id, { action: "rollback" });
+    standStill();
+    const fresh = await runs.create(thread_id, request);
+    await pass(clock);
+    assert.deepEqual(ids(begun), [old.run_id]);
+    settle(old.run_id);
+    await pass(clock);
+    assert.deepEqual(ids(begun), [old.run_id, fresh.run_id]);
+    settle(fresh.run_id);
+  });
+
+  it("nor with the end of another run", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    const worker = { concurrency: 2 };
+    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment, worker });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const old = await runs.create(thread_id, request);
+    const other = await runs.create((await threads.create()).thread_id, request);
+    await pass(clock);
+    const fresh = await runs.create(thread_id, { ...request, multitask_strategy: "rollback" });
+    await pass(clock);
+    standStill();
+    settle(other.run_id);
+    await pass(clock);
+    assert.deepEqual(ids(begun), [old.run_id, other.run_id]);
+    settle(old.run_id);
+    await pass(clock);
+    assert.deepEqual(ids(begun), [old.run_id, other.run_id, fresh.run_id]);
+    settle(fresh.run_id);
+  });
+
+  it("keeps a run whose renewals fail for long, where nobody else can take it", async () => {
+    const { clock, environment, executor, begun, standStill, settle } = world();
+    const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
+    await using kit = await clockedService(clock, { storage, executor, environment });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const run = await runs.create(thread_id, request);
+    await pass(clock);
+    faults.renewLease = () => Promise.reject(new Error("no"));
+    standStill();
+    for (let i = 0; i < 30; i++) await pass(clock);
+    delete faults.renewLease;
+    for (let i = 0; i < 5; i++) await pass(clock);
+    assert.deepEqual(ids(begun), [run.run_id]);
+    assert.equal((await kit.service.metrics()).worker.leases_lost, 0);
+    settle(run.run_id);
+    await pass(clock);
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
+  });
+
+  for (const taken of [true, false]) {
+    const then = taken ? "does not start a run that was taken from it" : "renews its lease before it starts a run";
+    it(`${then} while it stood still between the claim and the start, with a reader waiting`, async () => {
+      for (const stream_resumable of [true, false]) {
+        let at = 1;
+        for (; ; at++) {
+          const { inTime, begun, renewed } = await startStandingStill(at, taken, stream_resumable);
+          if (!inTime) break;
+          const where = `it stood still at tick ${at}${stream_resumable ? " of a resumable stream" : ""}`;
+          assert.equal(begun, taken ? 0 : 1, where);
+          assert.equal(renewed, !taken, where);
+        }
+        assert.ok(at > 2, "it never stood still in time");
+      }
+    });
+  }
+
+  it("starts a run once whose claim was not answered meanwhile", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { storage, faults } = faulty;
+    await using kit = await clockedService(clock, { storage, executor, environment });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await pass(clock);
+    const answer = holdCreation(faults, standStill);
+    const creating = runs.create(thread_id, request);
+    for (let i = 0; i < 5; i++) await clock.advance(1);
+    const other = await runs.create((await threads.create()).thread_id, request);
+    for (let i = 0; i < 20; i++) await clock.advance(1);
+    answer();
+    const run = await creating;
+    await pass(clock);
+    assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
+    assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
+    await end(run, other);
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
+  });
+
+  it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { storage, faults } = faulty;
+    // Another process could take the run up, so it does not wait for ever.
+    const shared = { ...storage, single_process: false };
+    await using kit = await clockedService(clock, { storage: shared, executor, environment });
+    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
+    await clock.advance(50);
+    standStill();
+    await clock.advance(60);
+    answer();
+    const run = await creating;
+    await pass(clock);
+    assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
+    assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
+    await end(run, other);
+  });
+
+  it("and is so busy that each timer is late waits no longer than a while for a claim's answer", async () => {
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { storage, faults } = faulty;
+    const busy = { ...environment, timer: (ms: number, fn: () => void) => environment.timer(ms + 50, fn) };
+    await using kit = await clockedService(clock, {
+      storage: { ...storage, single_process: false },
+      executor,
+      environment: busy,
+    });
+    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
+    for (let i = 0; i < 5; i++) await pass(clock);
+    assert.ok(ids(begun).includes(other.run_id));
+    answer();
+    await end(await creating, other);
+  });
+});

@@ -1,0 +1,98 @@
+/** When a lease that cannot be renewed counts as lost. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Heartbeat } from "../../../lib/engine/leases.ts";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import type { Storage } from "../../../lib/storage/mod.ts";
+import { type TestClock, testClock } from "../../suite/kit.ts";
+
+const LEASE_MS = 2_000;
+
+interface Subject {
+  readonly clock: TestClock;
+  readonly held: Heartbeat;
+  readonly lost: () => boolean;
+  /** The store answers what it was asked, and from now on at once. */
+  answer(renewed: boolean): Promise<void>;
+  /** The process stands still for so long, and goes on for an instant in which no answer comes. */
+  standStill(ms: number): Promise<void>;
+}
+
+/** A lease that begins now, on a store that does not answer. */
+function held(alone = false): Subject {
+  const clock = testClock();
+  let skew = 0;
+  let lost = false;
+  const gate = Promise.withResolvers<{ readonly cancelled: boolean } | null>();
+  const now = (): number => clock.now() + skew;
+  const lease = new Heartbeat({
+    storage: { single_process: alone, renewLease: () => gate.promise } as unknown as Storage,
+    scope: { deployment: "d" },
+    environment: { ...systemEnvironment(), timer: clock.timer, now, log: () => {} },
+    lease: { run_id: "r", thread_id: "t", token: "x" },
+    lease_ms: LEASE_MS,
+    until: now() + LEASE_MS,
+    onCancelled: () => {},
+    onLost() {
+      lost = true;
+    },
+  });
+  return {
+    clock,
+    held: lease,
+    lost: () => lost,
+    async answer(renewed) {
+      gate.resolve(renewed ? { cancelled: false } : null);
+      await clock.advance(1);
+    },
+    async standStill(ms) {
+      skew += ms;
+      // Whatever is due within that time is noticed only now.
+      await clock.advance(LEASE_MS / 6);
+    },
+  };
+}
+
+describe("a lease that cannot be renewed", () => {
+  it("is lost shortly before it is over", async () => {
+    const { clock, lost } = held();
+    await clock.advance(LEASE_MS * 0.85);
+    assert.equal(lost(), false);
+    await clock.advance(LEASE_MS * 0.15);
+    assert.equal(lost(), true);
+  });
+
+  it("is not lost because the process stood still, however often", async () => {
+    const { clock, held: lease, lost, answer, standStill } = held();
+    await clock.advance(LEASE_MS / 2);
+    for (let n = 0; n < 5; n++) {
+      await standStill(LEASE_MS);
+      assert.equal(lost(), false, `after ${n + 1} times`);
+    }
+    assert.ok(lease.isExpired(clock.now() + 5 * LEASE_MS));
+    await answer(true);
+    assert.equal(lost(), false);
+    await clock.advance(LEASE_MS);
+    assert.equal(lost(), false);
+    lease.stop();
+  });
+
+  it("is lost when the process goes on and the store still does not answer", async () => {
+    const { clock, lost, standStill } = held();
+    await clock.advance(LEASE_MS / 2);
+    await standStill(LEASE_MS);
+    assert.equal(lost(), false);
+    await clock.advance(LEASE_MS);
+    assert.equal(lost(), true);
+  });
+
+  it("is lost when the store refuses", async () => {
+    const { clock, lost, answer, standStill } = held(true);
+    await clock.advance(LEASE_MS / 2);
+    await standStill(LEASE_MS);
+    await clock.advance(LEASE_MS);
+    assert.equal(lost(), false, "nobody else can take it");
+    await answer(false);
+    assert.equal(lost(), true);
+  });
+});

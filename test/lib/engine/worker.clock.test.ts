@@ -1,0 +1,44 @@
+/** A machine's clock that is set back: what is to start at once starts all the same, on a file as in memory. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { testClock, testService } from "../../suite/kit.ts";
+
+const HOUR_MS = 3_600_000;
+
+describe("a clock that is set back by an hour", () => {
+  it("keeps no run waiting that was to start at once, and lets a later one wait for its time", async () => {
+    const clock = testClock();
+    let skew = 0;
+    const gate = Promise.withResolvers<void>();
+    const order: string[] = [];
+    // Timers go on as before: the clock of the machine is another one.
+    const environment = { now: () => clock.now() + skew, timer: clock.timer };
+    await using kit = await testService({
+      environment,
+      agents: {
+        async graph({ input }) {
+          order.push(String(input));
+          if (input === "first") await gate.promise;
+          return {};
+        },
+      },
+    });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const create = (input: string, after_seconds = 0): Promise<unknown> =>
+      runs.create(thread_id, { assistant_id: "graph", input, after_seconds });
+    await create("first");
+    await create("second");
+    await create("later", 5);
+    skew = -HOUR_MS;
+    gate.resolve();
+    for (let i = 0; i < 200 && order.length < 2; i++) await clock.advance(100);
+    assert.deepEqual(order, ["first", "second"]);
+    // Its time comes by the clock.
+    for (let i = 0; i < 10; i++) await clock.advance(1_000);
+    assert.deepEqual(order, ["first", "second"]);
+    skew = 0;
+    for (let i = 0; i < 200 && order.length < 3; i++) await clock.advance(100);
+    assert.deepEqual(order, ["first", "second", "later"]);
+  });
+});

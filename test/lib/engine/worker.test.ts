@@ -1,0 +1,378 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { recordStates } from "../../../lib/executor/state-recorder.ts";
+import { type Executor, fromFunctions, type Json, type JsonObject } from "../../../lib/mod.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+import { advanceUntil, collect, faulty } from "../../support/faulty.ts";
+
+const ask = (assistant_id: string): { assistant_id: string; input: JsonObject } => ({ assistant_id, input: {} });
+
+describe("a worker", () => {
+  it("does not execute its own run again when the event loop stood still for longer than the lease", async () => {
+    const clock = testClock();
+    let skew = 0;
+    let executions = 0;
+    const go = Promise.withResolvers<void>();
+    const agents = {
+      async slow() {
+        executions++;
+        await go.promise;
+        return { done: true };
+      },
+    };
+    await using kit = await testService({ agents, environment: { ...clock, now: () => clock.now() + skew } });
+    const { thread_id } = await kit.service.threads.create();
+    const { result } = await kit.service.runs.wait(thread_id, ask("slow"));
+    await clock.advance(100);
+    skew = 60_000;
+    // The poll comes first, the heartbeat after it.
+    await clock.advance(5_000);
+    go.resolve();
+    await advanceUntil(clock, () => executions > 0);
+    assert.deepEqual(await result, { done: true });
+    assert.equal(executions, 1);
+    const [run] = await kit.service.runs.list(thread_id);
+    assert.equal(run?.status, "success");
+  });
+
+  it("stores the end of a run again when the store failed once, instead of executing the run again", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    let executions = 0;
+    await using kit = await testService({
+      storage,
+      agents: { once: async () => ({ executions: ++executions }) },
+      environment: clock,
+    });
+    let failures = 0;
+    faults.finishRun = (call) => {
+      if (failures++ === 0) throw new Error("disk hiccup");
+      return call();
+    };
+    let result: Json | undefined;
+    const wait = await kit.service.runs.wait(null, ask("once"));
+    void wait.result.then((value) => {
+      result = value;
+    });
+    await advanceUntil(clock, () => result !== undefined);
+    assert.deepEqual(result, { executions: 1 });
+    assert.equal(failures, 2);
+  });
+
+  it("answers readers also when the end of a run was stored but its answer was lost", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    await using kit = await testService({
+      storage,
+      agents: { once: async () => ({ done: true }) },
+      environment: clock,
+    });
+    let lost = 0;
+    faults.finishRun = async (call) => {
+      const stored = await call();
+      if (lost++ === 0) throw new Error("connection lost after commit");
+      return stored;
+    };
+    const { thread_id } = await kit.service.threads.create();
+    const stream = await kit.service.runs.stream(thread_id, ask("once"));
+    const frames = collect(stream.frames);
+    await advanceUntil(clock, frames.ended);
+    assert.equal(frames.list.at(-1)?.event, "end");
+    const joined = await kit.service.runs.join(thread_id, stream.run.run_id);
+    assert.deepEqual(await joined.result, { done: true });
+  });
+
+  it("leaves a run whose progress cannot be stored, and can stop", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const waits = Promise.withResolvers<void>();
+    const agents = {
+      async *steps({ signal }: { signal: AbortSignal }) {
+        yield { step: 1 };
+        yield { step: 2 };
+        waits.resolve();
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      },
+    };
+    const kit = await testService({ storage, agents, environment: clock });
+    faults.saveProgress = () => Promise.reject(new Error("no"));
+    const { thread_id } = await kit.service.threads.create();
+    await kit.service.runs.create(thread_id, ask("steps"));
+    await waits.promise;
+    await clock.advance(30_000);
+    let stopped = false;
+    void kit.service.stop(0).then(() => {
+      stopped = true;
+    });
+    await advanceUntil(clock, () => stopped);
+    assert.ok(kit.log.some(({ level }) => level === "error"));
+  });
+
+  it("abandons an executor that goes on after its signal", async () => {
+    const clock = testClock();
+    const deaf: Executor = {
+      graphs: () => [{ graph_id: "deaf" }],
+      execute: recordStates(async function* () {
+        yield { type: "state", values: { at: 0 }, next: ["more"], tasks: [] };
+        while (true) yield { type: "stream", mode: "custom", data: "still here" };
+      }),
+    };
+    await using kit = await testService({ executor: deaf, environment: clock, worker: { concurrency: 1 } });
+    const { thread_id } = await kit.service.threads.create();
+    const stream = await kit.service.runs.stream(thread_id, {
+      ...ask("deaf"),
+      stream_mode: "custom",
+      on_disconnect: "cancel",
+    });
+    for await (const frame of stream.frames) if (frame.event === "custom") break;
+    let ended = false;
+    void kit.service.runs.join(thread_id, stream.run.run_id).then(async ({ result }) => {
+      await result;
+      ended = true;
+    });
+    await advanceUntil(clock, () => ended);
+    assert.equal((await kit.service.runs.get(thread_id, stream.run.run_id)).status, "interrupted");
+  });
+
+  it("starts at once what waited for a place that a refused run gave back", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    await using kit = await testService({
+      storage,
+      agents: { ok: async () => ({ ok: true }) },
+      environment: clock,
+      worker: { concurrency: 1 },
+    });
+    const gate = Promise.withResolvers<void>();
+    let first = true;
+    faults.createRun = async (call) => {
+      if (!first) return call();
+      first = false;
+      await gate.promise;
+      throw new Error("refused");
+    };
+    const refused = assert.rejects(kit.service.runs.create(null, ask("ok")), /refused/);
+    const waiting = await kit.service.runs.wait(null, ask("ok"));
+    gate.resolve();
+    await refused;
+    // No timer is needed: the clock stands still.
+    assert.deepEqual(await waiting.result, { ok: true });
+  });
+
+  it("starts a new run with its creation, though a look for others goes on", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gate = Promise.withResolvers<void>();
+    let looks = 0;
+    faults.claimRun = async (call) => {
+      looks++;
+      await gate.promise;
+      return call();
+    };
+    await using kit = await testService({
+      storage,
+      agents: { ok: async () => ({ ok: true }) },
+      environment: clock,
+      worker: { concurrency: 2 },
+    });
+    await advanceUntil(clock, () => looks > 0);
+    for (let n = 0; n < 5; n++) {
+      const { result } = await kit.service.runs.wait(null, ask("ok"));
+      assert.deepEqual(await result, { ok: true });
+    }
+    assert.equal(looks, 1);
+    gate.resolve();
+  });
+
+  it("keeps a place for each run that waits, and looks for it first", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const begun: string[] = [];
+    faults.claimRun = async (call) => {
+      await gates[0]?.promise;
+      return call();
+    };
+    const agents = {
+      async note({ run_id }: { readonly run_id: string }) {
+        begun.push(run_id);
+        await gates[1]?.promise;
+        return {};
+      },
+    };
+    await using kit = await testService({ storage, agents, environment: clock, worker: { concurrency: 3 } });
+    const { thread_id } = await kit.service.threads.create();
+    const made: string[] = [];
+    const create = async (thread: string | null): Promise<void> => {
+      made.push((await kit.service.runs.create(thread, { ...ask("note"), multitask_strategy: "enqueue" })).run_id);
+    };
+    // One place is taken, one is the look's, and one is left for the run that waits for its thread.
+    await create(thread_id);
+    await create(thread_id);
+    await create(null);
+    await clock.advance(100);
+    assert.deepEqual(begun, made.slice(0, 1));
+    gates[0]?.resolve();
+    await advanceUntil(clock, () => begun.length === 2);
+    assert.deepEqual(begun, [made[0], made[2]]);
+    gates[1]?.resolve();
+    await advanceUntil(clock, () => begun.length === 3);
+  });
+
+  it("takes the reader of an unreadable state for what it is", async () => {
+    const executor = fromFunctions({ ok: async () => ({ ok: true }) });
+    const broken: Executor = {
+      graphs: () => [{ graph_id: "ok" }],
+      execute: (...attempt) => executor.execute(...attempt),
+      state: () => ({
+        get: () => Promise.reject(new Error("cannot read this")),
+        schemas: () => Promise.reject(new Error("no")),
+        drawn: () => Promise.reject(new Error("no")),
+        subgraphs: async () => ({}),
+      }),
+    };
+    const storage = nodeSqlite(":memory:");
+    const shared = faulty(storage).share().storage;
+    const one = await testService({ storage: shared, executor });
+    const { thread_id } = await one.service.threads.create();
+    const { run, result } = await one.service.runs.wait(thread_id, ask("ok"));
+    await result;
+    await one.service.stop(0);
+    await using two = await testService({ storage: shared, executor: broken });
+    const joined = (await (await two.service.runs.join(thread_id, run.run_id)).result) as { __error__: JsonObject };
+    assert.equal(joined.__error__["error"], "StateUnreadable");
+    const stream = await two.service.runs.joinStream(thread_id, run.run_id);
+    let last = "";
+    for await (const frame of stream.frames) last = frame.event;
+    assert.equal(last, "end");
+    await storage.close();
+  });
+
+  it("stands by while another process executes the runs, and takes over when it is gone", async () => {
+    const clock = testClock();
+    const { storage, faults, calls } = faulty();
+    let alone = false;
+    faults.becomeWorker = async () => alone;
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
+    const waiting = await kit.service.runs.wait(null, ask("ok"));
+    await clock.advance(10_000);
+    assert.equal(calls.claimRun, undefined);
+    assert.equal((await kit.service.metrics()).standby, true);
+    assert.equal((await kit.service.metrics()).runs.pending, 1);
+    assert.equal(kit.service.healthy(), true);
+    assert.equal(kit.log.filter(({ message }) => message.includes("standby")).length, 1);
+    const looks = calls.claimDeliveries ?? 0;
+    assert.ok(looks > 0, "what ends through it is told by it");
+    alone = true;
+    let result: Json | undefined;
+    void waiting.result.then((value) => {
+      result = value;
+    });
+    await clock.advance(300);
+    assert.equal(calls.claimDeliveries, looks + 1, "what the other one has left is sent at once");
+    await advanceUntil(clock, () => result !== undefined);
+    assert.deepEqual(result, { ok: true });
+    assert.equal((await kit.service.metrics()).standby, false);
+  });
+
+  it("tells when claiming fails or hangs, and when it works again", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
+    await clock.advance(1_000);
+    faults.claimRun = () => Promise.reject(new Error("no"));
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true, "not at once");
+    await clock.advance(10_000);
+    assert.equal(kit.service.healthy(), false);
+    delete faults.claimRun;
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true);
+    const hangs = Promise.withResolvers<void>();
+    faults.claimRun = async (call) => {
+      await hangs.promise;
+      return call();
+    };
+    await clock.advance(15_000);
+    assert.equal(kit.service.healthy(), false);
+    delete faults.claimRun;
+    hangs.resolve();
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true);
+  });
+
+  it("tells when its timers do not fire any more", async () => {
+    const clock = testClock();
+    let late = 0;
+    const environment = { ...clock, now: () => clock.now() + late };
+    await using kit = await testService({ agents: { ok: async () => ({ ok: true }) }, environment });
+    await clock.advance(3_000);
+    assert.equal(kit.service.healthy(), true);
+    late = 10_000;
+    assert.equal(kit.service.healthy(), false);
+    await clock.advance(3_000);
+    assert.equal(kit.service.healthy(), true);
+  });
+
+  it("takes the run that waits longest in the batch that ends another, instead of a claim for each", async () => {
+    const { storage, calls } = faulty();
+    const gate = Promise.withResolvers<void>();
+    const order: unknown[] = [];
+    const agents = {
+      async note({ input }: { input: Json | undefined }) {
+        order.push((input as JsonObject)["n"]);
+        await gate.promise;
+        return { ok: true };
+      },
+    };
+    // No timer is needed: the clock stands still.
+    await using kit = await testService({ storage, agents, worker: { concurrency: 2 }, environment: testClock() });
+    const { thread_id } = await kit.service.threads.create();
+    const waits = [];
+    for (let n = 0; n < 60; n++) {
+      // Half of them wait for a place, the others for their thread too.
+      waits.push(await kit.service.runs.wait(n % 2 ? thread_id : null, { ...ask("note"), input: { n } }));
+    }
+    const before = calls.claimRun ?? 0;
+    gate.resolve();
+    await Promise.all(waits.map(({ result }) => result));
+    assert.equal(order.length, 60);
+    const ofThread = order.filter((n) => Number(n) % 2 === 1);
+    assert.deepEqual(
+      ofThread,
+      [...ofThread].sort((a, b) => Number(a) - Number(b)),
+    );
+    const { worker } = await kit.service.metrics();
+    assert.equal(worker.started, 60);
+    assert.equal(worker.ended.success, 60);
+    assert.equal(worker.retried, 0);
+    assert.ok((calls.claimRun ?? 0) - before <= 4, `${(calls.claimRun ?? 0) - before} claims for 58 runs`);
+  });
+
+  it("starts a run when it is due", async () => {
+    const clock = testClock();
+    const { storage, calls } = faulty();
+    const started: number[] = [];
+    const agents = {
+      async note() {
+        started.push(clock.now());
+        return { ok: true };
+      },
+    };
+    await using kit = await testService({ storage, agents, environment: clock });
+    const begin = clock.now();
+    for (const after_seconds of [7.1, 3.3, 7.1]) await kit.service.runs.create(null, { ...ask("note"), after_seconds });
+    await clock.advance(3_200);
+    assert.equal((await kit.service.metrics()).runs.scheduled, 3);
+    await advanceUntil(clock, () => started.length === 1, 10, 20);
+    await clock.advance(3_500);
+    assert.equal(started.length, 1);
+    await advanceUntil(clock, () => started.length === 3, 10, 40);
+    assert.deepEqual(
+      started.map((time) => Math.round((time - begin) / 100)),
+      [33, 71, 71],
+    );
+    assert.ok((calls.claimRun ?? 0) < 20);
+  });
+});

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { serviceInternals } from "../../../lib/service.ts";
+import { type ForgeryWorld, forgeryWorld } from "../../security/forgery.ts";
+
+const UNKNOWN = "99999999-9999-4999-8999-999999999999";
+const TOKENS = "/api/v1/feedback/tokens";
+
+/** Deno ends a test in which nothing but timers of the service is left. */
+async function inWorld(body: (world: ForgeryWorld) => Promise<void>): Promise<void> {
+  const alive = setInterval(() => {}, 60_000);
+  try {
+    await using world = await forgeryWorld();
+    await body(world);
+  } finally {
+    clearInterval(alive);
+  }
+}
+
+async function told(answer: Promise<Response>): Promise<unknown[]> {
+  const response = await answer;
+  const headers = [...response.headers].filter(([name]) => name !== "x-request-id").sort();
+  return [response.status, headers, await response.text()];
+}
+
+describe("a forged feedback token", () => {
+  it("is answered as every other one, and records nothing", () =>
+    inWorld(async ({ forge, kit, token }) => {
+      const { tried, answers, recorded } = await forge(10_000);
+      assert.deepEqual([tried, recorded], [10_000, 0]);
+      for (const [kind, seen] of answers) {
+        assert.equal(seen.size, 1, `${kind}: ${[...seen].join("\n")}`);
+        assert.match([...seen.keys()][0] as string, /^\[404,.*Feedback token not found/, kind);
+      }
+      const good = await kit.fetch(`http://greenroom${TOKENS}/${token}`, { method: "POST", body: '{"score":1}' });
+      assert.equal(good.status, 200, "the token that all of it was made from is good");
+    }));
+
+  it("of a run that was rolled back or deleted is as unknown as one that never was", () =>
+    inWorld(async ({ dead, kit }) => {
+      assert.equal(dead.length, 8);
+      const post = (id: string) =>
+        told(kit.fetch(`http://greenroom${TOKENS}/${id}`, { method: "POST", body: '{"score":1}' }));
+      const unknown = await post(UNKNOWN);
+      assert.equal(unknown[0], 404);
+      for (const id of dead) assert.deepEqual(await post(id), unknown);
+    }));
+});
+
+describe("what belongs to another workspace", () => {
+  it("is as unknown as what does not exist", () =>
+    inWorld(async ({ ask, foreign_run, kit }) => {
+      const place = (await serviceInternals(kit.service).options.storage.getTrace(foreign_run)) ?? assert.fail();
+      const theirs = await kit.service.accounts.createKey({ kind: "sk", workspaces: [place.workspace_id] });
+      const made = await kit.fetch("http://greenroom/api/v1/feedback", {
+        method: "POST",
+        headers: { "x-api-key": theirs.key },
+        body: JSON.stringify({ run_id: foreign_run, key: "k", score: 1 }),
+      });
+      assert.equal(made.status, 200);
+      const { id } = await made.json();
+      const pairs: readonly (readonly [status: number, method: string, path: string, body?: string])[] = [
+        [404, "POST", TOKENS, '{"run_id":"{run}","feedback_key":"k"}'],
+        [200, "GET", `${TOKENS}?run_id={run}`],
+        [404, "POST", "/api/v1/feedback", '{"run_id":"{run}","key":"k","score":1}'],
+        [404, "POST", "/api/v1/feedback", '{"session_id":"{project}","key":"k","score":1}'],
+        [200, "GET", "/api/v1/feedback?run={run}"],
+        [200, "GET", "/api/v1/feedback?session={project}"],
+        [200, "GET", "/api/v1/feedback/stats?run={run}"],
+        [404, "GET", "/api/v1/feedback/{id}"],
+        [404, "PATCH", "/api/v1/feedback/{id}", '{"score":2}'],
+        [404, "DELETE", "/api/v1/feedback/{id}"],
+      ];
+      const filled = (text: string, known: boolean): string =>
+        text
+          .replace("{run}", known ? foreign_run : UNKNOWN)
+          .replace("{project}", known ? place.project_id : UNKNOWN)
+          .replace("{id}", known ? id : UNKNOWN);
+      for (const [status, method, path, body] of pairs) {
+        const [foreign, unknown] = await Promise.all(
+          [true, false].map((known) => {
+            const sent = body === undefined ? undefined : JSON.parse(filled(body, known));
+            return told(ask(method, filled(path, known), sent));
+          }),
+        );
+        assert.equal(foreign?.[0], status, `${method} ${path} ${foreign}`);
+        assert.deepEqual(foreign, unknown, `${method} ${path}`);
+      }
+    }));
+});

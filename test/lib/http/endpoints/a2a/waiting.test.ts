@@ -1,0 +1,113 @@
+/** Streams of A2A 1.0 that follow a task which waits for its client. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { JsonObject } from "../../../../../lib/json.ts";
+import { testClock } from "../../../../suite/mod.ts";
+import {
+  AGENTS,
+  type Answer,
+  a2aWorld,
+  answerOf,
+  type asks,
+  requestOf,
+  type ShownTask,
+  say,
+  taskOf,
+  textsOf,
+} from "./a2a.harness.ts";
+
+/** A stream whose first event has come. */
+interface Open {
+  readonly first: JsonObject;
+  /** All of it, once it has ended. */
+  rest(): Promise<Answer>;
+  leave(): Promise<void>;
+}
+
+async function openStream(fetch: (request: Request) => Promise<Response>, id: string): Promise<Open> {
+  const response = await fetch(requestOf("http://127.0.0.1/a2a/asks", "SubscribeToTask", { id }));
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  while (!/^data: .*\n/m.test(text)) text += decoder.decode((await reader.read()).value, { stream: true });
+  const [first = {}] = (await answerOf(new Response(text, response))).events;
+  return {
+    first,
+    async rest() {
+      for (let read = await reader.read(); !read.done; read = await reader.read())
+        text += decoder.decode(read.value, { stream: true });
+      return await answerOf(new Response(text, response));
+    },
+    leave: () => reader.cancel(),
+  };
+}
+
+const statesOf = ({ events }: Answer): string[] =>
+  events.flatMap(({ task, statusUpdate }) => {
+    const shown = (task ?? statusUpdate) as unknown as ShownTask | undefined;
+    return shown ? [shown.status.state.replace("TASK_STATE_", "")] : [];
+  });
+
+describe("a subscription to a task that asks", () => {
+  it("shows the task, waits, and follows the run that answers; all streams have the same events", async () => {
+    await using it = await a2aWorld();
+    const { id: taskId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const streams = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
+    for (const { first } of streams) assert.equal((first.task as JsonObject).id, taskId);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId }));
+    const [one, two] = await Promise.all(streams.map(({ rest }) => rest()));
+    assert.deepEqual(statesOf(one as Answer), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
+    const [said] = (one as Answer).events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate] : []));
+    assert.equal(textsOf(((said as JsonObject).artifact as JsonObject).parts as JsonObject[]), 'Got "Rome"');
+    assert.deepEqual(one?.events, two?.events);
+  });
+
+  it("ends with the next question, and where the context goes on without an answer", async () => {
+    const agents = { ...AGENTS, asks: twice };
+    await using it = await a2aWorld({ agents });
+    const { id: taskId, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const first = await openStream(it.test.fetch, taskId);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId }));
+    assert.deepEqual(statesOf(await first.rest()), ["INPUT_REQUIRED", "WORKING", "INPUT_REQUIRED"]);
+    const second = await openStream(it.test.fetch, taskId);
+    await it.ask("asks", "SendMessage", say("Something else", { contextId }));
+    assert.deepEqual(statesOf(await second.rest()), ["INPUT_REQUIRED", "CANCELED"]);
+  });
+
+  it("ends soon after the task is cancelled, or deleted", async () => {
+    for (const close of ["CancelTask", "delete"]) {
+      const clock = testClock(Date.now());
+      const { now, timer } = clock;
+      await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
+      const { id, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+      const { rest } = await openStream(it.test.fetch, id);
+      if (close === "delete") await it.service.threads.delete(contextId);
+      else await it.ask("asks", "CancelTask", { id });
+      const answer = await ended(rest(), () => clock.advance(1_000));
+      assert.deepEqual(statesOf(answer), ["INPUT_REQUIRED", "CANCELED"]);
+    }
+  });
+
+  it("can be left, which stops nothing", async () => {
+    await using it = await a2aWorld();
+    const { id: taskId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const [left, stays] = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
+    await left.leave();
+    await it.ask("asks", "SendMessage", say("Rome", { taskId }));
+    assert.deepEqual(statesOf(await stays.rest()), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
+  });
+});
+
+/** Asks a second question after the first answer. */
+const twice: ReturnType<typeof asks> = ({ command, interrupt }) =>
+  command?.resume === undefined ? interrupt("Which city?") : interrupt(`Where in ${command.resume}?`);
+
+/** What a promise resolves to while time passes. */
+async function ended<Value>(promise: Promise<Value>, pass: () => Promise<void>): Promise<Value> {
+  let isOver = false;
+  const over = promise.finally(() => {
+    isOver = true;
+  });
+  for (let step = 0; step < 60 && !isOver; step++) await pass();
+  return await over;
+}

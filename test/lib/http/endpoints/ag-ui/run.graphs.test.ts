@@ -1,0 +1,180 @@
+/** What graphs and their states give to AG-UI's clients, and what they take from them. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { END, MessagesZodState, START, StateGraph } from "@langchain/langgraph";
+import { z } from "zod/v3";
+import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
+import type { JsonObject } from "../../../../../lib/json.ts";
+import { combine, type FunctionJob, fromFunctions, type Run } from "../../../../../lib/mod.ts";
+import { clientOf, interrupts, KINDS, outcome, said, types } from "../../../../compat/ag-ui/client.ts";
+import { langchainAgents, ran } from "../../../../compat/ai/agents.ts";
+import { testService } from "../../../../suite/mod.ts";
+import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
+
+const agents = {
+  /** Asks twice, one after the other. */
+  async *twofold({ command, state, interrupt }: FunctionJob) {
+    const answers = [
+      ...((state.answers as unknown[]) ?? []),
+      ...(command?.resume === undefined ? [] : [command.resume]),
+    ];
+    yield { answers };
+    if (answers.length < 2) yield interrupt({ question: `Question ${answers.length + 1}?`, reason: "more" });
+    else yield `Answers ${JSON.stringify(answers)}`;
+  },
+  /** Its state is large. */
+  async *large({ state }: FunctionJob) {
+    yield { text: "x".repeat(20_000), n: 1 };
+    yield { ...state, n: 2 };
+  },
+};
+
+/** A graph that tells what the page has given to it. */
+const State = MessagesZodState.extend({
+  tools: z.array(z.any()).optional(),
+  copilotkit: z.any().optional(),
+  theme: z.string().optional(),
+});
+const told = new StateGraph(State)
+  .addNode("tell", ({ tools, copilotkit, theme }) => ({
+    messages: [{ role: "assistant", content: JSON.stringify({ tools, copilotkit, theme }) }],
+  }))
+  .addEdge(START, "tell")
+  .addEdge("tell", END)
+  .compile();
+
+const executor = () => combine(fromFunctions(agents), langchainAgents(), langgraph({ told } as never));
+
+for (const kind of KINDS) {
+  describe(`AG-UI's client ${kind}`, () => {
+    it("sees an agent that is the tool of another as a subagent", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "helped", kind);
+      await client.say("helper");
+      const started = client.events.find(({ type }) => type === "SUBAGENT_STARTED") as JsonObject;
+      assert.deepEqual([started.name, started.parentToolCallId], ["helper", "call-1-0"]);
+      const inside = client.events.filter((event) => event.subagentRunId === started.subagentRunId);
+      const text = inside.flatMap(({ type, delta }) => (type === "TEXT_MESSAGE_CONTENT" ? [delta] : [])).join("");
+      assert.equal(text, "You said Deep thought");
+      assert.equal(inside.at(-1)?.type, "SUBAGENT_FINISHED");
+      assert.match(String(said(client)), /^Done: It says: You said Deep thought/);
+      assert.deepEqual(
+        client.agent.messages.map(({ role }) => role),
+        ["user", "assistant", "tool", "assistant"],
+      );
+    });
+
+    it("sees two messages that are written at the same time", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "both", kind);
+      await client.say("Go");
+      const texts = Map.groupBy(
+        client.events.filter(({ type }) => type === "TEXT_MESSAGE_CONTENT"),
+        ({ messageId }) => messageId,
+      );
+      assert.deepEqual(
+        [...texts.values()].map((list) => list.map(({ delta }) => delta).join("")).sort(),
+        ["one", "two"].map((name) => `You said ${name} has many words`),
+      );
+      assert.equal(client.agent.messages.length, 3);
+    });
+
+    it("gives its tools, context and state to a graph that has members for them", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "told", kind, { initialState: { theme: "dark", other: 1 } });
+      const parameters = { type: "object", properties: {} };
+      const tools = [{ name: "confirm", description: "Ask", parameters }];
+      client.agent.addMessage({ id: "u", role: "user", content: "Hi" });
+      await client.run({ tools, context: [{ description: "page", value: "home" }] });
+      const confirm = { name: "confirm", description: "Ask", parameters };
+      const action = { type: "function", name: "confirm", function: confirm };
+      assert.deepEqual(JSON.parse(String(said(client))), {
+        tools: [action],
+        copilotkit: { actions: [action], context: [{ description: "page", value: "home" }] },
+        theme: "dark",
+      });
+    });
+
+    it("gets a large state once, and then its changes", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "large", kind);
+      await client.say("Go");
+      assert.deepEqual(
+        types(client).filter((type) => type.startsWith("STATE")),
+        ["STATE_SNAPSHOT", "STATE_DELTA"],
+      );
+      assert.deepEqual(client.agent.state, { text: "x".repeat(20_000), n: 2 });
+    });
+
+    it("answers under the id of the run that asks, as CopilotKit does, and gets that answer's run again", async () => {
+      await using test = await testService({ executor: executor() });
+      const client = clientOf(test, "twofold", kind);
+      client.agent.addMessage({ id: "u", role: "user", content: "Go" });
+      await client.run({ runId: "r" });
+      const asked: unknown[] = [];
+      for (const payload of ["a", "b"]) {
+        const [interrupt] = interrupts(client);
+        asked.push([interrupt?.message, interrupt?.reason]);
+        await client.run({ runId: "r", resume: [{ interruptId: interrupt?.id, status: "resolved", payload }] });
+      }
+      assert.deepEqual(asked, [
+        ["Question 1?", "more"],
+        ["Question 2?", "more"],
+      ]);
+      assert.equal(said(client), 'Answers ["a","b"]');
+      const runs = await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId));
+      assert.equal(runs.length, 3);
+      const { resume: answered } = (runs[0] as Run).kwargs.command as JsonObject;
+      const ids = Object.keys(answered as JsonObject);
+      const body = { threadId: client.agent.threadId, runId: "r", messages: [] };
+      const resume = ids.map((interruptId) => ({ interruptId, status: "resolved", payload: "b" }));
+      const url = "http://localhost/ag-ui/twofold";
+      const again = await test.fetch(url, { method: "POST", body: JSON.stringify({ ...body, resume }) });
+      assert.match(await again.text(), /RUN_FINISHED/);
+      assert.equal((await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId))).length, 3);
+    });
+
+    it("answers as clients did before interrupts had ids", async () => {
+      await using test = await testService({
+        executor: executor(),
+        http: { ag_ui: { legacy_interrupts: true } },
+      });
+      const client = clientOf(test, "twofold", "0.0.59");
+      client.agent.addMessage({ id: "u", role: "user", content: "Go" });
+      await client.run({ runId: "r" });
+      const asked = client.events.find(({ type, name }) => type === "CUSTOM" && name === "on_interrupt");
+      assert.deepEqual(JSON.parse(String(asked?.value)), { question: "Question 1?", reason: "more" });
+      client.agent.pendingInterrupts.length = 0;
+      await client.run({ runId: "r", forwardedProps: { command: { resume: "a" } } });
+      assert.equal(interrupts(client)[0]?.message, "Question 2?");
+    });
+
+    it("cancels an approval, or decides it action by action", async () => {
+      await using test = await testService({ executor: executor() });
+      const edited = { type: "edit", edited_action: { name: "refund", args: { amount: 7 } } };
+      for (const [answer, done] of [
+        [{ status: "cancelled" }, []],
+        [{ status: "resolved", payload: { decisions: [{ type: "approve" }] } }, ["refund 30"]],
+        [{ status: "resolved", payload: { decisions: [edited] } }, null],
+      ] as const) {
+        const client = clientOf(test, "clerk", kind);
+        await client.say("refund");
+        ran.length = 0;
+        const thread_id = await test.service.threads.idOf(client.agent.threadId);
+        assert.deepEqual(await shownThread(test.fetch, thread_id), ASKING);
+        await client.run({ resume: [{ interruptId: interrupts(client)[0]?.id, ...answer }] });
+        if (done) assert.deepEqual([ran, await shownThread(test.fetch, thread_id)], [done, CLOSED]);
+        // The middleware allows no edit of this tool.
+        else assert.equal(client.events.at(-1)?.type, "RUN_ERROR");
+      }
+    });
+
+    it("writes no state where the host does not take it", async () => {
+      await using test = await testService({ executor: executor(), http: { ag_ui: { state: "read" } } });
+      const client = clientOf(test, "told", kind, { initialState: { theme: "dark" } });
+      await client.say("Hi");
+      assert.deepEqual(JSON.parse(String(said(client))), {});
+      assert.deepEqual(outcome(client), { type: "success" });
+    });
+  });
+}

@@ -1,0 +1,70 @@
+/** Runs by AG-UI that outlive the process. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { it } from "node:test";
+import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
+import type { FunctionJob } from "../../../../../lib/mod.ts";
+import { clientOf, KINDS, types } from "../../../../compat/ag-ui/client.ts";
+import { testService } from "../../../../suite/mod.ts";
+import { type Program, start, temporaryFolder, urlOf } from "../../../../support/programs.ts";
+import { until } from "../../../../support/until.ts";
+
+const serve = (file: string): Program => start("test/compat/ai/serve.ts", [file, "0"], { cwd: "." });
+
+for (const kind of KINDS) {
+  it(`kill -9 in the middle breaks the stream, and client ${kind} gets the answer with the next one`, async () => {
+    using folder = temporaryFolder();
+    const file = join(folder.path, "agui.db");
+    await using first = serve(file);
+    const threadId = crypto.randomUUID();
+    // Not by the client: it rejects twice when the connection breaks, once where nothing can catch it.
+    const body = JSON.stringify({ threadId, runId: "r1", messages: [{ id: "u1", role: "user", content: "Hi" }] });
+    const broken = await fetch(`${await urlOf(first)}/ag-ui/slow`, { method: "POST", body });
+    const reader = (broken.body as ReadableStream<Uint8Array>).getReader();
+    let text = "";
+    while (!text.includes("Begun")) text += new TextDecoder().decode((await reader.read()).value);
+    await first.kill("SIGKILL");
+    await assert.rejects(async () => {
+      while (!(await reader.read()).done);
+    });
+
+    await using second = serve(file);
+    const url = await urlOf(second);
+    // It waits for the run that the next process has taken over.
+    const here = { fetch: (sent: string, init?: RequestInit) => fetch(sent.replace("http://localhost", url), init) };
+    const client = clientOf(here, "slow", kind, { threadId });
+    await client.say("Again");
+    assert.deepEqual(
+      client.agent.messages.map(({ content }) => content),
+      ["Hi", "Begun. Ended.", "Again", "Begun. Ended."],
+    );
+  });
+
+  it(`a deploy in the middle is an error for client ${kind}, and the run goes on`, async () => {
+    using folder = temporaryFolder();
+    const open = (waits: boolean) => {
+      async function* agent({ messages, signal }: FunctionJob) {
+        yield `Half of ${messages.length}. `;
+        if (waits) await new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
+        yield "The rest.";
+      }
+      return testService({ storage: nodeSqlite(join(folder.path, "agui.db")), agents: { agent } });
+    };
+    const first = await open(true);
+    const client = clientOf(first, "agent", kind);
+    const sent = client.say("Hi");
+    await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
+    await first.service.stop(0);
+    await sent;
+    assert.equal(client.events.at(-1)?.code, "stopped");
+
+    await using second = await open(false);
+    const next = clientOf(second, "agent", kind, { threadId: client.agent.threadId });
+    next.agent.setMessages(client.agent.messages);
+    await next.say("Again");
+    assert.deepEqual(
+      next.agent.messages.map(({ content }) => content),
+      ["Hi", "Half of 1. The rest.", "Again", "Half of 3. The rest."],
+    );
+  });
+}

@@ -1,0 +1,358 @@
+/** Calls by MCP clients of 2025-11-25 that can be asked: questions on the open answer, replies to any process, cancelled requests. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
+import { createHandler } from "../../../../../lib/http/handler.ts";
+import type { JsonObject } from "../../../../../lib/json.ts";
+import { fromFunctions, type Service } from "../../../../../lib/mod.ts";
+import { together } from "../../../../compat/mcp/agents.ts";
+import { keepAlive } from "../../../../support/alive.ts";
+import { gate } from "../../../../support/gate.ts";
+import { CLOSED, shownThread } from "../../../../support/inbox.ts";
+import { processes } from "../../../../support/shared-database.ts";
+import { customWorld } from "../../../auth/custom-auth.harness.ts";
+import { AGENTS, answerOf, call, mcpWorld, messagesIn, replyTo, session, textOf, threadOf } from "./mcp.harness.ts";
+
+const YES = { answer: "yes" };
+const yes = (question: JsonObject | undefined): JsonObject => replyTo(question ?? {}, YES);
+
+describe("the session of MCP", () => {
+  it("says what the client can do, and an unreadable id is as none", async () => {
+    await using it = await mcpWorld();
+    const { fetch } = it.test;
+    const { id } = await session(fetch, {
+      capabilities: { elicitation: { form: {}, own: "x" }, roots: {}, other: {} },
+    });
+    assert.match(id, /^[\w-]+$/);
+    const [nonce, capabilities] = JSON.parse(atob(id.replaceAll("-", "+").replaceAll("_", "/")));
+    assert.match(nonce, /^[0-9a-f-]{36}$/);
+    assert.deepEqual(capabilities, { elicitation: { form: {} }, roots: {} });
+    assert.notEqual((await session(fetch)).id, id);
+    const wrong = ["", "x", `x${id}`, id.slice(0, -4), btoa("[]"), btoa('["x",{}]'), "A".repeat(10_000)];
+    for (const other of wrong) {
+      const response = await (await session(fetch, { id: other })).open("tools/call", call("refund"));
+      assert.equal(response.headers.get("content-type"), "application/json", other);
+      assert.match(textOf((await answerOf(response)).result), /^The agent asks/);
+    }
+    for (const method of ["GET", "DELETE"]) {
+      const headers = { "mcp-session-id": id };
+      assert.equal((await fetch(new Request("http://h/mcp", { method, headers }))).status, 405);
+    }
+    const page = await fetch(
+      new Request("http://h/mcp", { method: "GET", headers: { origin: "https://page.example" } }),
+    );
+    assert.match(page.headers.get("access-control-expose-headers") ?? "", /Mcp-Session-Id/);
+  });
+
+  it("needs what is asked: clients without it get the handle", async () => {
+    await using it = await mcpWorld();
+    const { fetch } = it.test;
+    const lacking: JsonObject[] = [{ roots: {} }, { elicitation: { url: {} } }];
+    for (const capabilities of lacking) {
+      const client = await session(fetch, { capabilities });
+      const { result } = await answerOf(await client.open("tools/call", call("refund")));
+      assert.match(textOf(result), /^The agent asks/);
+    }
+    // A batch has one answer.
+    const { id } = await session(fetch);
+    const headers = { "content-type": "application/json", accept: "*/*", "mcp-session-id": id };
+    const body = JSON.stringify([{ jsonrpc: "2.0", id: 1, method: "tools/call", params: call("refund") }]);
+    const answer = await fetch(new Request("http://h/mcp", { method: "POST", headers, body }));
+    const [{ result }] = (await answer.json()) as [{ result: JsonObject }];
+    assert.match(textOf(result), /^The agent asks/);
+  });
+});
+
+/** An answer from outside MCP, such as the inbox. */
+const answerAsPerson = async ({ runs }: Service, thread_id: string): Promise<void> => {
+  await (await runs.wait(thread_id, { assistant_id: "refund", command: { resume: "later" } })).result;
+};
+
+describe("a call of MCP that asks on its answer", () => {
+  keepAlive();
+
+  it("goes on with the reply, once", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const { questions, result } = await client.asked(call("refund"));
+    const [{ id, ...question } = { id: "" }] = questions;
+    assert.deepEqual(question, {
+      ...{ jsonrpc: "2.0", method: "elicitation/create" },
+      params: {
+        ...{ mode: "form", message: "Refund 30 euros?" },
+        requestedSchema: { type: "object", properties: { answer: { type: "string" } }, required: ["answer"] },
+      },
+    });
+    assert.match(String(id), /^elicit:[\w-]+\.0$/);
+    const statuses = await Promise.all([1, 2, 3].map(() => client.send(yes(questions[0]))));
+    assert.deepEqual(statuses, [202, 202, 202]);
+    assert.equal(textOf(await result), 'Got "yes"');
+    assert.equal(await client.send(yes(questions[0])), 202);
+    const runs = await it.service.runs.list(threadOf(await result));
+    assert.equal(runs.length, 2);
+    assert.equal(runs[0]?.metadata.task_id, runs[1]?.run_id);
+  });
+
+  it("is not changed by a reply that is forged, of another session, of another user or late", async () => {
+    await using it = await customWorld({ agents: AGENTS, on: { "*": () => true } });
+    const { fetch, service } = it.it;
+    const as = (name: string, id?: string) =>
+      session(fetch, { headers: { authorization: `Bearer ${name}` }, ...(id === undefined ? {} : { id }) });
+    const ann = await as("ann");
+    const { questions, result } = await ann.asked(call("refund"));
+    const [question = {}] = questions;
+    const id = String(question.id);
+    const others = [await as("ann"), await as("bob"), await as("bob", ann.id), await as("ann", "")];
+    for (const other of others) assert.equal(await other.send(yes(question)), 202);
+    const wrong = [
+      "elicit:",
+      "elicit:x.0",
+      id.replace(":", ":A"),
+      id.replace(".0", ".00"),
+      id.replace(".0", ".1"),
+      id.replace(".0", ".999"),
+      3,
+    ];
+    for (const forged of wrong) assert.equal(await ann.send(replyTo({ id: forged }, YES)), 202, String(forged));
+    const { items } = await service.threads.search({ select: ["thread_id"] });
+    const thread_id = String(items[0]?.thread_id);
+    assert.equal((await service.runs.list(thread_id)).length, 1);
+    await ann.send(yes(question));
+    assert.equal(textOf(await result), 'Got "yes"');
+    await service.threads.delete(thread_id);
+    assert.equal(await ann.send(yes(question)), 202);
+  });
+
+  it("asks for permission again, for the reply and while it waits", async () => {
+    let isAllowed = true;
+    await using it = await customWorld({ agents: AGENTS, on: { "*": () => isAllowed } });
+    const ann = await session(it.it.fetch, { headers: { authorization: "Bearer ann" } });
+    const { questions, result } = await ann.asked(call("refund"));
+    const { items } = await it.it.service.threads.search({ select: ["thread_id"] });
+    const thread_id = String(items[0]?.thread_id);
+    isAllowed = false;
+    assert.equal(await ann.send(yes(questions[0])), 403);
+    assert.equal(await ann.send({ method: "notifications/cancelled", params: { requestId: 1 } }), 403);
+    await it.it.service.threads.update(thread_id, { metadata: { changed: true } });
+    await assert.rejects(result);
+    assert.equal((await it.it.service.runs.list(thread_id)).length, 1);
+    isAllowed = true;
+    assert.equal(await ann.send(yes(questions[0])), 202);
+    assert.equal((await it.it.service.runs.list(thread_id)).length, 2);
+  });
+
+  it("takes a reply of a megabyte", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const { questions, result } = await client.asked(call("refund"));
+    const answer = "x".repeat(1_000_000);
+    assert.equal(await client.send(replyTo(questions[0] ?? {}, { answer })), 202);
+    assert.equal(textOf(await result), `Got "${answer}"`);
+  });
+
+  it("tells the agent of a refusal, and gives the handle if the person does not decide", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const declined = await client.asked(call("refund"));
+    await client.send(replyTo(declined.questions[0] ?? {}, null, "decline"));
+    assert.equal(textOf(await declined.result), 'Got {"action":"decline"}');
+    const refused = await client.asked(call("approves"));
+    await client.send(replyTo(refused.questions[0] ?? {}, null, "decline"));
+    assert.equal(textOf(await refused.result), 'Got {"decisions":[{"type":"reject"}]}');
+    const undecided: ((question: JsonObject) => JsonObject)[] = [
+      (question) => replyTo(question, null, "cancel"),
+      (question) => replyTo(question, { answer: 3 }),
+      ({ id = null }) => ({ jsonrpc: "2.0", id, error: { code: -1, message: "No" } }),
+      ({ id = null }) => ({ jsonrpc: "2.0", id, result: "x" }),
+    ];
+    for (const reply of undecided) {
+      const { questions, result } = await client.asked(call("refund"));
+      const [question = {}] = questions;
+      await client.send(reply(question));
+      const thread_id = threadOf(await result);
+      assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
+      // The call is answered by now: only the handle counts.
+      await client.send(yes(question));
+      await client.send({ method: "notifications/cancelled", params: { requestId: 1 } });
+      assert.equal((await it.service.runs.list(thread_id)).length, 1);
+      await answerAsPerson(it.service, thread_id);
+      const again = call("refund", { arguments: { message: "Hi", thread_id } });
+      assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
+    }
+  });
+
+  it("waits for the replies to all of its questions, in any order", async () => {
+    const form = (key: string): JsonObject => ({
+      ...{ key, message: key },
+      requestedSchema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+    });
+    const executor = langgraph({ both: together([form("one"), form("two")]) });
+    await using it = await mcpWorld({ executor });
+    const client = await session(it.test.fetch);
+    const { questions, result } = await client.asked({ name: "both", arguments: {} }, 2);
+    const [one = {}, two = {}] = questions;
+    await client.send(replyTo(two, { name: "Two" }));
+    await client.send(replyTo(two, { name: "Again" }));
+    await client.send(replyTo(one, { name: "One" }));
+    const { answers } = (await result).structuredContent as { answers: JsonObject[] };
+    assert.deepEqual(answers.map(({ name }) => name).sort(), ["One", "Two"]);
+    const same = await client.asked({ name: "both", arguments: {} }, 2);
+    await Promise.all(same.questions.map((one) => client.send(replyTo(one, { name: "Same" }))));
+    assert.equal((await it.service.runs.list(threadOf(await same.result))).length, 2);
+    // A process has stored the last reply, and crashed before it started the run.
+    const crashed = await client.asked({ name: "both", arguments: {} }, 2);
+    const [thread] = (await it.service.threads.search({ limit: 1 })).items;
+    const open = Object.values(thread?.interrupts ?? {}).flat() as { readonly id: string }[];
+    const thread_id = String(thread?.thread_id);
+    const [{ run_id } = { run_id: "" }] = await it.service.runs.list(thread_id);
+    const stored = { run_id, value: { name: "Stored" } };
+    const notes = open.map(({ id }): [string, JsonObject] => [`mcp_answer_${id}`, stored]);
+    await it.service.threads.update(thread_id, { metadata: Object.fromEntries(notes) });
+    const { answers: resumed } = (await crashed.result).structuredContent as { answers: JsonObject[] };
+    assert.deepEqual(resumed, [{ name: "Stored" }, { name: "Stored" }]);
+  });
+
+  it("asks again, and reports the progress of each run", async () => {
+    await using it = await mcpWorld({
+      agents: {
+        async *twice({ command, interrupt, state }) {
+          if (command?.resume === undefined) yield interrupt("One?");
+          else if (state.first === undefined) {
+            yield { first: command.resume };
+            yield interrupt("Two?");
+          } else yield `${state.first} ${command.resume}`;
+        },
+      },
+    });
+    const client = await session(it.test.fetch);
+    const params = call("twice", { _meta: { progressToken: "p" } });
+    const replies = ["a", "b"];
+    const asked: unknown[] = [];
+    const questions: JsonObject[] = [];
+    const notes: number[] = [];
+    for await (const message of messagesIn(await client.open("tools/call", params))) {
+      const { method, params, result } = message as { method?: string; params: JsonObject; result?: JsonObject };
+      if (method === "notifications/progress") notes.push(params.progress as number);
+      else if (method !== undefined) {
+        asked.push(params.message);
+        // A late reply to the first question answers no other.
+        for (const earlier of questions) assert.equal(await client.send(replyTo(earlier, { answer: "late" })), 202);
+        questions.push(message);
+        await client.send(replyTo(message, { answer: replies.shift() ?? "" }));
+      } else assert.equal(textOf(result ?? {}), "a b");
+    }
+    assert.deepEqual(asked, ["One?", "Two?"]);
+    assert.deepEqual(notes, [...new Set(notes)].sort());
+  });
+
+  it("goes on when a person answers elsewhere", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const { questions, result } = await client.asked(call("approves"));
+    const { items } = await it.service.threads.search({ select: ["thread_id"] });
+    const resume = { decisions: [{ type: "approve" }] };
+    const thread_id = String(items[0]?.thread_id);
+    await (await it.service.runs.wait(thread_id, { assistant_id: "approves", command: { resume } })).result;
+    assert.match(textOf(await result), /approve/);
+    assert.equal(await client.send(replyTo(questions[0] ?? {}, { decision: "reject" })), 202);
+    assert.equal((await it.service.runs.list(thread_id)).length, 2);
+  });
+
+  it("keeps its question when the client hangs up, and when the server stops", async () => {
+    await using it = await mcpWorld();
+    const client = await session(it.test.fetch);
+    const response = await client.open("tools/call", call("refund"));
+    const reader = response.body?.getReader();
+    await reader?.read();
+    await reader?.cancel();
+    const { items } = await it.service.threads.search({ select: ["thread_id", "status"] });
+    assert.equal(items[0]?.status, "interrupted");
+    const thread_id = String(items[0]?.thread_id);
+    await answerAsPerson(it.service, thread_id);
+    const again = call("refund", { arguments: { message: "Hi", thread_id } });
+    assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
+    const { result } = await client.asked(call("refund"));
+    await it.service.stop(0);
+    assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
+  });
+
+  it("is cancelled by its client, while it works and while it asks, and by no other", async () => {
+    const { agent, reached, open, reset } = gate();
+    await using it = await mcpWorld({ agents: { ...AGENTS, waits: agent } });
+    const client = await session(it.test.fetch);
+    const other = await session(it.test.fetch);
+    const cancel = (requestId: JsonObject[string]): JsonObject => ({
+      method: "notifications/cancelled",
+      params: { requestId, reason: "Timeout" },
+    });
+    const answer = client.open("tools/call", call("waits"), "one").then(answerOf);
+    await reached();
+    for (const wrong of [1, "two", null, {}]) assert.equal(await client.send(cancel(wrong)), 202);
+    assert.equal(await other.send(cancel("one")), 202);
+    assert.equal(await client.send({ method: "notifications/cancelled" }), 202);
+    const { items } = await it.service.runs.search({ limit: 1 });
+    assert.equal(items[0]?.status, "running");
+    assert.equal(await client.send(cancel("one")), 202);
+    const { result } = await answer;
+    assert.deepEqual([result.isError, textOf(result)], [true, "The call was cancelled"]);
+
+    const messages = messagesIn(await client.open("tools/call", call("refund")));
+    const question = (await messages.next()).value as JsonObject;
+    const { items: threads } = await it.service.threads.search({ limit: 1, select: ["thread_id"] });
+    const thread_id = String(threads[0]?.thread_id);
+    assert.equal(await client.send(cancel(1)), 202);
+    const last = (await messages.next()).value as JsonObject;
+    assert.equal(textOf(last.result as JsonObject), "The call was cancelled");
+    await client.send(yes(question));
+    assert.equal((await it.service.runs.list(thread_id)).length, 1);
+    assert.deepEqual(await shownThread(it.test.fetch, thread_id), CLOSED);
+
+    // A later call in a conversation.
+    reset();
+    const first = await answerOf(await client.open("tools/call", call("echo")));
+    open();
+    reset();
+    const params = { name: "echo", arguments: { message: "More", thread_id: threadOf(first.result) } };
+    const second = await answerOf(await client.open("tools/call", params, "last"));
+    assert.equal(textOf(second.result), "You said More");
+    assert.equal(await client.send(cancel("last")), 202);
+    const thread = await it.service.threads.get(threadOf(first.result));
+    assert.match(String(thread.metadata.mcp_request), /^[\w-]+\.[\w-]+$/);
+  });
+
+  for (const mode of ["normal", "lost"] as const)
+    it(`takes the reply, and the cancelled request, at another process; signals: ${mode}`, async () => {
+      const agents = { ...AGENTS, waits: gate().agent };
+      const world = await processes({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
+      const [one, other] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
+      const client = await session(one);
+      const there = await session(other, { id: client.id });
+      const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {
+        let isDone = false;
+        promise.then(
+          () => (isDone = true),
+          () => (isDone = true),
+        );
+        await world.until(() => isDone);
+        return await promise;
+      };
+      const { questions, result } = await settled(client.asked(call("refund")));
+      assert.equal(await settled(there.send(yes(questions[0]))), 202);
+      assert.equal(textOf(await settled(result)), 'Got "yes"');
+      const undecided = await settled(client.asked(call("refund")));
+      await settled(there.send(replyTo(undecided.questions[0] ?? {}, null, "cancel")));
+      assert.match(textOf(await settled(undecided.result)), /^The agent asks/);
+      const cancelled = await settled(client.asked(call("refund")));
+      await settled(there.send({ method: "notifications/cancelled", params: { requestId: 3 } }));
+      assert.equal(textOf(await settled(cancelled.result)), "The call was cancelled");
+      const working = client.open("tools/call", call("waits"), "w").then(answerOf);
+      let status = "";
+      while (status !== "running") {
+        await world.pass(50);
+        status = (await world.services[0]?.runs.search({ limit: 1 }))?.items[0]?.status ?? "";
+      }
+      await settled(there.send({ method: "notifications/cancelled", params: { requestId: "w" } }));
+      assert.equal(textOf((await settled(working)).result), "The call was cancelled");
+      await world.stop();
+    });
+});

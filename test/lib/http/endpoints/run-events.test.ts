@@ -1,0 +1,227 @@
+/** The events of runs that the endpoints of other protocols are made from: each part is opened, grows and is closed once, also in a replay. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { approvalOf, decisionsAnswer, questionText } from "../../../../lib/executor/questions.ts";
+import { readCall } from "../../../../lib/http/endpoints/calls.ts";
+import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../../../lib/http/endpoints/run-events.ts";
+import type { Json } from "../../../../lib/json.ts";
+import { serviceInternals } from "../../../../lib/service.ts";
+import { testService } from "../../../suite/mod.ts";
+
+type Fed = readonly [event: string, data: unknown];
+
+/** The events of literal frames. */
+function mapped(...frames: readonly Fed[]): RunEvent[] {
+  const mapper = new RunEventMapper();
+  return frames.flatMap(([event, data]) => mapper.take({ event, data: JSON.stringify(data) }));
+}
+
+/** Without what all events of a message share. */
+const brief = (events: readonly RunEvent[]): unknown[] =>
+  events.map((event) => {
+    const { namespace: _, node: _node, message_id: _id, ...rest } = event as RunEvent & Record<string, unknown>;
+    return rest;
+  });
+
+const about = { langgraph_node: "agent", langgraph_checkpoint_ns: "agent:t1" };
+const chunk = (more: object): Fed => ["messages", [{ type: "AIMessageChunk", id: "m1", content: "", ...more }, about]];
+const piece = (args: string, more: object = {}): Fed =>
+  chunk({ tool_call_chunks: [{ index: 0, args, type: "tool_call_chunk", ...more }] });
+
+describe("run events", () => {
+  it("of a large frame are read from its text once for all readers", () => {
+    const frame = { event: "values", data: JSON.stringify({ report: { text: "x".repeat(100_000) } }) };
+    const [first, again] = [frame, frame].map((one) => new RunEventMapper().take(one)[0]);
+    assert.ok(first?.type === "values" && again?.type === "values");
+    const [one, other] = [first, again].map(({ values }) => (values as { readonly report: object }).report);
+    assert.equal(one, other);
+  });
+
+  it("open, grow and close the parts of a streamed message", () => {
+    const events = mapped(
+      ["metadata", { run_id: "r1", attempt: 1 }],
+      chunk({ content: [{ type: "reasoning", reasoning: "Hm", index: 0 }] }),
+      chunk({ content: [{ type: "text", text: "He", index: 1 }] }),
+      chunk({ content: [{ type: "text", text: "llo", index: 1 }] }),
+      piece('{"q":', { id: "c1", name: "search" }),
+      piece('"a"}'),
+      ["updates", { agent: { messages: [{ type: "ai", id: "m1", content: "Hello" }] } }],
+      ["messages", [{ type: "tool", id: "t1", tool_call_id: "c1", name: "search", content: "found" }, about]],
+      ["end", { run_id: "r1", status: "success" }],
+    );
+    assert.deepEqual(brief(events), [
+      { type: "start", run_id: "r1", attempt: 1 },
+      { type: "message-open", role: "ai" },
+      { type: "reasoning-open", id: "m1:0" },
+      { type: "reasoning-delta", id: "m1:0", delta: "Hm" },
+      { type: "reasoning-close", id: "m1:0", block: { type: "reasoning", reasoning: "Hm" } },
+      { type: "text-open", id: "m1:1" },
+      { type: "text-delta", id: "m1:1", delta: "He" },
+      { type: "text-delta", id: "m1:1", delta: "llo" },
+      { type: "text-close", id: "m1:1", block: { type: "text", text: "Hello" } },
+      { type: "tool-call-open", id: "m1:2", tool_call_id: "c1", name: "search" },
+      { type: "tool-call-delta", id: "m1:2", tool_call_id: "c1", delta: '{"q":' },
+      { type: "tool-call-delta", id: "m1:2", tool_call_id: "c1", delta: '"a"}' },
+      { type: "tool-call-close", id: "m1:2", tool_call_id: "c1", name: "search", args: { q: "a" }, error: null },
+      { type: "message-close", reason: "tool_use", usage: null },
+      { type: "update", values: { messages: [{ type: "ai", id: "m1", content: "Hello" }] } },
+      { type: "tool-result", tool_call_id: "c1", name: "search", content: "found", is_error: false },
+      { type: "end", status: "success" },
+    ]);
+  });
+
+  it("give the arguments of a call without a gap, however long they are", () => {
+    const args = JSON.stringify({ text: "x".repeat(10_000) });
+    const parts = args.match(/.{1,7}/g) ?? [];
+    const events = mapped(...parts.map((part, index) => piece(part, index === 0 ? { id: "c1", name: "write" } : {})), [
+      "end",
+      { run_id: "r1", status: "success" },
+    ]);
+    const deltas = events.flatMap((event) => (event.type === "tool-call-delta" ? [event.delta] : []));
+    assert.equal(deltas.join(""), args);
+    const [closed] = events.filter(({ type }) => type === "tool-call-close");
+    assert.deepEqual(closed && "args" in closed && closed.args, JSON.parse(args));
+  });
+
+  it("leave nothing open where the run fails, and where it starts again", () => {
+    const attempt = (number: number): Fed[] => [
+      ["metadata", { run_id: "r1", attempt: number }],
+      chunk({ content: "Half" }),
+      piece('{"q', { id: "c1", name: "search" }),
+    ];
+    const events = mapped(
+      ...attempt(1),
+      ...attempt(2),
+      ["error", { error: "Error", message: "It broke" }],
+      ["end", { run_id: "r1", status: "error" }],
+    );
+    const once = [
+      "start message-open text-open text-delta text-close tool-call-open tool-call-delta",
+      "tool-call-close message-close",
+    ].join(" ");
+    assert.equal(events.map(({ type }) => type).join(" "), `${once} ${once} error end`);
+    const cut = events.flatMap((event) => (event.type === "tool-call-close" ? [event.error] : []));
+    assert.deepEqual(cut, ["The arguments are not a JSON object", "The call was cut off"]);
+  });
+
+  it("name each question once, and no state for a frame that only shows it", () => {
+    const asked = { __interrupt__: [{ id: "i1", value: "Sure?" }] };
+    const events = mapped(["updates|inner:t1", asked], ["values", asked], ["updates", asked], ["values", { n: 1 }]);
+    assert.deepEqual(events, [
+      { type: "question", namespace: ["inner:t1"], id: "i1", value: "Sure?" },
+      { type: "values", values: { n: 1 } },
+    ]);
+  });
+
+  it("are the same live, and from what is stored", async () => {
+    await using test = await testService({
+      agents: {
+        async *talks({ emit }) {
+          yield "One ";
+          emit({ name: "note", payload: 1 });
+          yield "two";
+          yield { messages: [{ type: "ai", id: "whole", content: "Three", tool_calls: [] }] };
+        },
+      },
+    });
+    const { service } = test;
+    const request = { assistant_id: "talks", input: { messages: "Hi" }, stream_mode: RUN_EVENT_MODES };
+    const thread = await service.threads.create();
+    const { run, frames } = await service.runs.stream(thread.thread_id, { ...request, stream_resumable: true });
+    const live = new RunEventMapper();
+    const seen: RunEvent[] = [];
+    for await (const frame of frames) seen.push(...live.take(frame));
+    const replay = new RunEventMapper();
+    const again: RunEvent[] = [];
+    const { frames: stored } = await service.runs.joinStream(thread.thread_id, run.run_id);
+    for await (const frame of stored) again.push(...replay.take(frame));
+    assert.deepEqual(again, seen);
+    const texts = seen.flatMap((event) => (event.type === "text-delta" ? [event.delta] : []));
+    assert.deepEqual(texts, ["One ", "two", "Three"]);
+    const { values } = await service.threads.state(thread.thread_id);
+    const ids = seen.flatMap((event) => (event.type === "message-open" ? [event.message_id] : []));
+    const kept = (values as { messages: { id: string; type: string }[] }).messages.filter(({ type }) => type === "ai");
+    assert.deepEqual(
+      ids,
+      kept.map(({ id }) => id),
+    );
+  });
+});
+
+describe("approvals", () => {
+  const actions = [{ name: "refund", args: { amount: 30 }, description: "Refund 30 euros?" }];
+  const js = {
+    actionRequests: actions,
+    reviewConfigs: [{ actionName: "refund", allowedDecisions: ["approve", "edit"] }],
+  };
+  const py = { action_requests: actions, review_configs: [{ action_name: "refund", allowed_decisions: ["reject"] }] };
+
+  it("are read, and answered, in both spellings", () => {
+    assert.deepEqual(
+      approvalOf(js)?.actions.map(({ allowed }) => allowed),
+      [["approve", "edit"]],
+    );
+    assert.deepEqual(
+      approvalOf(py)?.actions.map(({ allowed }) => allowed),
+      [["reject"]],
+    );
+    assert.equal(questionText(js), "Refund 30 euros?");
+    for (const [value, edited] of [
+      [js, "editedAction"],
+      [py, "edited_action"],
+    ] as const) {
+      const approval = approvalOf(value);
+      assert.ok(approval);
+      assert.deepEqual(decisionsAnswer(approval, [{ type: "edit", args: { amount: 3 } }]), {
+        decisions: [{ type: "edit", [edited]: { name: "refund", args: { amount: 3 } } }],
+      });
+    }
+  });
+
+  it("are no other values", () => {
+    const values: Json[] = ["refund?", null, 3, [], {}, { actionRequests: [] }, { actionRequests: [{}] }];
+    for (const value of values) {
+      assert.equal(approvalOf(value), null);
+    }
+    assert.equal(questionText({ amount: 3 }), '{"amount":3}');
+    assert.equal(questionText({ question: "Sure?" }), "Sure?");
+  });
+});
+
+describe("calls", () => {
+  it("are followed by the runs that answer their questions, whoever sent them", async () => {
+    await using test = await testService({
+      agents: {
+        asks({ interrupt, command }) {
+          if (command?.resume === undefined) return interrupt("One?");
+          return command.resume === "yes" ? interrupt("Two?") : "Done";
+        },
+      },
+    });
+    const nouns = serviceInternals(test.service).bind(() => ({
+      user_id: null,
+      api_key: null,
+      threads: {},
+      user: null,
+    })).nouns;
+    const { thread_id } = await nouns.threads.create();
+    const send = async (request: object) => {
+      const { run, result } = await nouns.runs.wait(thread_id, { assistant_id: "asks", ...request });
+      await result;
+      return run;
+    };
+    const run = await send({ input: { messages: "Go" } });
+    const first = () => nouns.runs.get(null, run.run_id);
+    const asked = await readCall(nouns, await first());
+    assert.deepEqual([asked.newest.run_id, asked.open.map(({ value }) => value)], [run.run_id, ["One?"]]);
+    const second = await send({ command: { resume: "yes" } });
+    const again = await readCall(nouns, await first());
+    assert.deepEqual([again.newest.run_id, again.open.map(({ value }) => value)], [second.run_id, ["Two?"]]);
+    const third = await send({ command: { resume: "no" } });
+    const done = await readCall(nouns, await first());
+    assert.deepEqual([done.newest.run_id, done.open, done.superseded], [third.run_id, [], false]);
+    await send({ input: { messages: "Another" } });
+    const later = await readCall(nouns, await first());
+    assert.deepEqual([later.newest.run_id, later.open, later.superseded], [third.run_id, [], true]);
+  });
+});

@@ -1,0 +1,540 @@
+/** The routes under /greenroom, and the same calls in process. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AgentFunction } from "../../../../lib/mod.ts";
+import { serviceInternals } from "../../../../lib/service.ts";
+import type { WebhookTransport } from "../../../../lib/webhooks/options.ts";
+import { type TestService, type TestServiceOptions, testService } from "../../../suite/kit.ts";
+import { keepAlive } from "../../../support/alive.ts";
+import { faulty } from "../../../support/faulty.ts";
+import { until } from "../../../support/until.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: answers are read by their members
+type Answer = any;
+
+interface Kit extends TestService {
+  /** The answer of a request; it must have this status. */
+  ask(method: string, path: string, body?: unknown, status?: number, headers?: HeadersInit): Promise<Answer>;
+}
+
+const SECRET = "Bearer of-the-receiver";
+
+async function kit(options: TestServiceOptions = {}): Promise<Kit> {
+  const it = await testService({
+    agents: {
+      async *agent({ input, config, interrupt, spend }) {
+        const asked = input as { fail?: boolean; ask?: boolean } | null;
+        if (asked?.fail) throw new TypeError("No refunds");
+        spend({ tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
+        if (asked?.ask) yield interrupt({ action: "refund", amount: 30 });
+        yield { key: config.configurable?.openai_api_key ?? null };
+      },
+    },
+    public_base_url: "https://agents.example",
+    ...options,
+  } as TestServiceOptions);
+  return {
+    ...it,
+    async ask(method, path, body, status = 200, headers = {}) {
+      const init = { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+      const response = await it.fetch(`http://greenroom${path}`, init);
+      const text = await response.text();
+      assert.equal(response.status, status, `${method} ${path}: ${text}`);
+      return text === "" ? null : JSON.parse(text);
+    },
+    [Symbol.asyncDispose]: () => it[Symbol.asyncDispose](),
+  };
+}
+
+/** A finished run on a new thread. */
+async function ran(
+  it: Kit,
+  input: unknown,
+  more: object = {},
+  metadata: object = {},
+): Promise<[thread: string, run: string]> {
+  const { thread_id } = await it.ask("POST", "/threads", { metadata });
+  const { run_id } = await it.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input, ...more });
+  await it.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
+  return [thread_id, run_id];
+}
+
+const idsOf = (listing: Answer): string[] => listing.items.map(({ run_id }: Answer) => run_id);
+
+/** The one finding of a 422. */
+const finding = async (it: Kit, path: string): Promise<unknown> => {
+  const { detail } = await it.ask("GET", path, undefined, 422);
+  assert.equal(detail.length, 1);
+  return detail[0];
+};
+
+describe("GET /greenroom/runs", () => {
+  it("finds runs of all threads, and pages through them", async () => {
+    await using it = await kit();
+    const [t1, r1] = await ran(it, { messages: [] }, { metadata: { team: "a" } });
+    const [, r2] = await ran(it, { fail: true });
+    const { run_id: r3, thread_id: hidden } = await it.ask("POST", "/runs", { assistant_id: "agent", input: {} });
+    await it.ask("GET", `/runs/${r3}/stream`, undefined, 200).catch(() => {});
+    const delayed = { assistant_id: "agent", input: {}, after_seconds: 3600 };
+    const { run_id: r4 } = await it.ask("POST", `/threads/${t1}/runs`, delayed);
+    const all = await it.ask("GET", "/greenroom/runs");
+    assert.deepEqual(idsOf(all).sort(), [r1, r2, r3, r4].sort());
+    assert.equal(idsOf(all)[0], r4, "it is due in the future");
+    assert.equal(all.next, null);
+
+    const find = async (query: string): Promise<string[]> => idsOf(await it.ask("GET", `/greenroom/runs?${query}`));
+    assert.deepEqual(await find("status=error,timeout"), [r2]);
+    assert.deepEqual((await find("status=error&status=pending")).sort(), [r2, r4].sort());
+    assert.deepEqual((await find(`thread_id=${t1}`)).sort(), [r1, r4].sort());
+    assert.deepEqual(await find(`thread_id=${hidden}`), [r3]);
+    assert.deepEqual(await find('metadata={"team":"a"}'), [r1]);
+    assert.equal((await find("assistant_id=agent")).length, 4);
+    assert.deepEqual(await find("assistant_id=nobody"), []);
+    assert.deepEqual(await find("graph_id=other"), []);
+    assert.deepEqual(await find("started_before=2001-01-01"), []);
+    assert.deepEqual(await find(`created_after=${all.items[0].created_at}`), [r4]);
+    assert.equal((await find(`created_before=${all.items[0].created_at}`)).length, 3);
+
+    const paged: string[] = [];
+    for (let cursor = ""; ; ) {
+      const page = await it.ask("GET", `/greenroom/runs?limit=1${cursor}`);
+      paged.push(...idsOf(page));
+      if (page.next === null) break;
+      cursor = `&cursor=${page.next}`;
+    }
+    assert.deepEqual(paged, idsOf(all));
+
+    const row = all.items.find(({ run_id }: Answer) => run_id === r2);
+    assert.deepEqual(row.error, { error: "TypeError", message: "No refunds" });
+    assert.deepEqual(row.usage, { tokens_in: 0, tokens_out: 0, cost_usd: 0 });
+    assert.deepEqual(row.started_by, { user_id: null, api_key: null, cron_id: null });
+    assert.ok(row.wait_ms >= 0 && row.duration_ms >= 0 && row.lease_until === null);
+    const waiting = all.items[0];
+    assert.deepEqual([waiting.wait_ms, waiting.duration_ms, waiting.usage], [0, null, null]);
+    assert.deepEqual(await it.service.runs.search({ status: ["error"] }), { items: [row], next: null });
+  });
+
+  it("refuses bad input with its place", async () => {
+    await using it = await kit();
+    const refused = async (query: string): Promise<unknown> => await finding(it, `/greenroom/runs?${query}`);
+    const of = (field: string, msg: string) => ({ loc: ["query", field], msg, type: "value_error" });
+    assert.deepEqual(await refused("limit=0"), of("limit", "must be between 1 and 1000"));
+    assert.deepEqual(await refused("thread_id=x"), of("thread_id", "must be a UUID"));
+    assert.deepEqual(await refused("created_after=soon"), of("created_after", "must be a date or time in RFC 3339"));
+    assert.deepEqual(await refused("cursor=x"), of("cursor", "must be the `next` of the page before"));
+    assert.deepEqual(
+      await refused("status=done"),
+      of("status", "must be one of pending, running, success, error, timeout, interrupted"),
+    );
+    assert.deepEqual(await refused("metadata=x"), of("metadata", "must be an object"));
+    const nested = of("metadata", "a must be a text, a number, a boolean or null");
+    assert.deepEqual(await refused('metadata={"a":{"b":1}}'), nested);
+  });
+
+  it("is hidden with its group", async () => {
+    await using it = await kit({ http: { disable_operations: true } });
+    for (const path of ["/greenroom/runs", "/greenroom/server"]) await it.ask("GET", path, undefined, 404);
+    const { paths } = await it.ask("GET", "/openapi.json");
+    assert.deepEqual(
+      Object.keys(paths).filter((path) => path.startsWith("/greenroom")),
+      // Agents have handed it out: it belongs to runs.
+      ["/greenroom/events/{address}"],
+    );
+  });
+});
+
+describe("GET /greenroom/runs/stats", () => {
+  it("counts by status and minute", async () => {
+    await using it = await kit();
+    await ran(it, {});
+    await ran(it, { fail: true });
+    const stats = await it.ask("GET", "/greenroom/runs/stats");
+    const none = { pending: 0, running: 0, success: 0, error: 0, timeout: 0, interrupted: 0 };
+    assert.deepEqual(stats.statuses, { ...none, success: 1, error: 1 });
+    assert.equal(stats.minutes.length, 60);
+    const sum = (name: string): number =>
+      stats.minutes.reduce((total: number, minute: Answer) => total + minute[name], 0);
+    assert.deepEqual(["created", "started", "ended", "failed", "queued"].map(sum), [2, 2, 2, 1, 0]);
+    assert.equal(stats.complete, true);
+    const busy = stats.minutes.findLast(({ ended }: Answer) => ended > 0);
+    assert.deepEqual(Object.keys(busy.wait_ms), ["p50", "p95", "p99"]);
+  });
+});
+
+describe("GET /greenroom/runs/{run_id}", () => {
+  it("shows what is stored, without secrets", async () => {
+    const answers = [`No: ${SECRET}`, `${"x".repeat(2040)}${SECRET}`, "\0\u0001"];
+    const transport: WebhookTransport = {
+      resolve: async () => ["93.184.215.14"],
+      send: async () => {
+        const body = new TextEncoder().encode(answers.shift());
+        return { status: 500, retry_after: null, address: "93.184.215.14", body };
+      },
+    };
+    const webhooks = { transport, headers: { authorization: SECRET } };
+    await using it = await kit({ webhooks });
+    const secrets = { config: { configurable: { openai_api_key: "sk-secret" } }, feedback_keys: ["user"] };
+    const more = { ...secrets, webhook: "https://hooks.example/in?key=secret", stream_resumable: true };
+    const [thread_id, run_id] = await ran(it, { messages: [] }, more);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 0);
+    const detail = await it.ask("GET", `/greenroom/runs/${run_id}`);
+    assert.deepEqual(detail.kwargs.input, { messages: [] });
+    assert.deepEqual(detail.usage, { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
+    const state = await it.ask("GET", `/threads/${thread_id}/state/${detail.checkpoint_id}`);
+    assert.equal(state.checkpoint.checkpoint_id, detail.checkpoint_id);
+    assert.deepEqual(detail.frames.stored, true);
+    assert.deepEqual(
+      detail.feedback.map(({ feedback_key }: Answer) => feedback_key),
+      ["user"],
+    );
+    const [attempt] = detail.delivery.attempt_list;
+    assert.deepEqual([attempt.number, attempt.status, attempt.error], [1, 500, "bad_status"]);
+    assert.equal(attempt.answer, "No: ***");
+    assert.ok(!/secret|of-the-receiver/.test(JSON.stringify(detail)), JSON.stringify(detail));
+    assert.deepEqual(await it.service.runs.inspect(run_id), detail);
+    await it.ask("GET", "/greenroom/runs/11111111-1111-4111-8111-111111111111", undefined, 404);
+    await it.ask("GET", "/greenroom/runs/x", undefined, 404);
+
+    const list = await it.ask("GET", "/greenroom/webhooks?state=pending,failed");
+    assert.deepEqual(idsOf(list), [run_id]);
+    assert.equal(list.items[0].url, "https://hooks.example/in?…");
+    assert.ok(list.items[0].next_attempt_at > list.items[0].first_sent_at);
+    assert.deepEqual(idsOf(await it.ask("GET", "/greenroom/webhooks?state=delivered")), []);
+    assert.deepEqual(await it.ask("GET", `/greenroom/webhooks/${run_id}`), detail.delivery);
+    await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 1);
+    await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
+    await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 2);
+    const { attempt_list } = await it.ask("GET", `/greenroom/webhooks/${run_id}`);
+    const shown = attempt_list.map(({ answer }: Answer) => answer);
+    assert.deepEqual(shown, ["No: ***", `${"x".repeat(2040)}***`, null], "not even a part of a header's value");
+    const unknown = "11111111-1111-4111-8111-111111111111";
+    await it.ask("GET", `/greenroom/webhooks/${unknown}`, undefined, 404);
+    await it.ask("POST", `/greenroom/webhooks/${unknown}/send`, undefined, 404);
+    const place = { loc: ["query", "state"], msg: "must be one of pending, delivered, failed", type: "value_error" };
+    assert.deepEqual(await finding(it, "/greenroom/webhooks?state=lost"), place);
+  });
+});
+
+describe("the attempts of a run", () => {
+  keepAlive();
+
+  it("are shown with their workers", async () => {
+    const shared = faulty();
+    let started = (): void => {};
+    const starts = new Promise<void>((resolve) => {
+      started = resolve;
+    });
+    const start = (agent: AgentFunction): Promise<Kit> => kit({ storage: shared.share().storage, agents: { agent } });
+    const one = await start(({ signal }) => {
+      started();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    });
+    const { thread_id } = await one.ask("POST", "/threads", {});
+    const { run_id } = await one.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input: {} });
+    await starts;
+    const running = await one.ask("GET", `/greenroom/runs/${run_id}`);
+    const [{ at, worker }] = running.attempts;
+    assert.deepEqual(running.attempts, [{ at: running.started_at, until: running.lease_until, worker }]);
+    await one[Symbol.asyncDispose]();
+
+    const two = await start(() => "done");
+    await two.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
+    const { attempts, ended_at, status } = await two.ask("GET", `/greenroom/runs/${run_id}`);
+    await two[Symbol.asyncDispose]();
+    await shared.storage.close();
+    const [, again] = attempts;
+    assert.deepEqual(attempts, [
+      { at, until: again.at, worker },
+      { at: again.at, until: ended_at, worker: again.worker },
+    ]);
+    assert.notEqual(again.worker, worker);
+    assert.equal(status, "success");
+  });
+});
+
+describe("the stack of an error and the name of a worker", () => {
+  it("are shown with the run, the stack to who sees every run, and nowhere else", async () => {
+    const bodies: string[] = [];
+    const transport: WebhookTransport = {
+      resolve: async () => ["93.184.215.14"],
+      async send({ body }) {
+        bodies.push(body);
+        return { status: 204, retry_after: null, address: "93.184.215.14", body: new Uint8Array() };
+      },
+    };
+    await using it = await kit({ webhooks: { transport } });
+    const more = { webhook: "https://hooks.example/", stream_resumable: true };
+    const [thread_id, run_id] = await ran(it, { fail: true }, more);
+    const { stack, error, attempts } = await it.ask("GET", `/greenroom/runs/${run_id}`);
+    const [{ worker }] = attempts;
+    assert.match(worker, /^[0-9a-f]{8}$/);
+    assert.match(stack, /greenroom\.test\.ts/);
+    const hidden = new RegExp(`greenroom\\.test\\.ts|${worker}|claim_log`);
+    assert.deepEqual(error, { error: "TypeError", message: "No refunds" });
+    await until(() => bodies.length > 0);
+    const run = `/threads/${thread_id}/runs/${run_id}`;
+    const paths = [`/threads/${thread_id}`, `/threads/${thread_id}/state`, `/threads/${thread_id}/history`, run];
+    paths.push(`/threads/${thread_id}/runs`, "/greenroom/runs", `/greenroom/webhooks/${run_id}`, `${run}/join`);
+    for (const path of paths) bodies.push(JSON.stringify(await it.ask("GET", path)));
+    const stream = await it.fetch(`http://greenroom${run}/stream`, { headers: { "last-event-id": "-1" } });
+    bodies.push(await stream.text());
+    const wait = { assistant_id: "agent", input: { fail: true } };
+    bodies.push(JSON.stringify(await it.ask("POST", `/threads/${thread_id}/runs/wait`, wait)));
+    for (const body of bodies) assert.doesNotMatch(body, hidden);
+    assert.ok(bodies.filter((body) => body.includes("No refunds")).length > 4);
+    const { metadata } = await it.ask("GET", run);
+    const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];
+    await it.ask("PATCH", `/threads/${thread_id}`, { metadata: { assistant_id: metadata.assistant_id } });
+    assert.equal(
+      (await serviceInternals(it.service).directories.runs.inspect({ deployment: "default", filter }, run_id)).stack,
+      null,
+    );
+  });
+});
+
+describe("POST /greenroom/runs/{run_id}/again", () => {
+  it("creates a run with the same request, without its credentials", async () => {
+    await using it = await kit();
+    const config = { configurable: { openai_api_key: "sk-secret", tone: "calm" }, tags: ["x"] };
+    const more = { config, metadata: { team: "a" }, stream_mode: ["updates"], context: { lang: "it" } };
+    const [thread_id, run_id] = await ran(it, { messages: ["hi"] }, more);
+    const key = { "idempotency-key": "once" };
+    const again = await it.ask("POST", `/greenroom/runs/${run_id}/again`, undefined, 200, key);
+    assert.equal(again.thread_id, thread_id);
+    assert.notEqual(again.run_id, run_id);
+    const repeated = await it.ask("POST", `/greenroom/runs/${run_id}/again`, undefined, 200, key);
+    assert.equal(repeated.run_id, again.run_id);
+    await it.ask("GET", `/threads/${thread_id}/runs/${again.run_id}/join`);
+    const { kwargs, metadata, status } = await it.ask("GET", `/threads/${thread_id}/runs/${again.run_id}`);
+    assert.deepEqual([status, metadata.team, kwargs.input], ["success", "a", { messages: ["hi"] }]);
+    assert.deepEqual([kwargs.stream_mode, kwargs.config.tags, kwargs.context], [["updates"], ["x"], { lang: "it" }]);
+    assert.equal(kwargs.config.configurable.tone, "calm");
+    const { values } = await it.ask("GET", `/threads/${thread_id}/state`);
+    assert.equal(values.key, null, "the agent has not got the key of the first caller");
+    await it.ask("POST", "/greenroom/runs/11111111-1111-4111-8111-111111111111/again", undefined, 404);
+  });
+
+  it("keeps a stateless run stateless", async () => {
+    await using it = await kit();
+    const { run_id } = await it.ask("POST", "/runs", { assistant_id: "agent", input: {} });
+    await until(async () => (await it.ask("GET", `/greenroom/runs/${run_id}`)).status === "success");
+    const again = await it.service.runs.rerun(run_id);
+    const first = await it.ask("GET", `/greenroom/runs/${run_id}`);
+    const { temporary, thread_id } = await it.ask("GET", `/greenroom/runs/${again.run_id}`);
+    assert.deepEqual([temporary, thread_id === first.thread_id], [true, false]);
+    assert.deepEqual(first.result, { key: null });
+  });
+});
+
+describe("GET /greenroom/threads", () => {
+  it("has titles and finds text in them", async () => {
+    await using it = await kit();
+    const say = (content: unknown) => ({ messages: [{ role: "user", content }] });
+    const [t1] = await ran(it, say("Refund for order 1182"));
+    const [t2] = await ran(it, say([{ type: "text", text: "Weather\n in  Rome" }, { type: "image" }]));
+    const [t3] = await ran(it, say("something"), {}, { title: "My REFUND", team: "a" });
+    const { thread_id: t4 } = await it.ask("POST", "/threads", {});
+    const list = async (query = ""): Promise<[string, string | null][]> =>
+      (await it.ask("GET", `/greenroom/threads?${query}`)).items.map((row: Answer) => [row.thread_id, row.title]);
+    const titles = Object.fromEntries(await list());
+    const expected = { [t1]: "Refund for order 1182", [t2]: "Weather in Rome", [t3]: "My REFUND", [t4]: null };
+    assert.deepEqual(titles, expected);
+    assert.deepEqual((await list("text=refund")).map(([id]) => id).sort(), [t1, t3].sort());
+    assert.deepEqual(await list("text=nothing"), []);
+    assert.deepEqual(
+      (await list('metadata={"team":"a"}')).map(([id]) => id),
+      [t3],
+    );
+    assert.equal((await list("assistant_id=agent&status=idle")).length, 3);
+    assert.deepEqual(await list("assistant_id=nobody"), []);
+    const first = await it.ask("GET", "/greenroom/threads?limit=3");
+    const rest = await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`);
+    assert.deepEqual([first.items.length, rest.items.length, rest.next], [3, 1, null]);
+    await it.ask("PATCH", `/threads/${t1}`, { metadata: { title: "Renamed" } });
+    assert.deepEqual((await list())[0], [t1, "Renamed"]);
+    assert.deepEqual(await it.service.threads.list({ limit: 3, cursor: first.next }), {
+      ...(await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`)),
+    });
+    const place = { loc: ["query", "cursor"], msg: "must be the `next` of the page before", type: "value_error" };
+    assert.deepEqual(await finding(it, "/greenroom/threads?cursor=1_2"), place);
+  });
+});
+
+describe("GET /greenroom/inbox", () => {
+  it("lists open interrupts with their nodes, the oldest first, until they are answered", async () => {
+    await using it = await kit();
+    const [t1] = await ran(it, { ask: true, messages: ["one"] });
+    const [t2] = await ran(it, { ask: true }, {}, { title: "Two" });
+    await ran(it, {});
+    const [t4] = await ran(it, {}, { interrupt_before: ["agent"] });
+    const inbox = await it.ask("GET", "/greenroom/inbox");
+    assert.deepEqual(
+      inbox.items.map(({ thread_id }: Answer) => thread_id),
+      [t1, t2],
+    );
+    assert.deepEqual([inbox.total, inbox.next, inbox.items[1].title], [2, null, "Two"]);
+    const { items } = await it.ask("GET", "/greenroom/threads?status=interrupted");
+    assert.deepEqual(Object.fromEntries(items.map(({ thread_id, waiting }: Answer) => [thread_id, waiting])), {
+      [t1]: true,
+      [t2]: true,
+      [t4]: false,
+    });
+    const [{ interrupt_id, node, value }] = inbox.items[0].interrupts;
+    assert.deepEqual([node, value], ["agent", { action: "refund", amount: 30 }]);
+    assert.ok(inbox.items[0].age_ms >= 0);
+    assert.equal((await it.ask("GET", "/greenroom/inbox?limit=1")).next, "o1");
+    assert.deepEqual((await it.ask("GET", "/greenroom/inbox?assistant_id=nobody")).items, []);
+    const answer = { assistant_id: "agent", command: { resume: { [interrupt_id]: "yes" } } };
+    await it.ask("POST", `/threads/${t1}/runs/wait`, answer);
+    const after = await it.service.threads.inbox();
+    assert.deepEqual([after.total, after.items.map(({ thread_id }) => thread_id)], [1, [t2]]);
+  });
+});
+
+describe("crons under /greenroom", () => {
+  it("have next times and firings, and are run now without moving", async () => {
+    await using it = await kit();
+    const cron = { assistant_id: "agent", schedule: "0 9 * * *", timezone: "Europe/Rome", enabled: false, input: {} };
+    const { cron_id } = await it.ask("POST", "/runs/crons", cron);
+    const before = await it.ask("GET", `/runs/crons/${cron_id}`);
+    const run = await it.ask("POST", `/greenroom/crons/${cron_id}/run`);
+    assert.equal(run.metadata.cron_id, cron_id);
+    await until(async () => (await it.ask("GET", `/greenroom/runs/${run.run_id}`)).status === "success");
+    const detail = await it.ask("GET", `/greenroom/crons/${cron_id}`);
+    const { next, firings, ...rest } = detail;
+    const paused = { cron_id, enabled: false, failures: 0, max_failures: null, disabled_reason: null };
+    assert.deepEqual(rest, paused);
+    assert.equal(next.length, 5);
+    assert.equal(firings.length, 1);
+    const { scheduled_at, fired_at, ...firing } = firings[0];
+    assert.equal(scheduled_at, fired_at);
+    const { run_id, thread_id } = run;
+    assert.deepEqual(firing, { manual: true, run_id, run_status: "success", thread_id, skipped: null });
+    assert.deepEqual(await it.ask("GET", `/runs/crons/${cron_id}`), before);
+    assert.deepEqual(idsOf(await it.ask("GET", `/greenroom/runs?cron_id=${cron_id}`)), [run_id]);
+    assert.deepEqual(await it.service.crons.inspect(cron_id), detail);
+    const unknown = "11111111-1111-4111-8111-111111111111";
+    await it.ask("GET", `/greenroom/crons/${unknown}`, undefined, 404);
+    await it.ask("POST", `/greenroom/crons/${unknown}/run`, undefined, 404);
+  });
+
+  it("show ticks that fired and were skipped", async () => {
+    await using it = await kit();
+    const { thread_id } = await it.ask("POST", "/threads", {});
+    const cron = { assistant_id: "agent", schedule: "0 0 1 1 *", input: {} };
+    const { cron_id } = await it.ask("POST", `/threads/${thread_id}/runs/crons`, cron);
+    const { storage } = serviceInternals(it.service).options;
+    const scope = { deployment: "default" };
+    const row = await storage.getCron(scope, cron_id);
+    assert.ok(row?.next_run_date);
+    const { next_run_date, revision } = row;
+    const skipped = [{ scheduled_at: 1000, reason: "missed" as const }];
+    const seen = { next_run_date, revision };
+    await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped, firing: null, now: 2000 });
+    const { firings } = await it.ask("GET", `/greenroom/crons/${cron_id}`);
+    const times = { scheduled_at: "1970-01-01T00:00:01.000Z", fired_at: "1970-01-01T00:00:02.000Z" };
+    assert.deepEqual(firings, [
+      { ...times, manual: false, run_id: null, run_status: null, thread_id: null, skipped: "missed" },
+    ]);
+  });
+
+  it("are previewed before they are stored", async () => {
+    await using it = await kit();
+    const { next } = await it.ask("GET", "/greenroom/crons/preview?schedule=0 9 * * *&timezone=Europe/Rome&limit=2");
+    assert.equal(next.length, 2);
+    assert.match(next[0], /T0[78]:00:00\.000Z$/);
+    const end = new Date(Date.parse(next[0]) + 1).toISOString();
+    const one = await it.ask("GET", `/greenroom/crons/preview?schedule=0 9 * * *&timezone=Europe/Rome&end_time=${end}`);
+    assert.deepEqual(one.next, [next[0]]);
+    const missing = { loc: ["query", "schedule"], msg: "is required", type: "missing" };
+    assert.deepEqual(await finding(it, "/greenroom/crons/preview"), missing);
+    const { loc, type } = (await finding(it, "/greenroom/crons/preview?schedule=often")) as Answer;
+    assert.deepEqual([loc, type], [["query", "schedule"], "value_error"]);
+    const zone = (await finding(it, "/greenroom/crons/preview?schedule=@daily&timezone=Mars")) as Answer;
+    assert.deepEqual(zone.loc, ["query", "timezone"]);
+  });
+});
+
+describe("feedback under /greenroom", () => {
+  it("has scores over time", async () => {
+    await using it = await kit();
+    const [, run_id] = await ran(it, {});
+    for (const score of [0, 1]) await it.ask("POST", "/api/v1/feedback", { run_id, key: "user", score });
+    const [record] = await it.ask("GET", `/api/v1/feedback?run=${run_id}`);
+    const start = record.created_at.slice(0, 10);
+    const end = new Date(Date.parse(start) + 2 * 86_400_000).toISOString();
+    const series = await it.ask("GET", `/greenroom/feedback/scores?start=${start}&end=${end}`);
+    const n = series.keys[0].buckets.reduce((sum: number, bucket: Answer) => sum + bucket.n, 0);
+    assert.deepEqual([series.stride, series.keys[0].key, n], ["day", "user", 2]);
+    assert.equal(series.keys[0].buckets[0].start, `${start}T00:00:00.000Z`);
+    assert.deepEqual((await it.ask("GET", `/greenroom/feedback/scores?start=${start}&end=${end}&key=other`)).keys, []);
+    const long = (await finding(it, "/greenroom/feedback/scores?start=1970-01-01&end=2026-01-01")) as Answer;
+    assert.deepEqual(long.loc, ["query", "end"]);
+    const missing = (await finding(it, "/greenroom/feedback/scores?end=2026-01-01")) as Answer;
+    assert.deepEqual([missing.loc, missing.type], [["query", "start"], "missing"]);
+    const stride = (await finding(
+      it,
+      "/greenroom/feedback/scores?start=2026-01-01&end=2026-01-02&stride=year",
+    )) as Answer;
+    assert.deepEqual(stride.loc, ["query", "stride"]);
+  });
+
+  it("has links, which are revoked at once", async () => {
+    await using it = await kit();
+    const [, run_id] = await ran(it, {});
+    const make = (feedback_key: string) => it.ask("POST", "/api/v1/feedback/tokens", { run_id, feedback_key });
+    const { id, url } = await make("user");
+    await it.ask("GET", `/api/v1/feedback/tokens/${id}?score=1`);
+    const { items, next } = await it.ask("GET", "/greenroom/feedback/links");
+    assert.equal(next, null);
+    const { created_at, expires_at, ...link } = items[0];
+    assert.ok(created_at < expires_at);
+    assert.deepEqual(link, { id, url, run_id, feedback_key: "user", submissions: 1 });
+    await it.ask("DELETE", `/greenroom/feedback/links/${id}`, undefined, 204);
+    await it.ask("GET", `/api/v1/feedback/tokens/${id}?score=1`, undefined, 404);
+    await it.ask("DELETE", `/greenroom/feedback/links/${id}`, undefined, 404);
+    assert.equal((await it.ask("GET", `/api/v1/feedback?run=${run_id}`)).length, 1);
+    await make("a");
+    await make("b");
+    const first = await it.ask("GET", "/greenroom/feedback/links?limit=1");
+    const second = await it.ask("GET", `/greenroom/feedback/links?limit=1&cursor=${first.next}`);
+    assert.deepEqual([first, second].map(({ items }) => items[0].feedback_key).sort(), ["a", "b"]);
+  });
+});
+
+describe("GET /greenroom/server", () => {
+  it("shows versions, health, work and configuration, and no secret", async () => {
+    const webhooks = { headers: { authorization: SECRET }, signing_secret: `whsec_${"c2VjcmV0".repeat(6)}` };
+    await using it = await kit({ webhooks, worker: { concurrency: 3 } });
+    await ran(it, {});
+    const report = await it.ask("GET", "/greenroom/server");
+    assert.deepEqual(report.database, { kind: "sqlite", ok: true, shared: false });
+    assert.deepEqual(report.health, { ok: true, ready: true, detail: null, draining: false, standby: false });
+    assert.deepEqual([report.worker.slots, report.worker.ended.success], [3, 1]);
+    assert.deepEqual(report.queue, { pending: 0, scheduled: 0, running: 0, oldest_pending_seconds: 0 });
+    assert.equal(report.configuration["worker.concurrency"], 3);
+    assert.equal(report.configuration["worker.lease_ms"], 10_000);
+    assert.equal(report.configuration["webhooks.signed"], true);
+    assert.match(report.runtime, /^(?:Node\.js|Bun|Deno)\//);
+    for (const value of Object.values(report.configuration)) {
+      assert.ok(value === null || ["string", "number", "boolean"].includes(typeof value));
+    }
+    assert.ok(!/of-the-receiver|whsec_|agents\.example/.test(JSON.stringify(report)));
+  });
+
+  it("needs organization:manage", async () => {
+    await using it = await kit({ auth: { mode: "api_key" } });
+    const { accounts, deployment } = it.service;
+    const { workspace_id } = deployment;
+    const { key } = await accounts.createKey({ kind: "sk", description: "reader", permissions: ["runs:read"] });
+    await it.ask("GET", "/greenroom/server", undefined, 401);
+    const reader = { "x-api-key": key };
+    await it.ask("GET", "/greenroom/server", undefined, 403, reader);
+    await it.ask("GET", "/greenroom/runs", undefined, 200, reader);
+    await it.ask("POST", `/greenroom/runs/${workspace_id}/again`, undefined, 403, reader);
+    await it.ask("POST", `/greenroom/webhooks/${workspace_id}/send`, undefined, 403, reader);
+    await it.ask("POST", `/greenroom/crons/${workspace_id}/run`, undefined, 403, reader);
+    await it.ask("GET", "/greenroom/feedback/links", undefined, 403, reader);
+  });
+});

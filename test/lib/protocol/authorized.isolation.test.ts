@@ -1,0 +1,238 @@
+/** What commands and event streams show of other users' threads: as much as of threads that do not exist. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { staticIdentity } from "../../../lib/auth/static-keys.ts";
+import type { AgentFunction } from "../../../lib/functions/mod.ts";
+import { createHandler } from "../../../lib/http/handler.ts";
+import type { JsonObject } from "../../../lib/json.ts";
+import { PERMISSIONS } from "../../../lib/storage/identity.ts";
+import { testService } from "../../suite/kit.ts";
+import { until } from "../../support/until.ts";
+import { customWorld, owning } from "../auth/custom-auth.harness.ts";
+
+type Fetch = (input: string, init: RequestInit) => Promise<Response>;
+type Headers = Readonly<Record<string, string>>;
+
+/** A user's requests to the routes of the protocol. */
+function userOf(fetch: Fetch, headers: Headers) {
+  const post = (path: string, body: unknown): Promise<Response> =>
+    fetch(`http://greenroom/threads/${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify(body),
+    });
+  return {
+    post,
+    /** The status and the answer, without the id of the thread. */
+    async command(thread: string, method: string, params: object = {}): Promise<[number, JsonObject]> {
+      const response = await post(`${thread}/commands`, { id: 1, method, params });
+      return [response.status, JSON.parse((await response.text()).replaceAll(thread, ":thread"))];
+    },
+    /** A stream that is read from now on. */
+    async stream(thread: string) {
+      const response = await post(`${thread}/stream/events`, { channels: ["values", "lifecycle", "input"] });
+      const seen = { status: response.status, text: "", events: 0, close: async () => {} };
+      const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+      const decoder = new TextDecoder();
+      seen.close = () => reader.cancel();
+      (async () => {
+        for (let next = await reader.read(); !next.done; next = await reader.read()) {
+          seen.text += decoder.decode(next.value, { stream: true });
+          seen.events = seen.text.split("\ndata: ").length - 1;
+        }
+      })().catch(() => {});
+      return seen;
+    },
+  };
+}
+
+const START = { assistant_id: "agent", input: { said: 1 } };
+const ASK = { assistant_id: "agent", input: { ask: true } };
+const agents: Readonly<Record<string, AgentFunction>> = {
+  async *agent({ input, command, interrupt }) {
+    if ((input as JsonObject | null)?.ask && command?.resume === undefined) yield interrupt("sure?");
+    yield { said: input };
+  },
+};
+
+/** All commands that name a run or a state; `run.start` is apart, because it creates a thread that does not exist. */
+const COMMANDS: readonly (readonly [method: string, params: (interrupt: string) => object])[] = [
+  ["input.respond", (interrupt_id) => ({ interrupt_id, response: "yes" })],
+  ["input.respond", (interrupt_id) => ({ responses: [{ interrupt_id, response: "yes" }] })],
+  ["agent.getTree", () => ({})],
+  ["state.get", () => ({})],
+  ["state.get", () => ({ namespace: ["agent:1"], keys: ["said"] })],
+];
+
+describe("threads of other users, with custom authentication", () => {
+  const open = async () => {
+    const world = await customWorld({ on: { "*": owning }, agents });
+    const user = (name: string) => userOf(world.it.fetch as Fetch, { authorization: `Bearer ${name}` });
+    return { world, ann: user("ann"), bob: user("bob"), [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
+  };
+
+  it("answer commands as threads that do not exist, and stay as they are", async () => {
+    await using at = await open();
+    const { ann, bob, world } = at;
+    const [theirs, none] = [crypto.randomUUID(), crypto.randomUUID()];
+    assert.equal((await ann.command(theirs, "run.start", ASK))[0], 200);
+    const path = `/threads/${theirs}`;
+    await until(async () => (await world.ask("ann", "GET", path)).body.status === "interrupted");
+    const before = (await world.ask("ann", "GET", path)).text;
+    const { tasks } = (await world.ask("ann", "GET", `${path}/state`)).body as never as {
+      tasks: { interrupts: { id: string }[] }[];
+    };
+    const id = tasks[0]?.interrupts[0]?.id as string;
+    for (const [method, params] of COMMANDS) {
+      assert.deepEqual(
+        await bob.command(theirs, method, params(id)),
+        await bob.command(none, method, params(id)),
+        method,
+      );
+      assert.notDeepEqual(await ann.command(theirs, method, params("x")), await bob.command(none, method, params("x")));
+    }
+    const [status, answer] = await bob.command(theirs, "run.start", START);
+    assert.deepEqual(
+      [status, answer],
+      [404, { detail: "Thread :thread not found", message: "Thread :thread not found", code: "thread_not_found" }],
+    );
+    assert.equal((await world.ask("ann", "GET", path)).text, before);
+    assert.equal(JSON.parse((await world.ask("ann", "GET", `${path}/runs`)).text).length, 1);
+    assert.equal((await ann.command(theirs, "input.respond", { interrupt_id: id, response: "yes" }))[0], 200);
+  });
+
+  it("have no events, whether a stream was opened before or after them", async () => {
+    await using at = await open();
+    const { ann, bob } = at;
+    const thread = crypto.randomUUID();
+    const [early, own] = [await bob.stream(thread), await ann.stream(thread)];
+    await ann.command(thread, "run.start", START);
+    await until(() => own.text.includes('"event":"completed"'));
+    const late = await bob.stream(thread);
+    await ann.command(thread, "run.start", START);
+    await until(() => own.text.split('"event":"completed"').length === 3);
+    const none = await bob.stream(crypto.randomUUID());
+    // What is streamed afterwards shows that the streams are alive.
+    await until(() => [early, late, none].every(({ text }) => text !== ""));
+    for (const { status, events } of [early, late, none]) assert.deepEqual([status, events], [200, 0]);
+    assert.ok(own.events > 4);
+    await Promise.all([early, own, late, none].map(({ close }) => close()));
+  });
+
+  it("belong to the user whose run creates them", async () => {
+    await using at = await open();
+    const { bob, world } = at;
+    const thread = crypto.randomUUID();
+    const seen = await bob.stream(thread);
+    await bob.command(thread, "run.start", { ...START, metadata: { owner: "ann" } });
+    await until(() => seen.text.includes('"event":"completed"'));
+    assert.equal((await world.ask("ann", "GET", `/threads/${thread}`)).status, 404);
+    await seen.close();
+  });
+
+  it("are refused with the status of a handler, which is asked for each", async () => {
+    const refuse = (): never => {
+      throw Object.assign(new Error("Not you"), { status: 403 });
+    };
+    await using world = await customWorld({ on: { threads: refuse }, agents });
+    const bob = userOf(world.it.fetch as Fetch, { authorization: "Bearer bob" });
+    const thread = crypto.randomUUID();
+    const expected = { detail: "Not you", message: "Not you", code: "forbidden" };
+    for (const [method, params] of [...COMMANDS, ["run.start", () => START] as const]) {
+      assert.deepEqual(await bob.command(thread, method, params("i")), [403, expected], method);
+    }
+    const response = await bob.post(`${thread}/stream/events`, { channels: ["values"] });
+    assert.deepEqual([response.status, await response.json()], [403, expected]);
+    const asked = world.asked().map(({ resource, action }) => `${resource}:${action}`);
+    assert.deepEqual(new Set(asked), new Set(["threads:read", "threads:create_run"]));
+    assert.equal((await world.it.service.threads.search({})).items.length, 0);
+  });
+});
+
+describe("threads of a shared agent", () => {
+  const [OWNER, MEMBER] = ["aaaaaaaa-0000-4000-8000-000000000001", "aaaaaaaa-0000-4000-8000-000000000002"];
+  const key = (name: string): string => `${name}-${"0".repeat(32)}`;
+  const open = async (shared_agents: "use" | "read") => {
+    const users = Object.entries({ owner: OWNER, member: MEMBER });
+    const identity = staticIdentity({
+      users: users.map(([, id]) => ({ id })),
+      keys: users.map(([name, user]) => ({ key: key(name), permissions: PERMISSIONS, user })),
+    });
+    const auth = { mode: "agent_builder", owner: OWNER, shared: true, shared_agents } as const;
+    const { service, fetch, [Symbol.asyncDispose]: dispose } = await testService({ agents, identity, auth });
+    const handler = createHandler(service);
+    const headers = (name: string): Headers => ({ "x-api-key": key(name), "x-auth-scheme": "service-api-key" });
+    const user = (name: string) => userOf(fetch as Fetch, headers(name));
+    /** The answer to a command that a member sends over a WebSocket. */
+    const overSocket = async (thread: string, method: string, params: object): Promise<JsonObject> => {
+      const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
+      const answer = Promise.withResolvers<JsonObject>();
+      const socket = {
+        bufferedAmount: 0,
+        send: (text: string) => answer.resolve(JSON.parse(text)),
+        close() {},
+        addEventListener: (type: string, listener: (event: never) => void) => {
+          listeners[type] = listener as never;
+        },
+      };
+      const request = new Request(`http://greenroom/threads/${thread}/stream/events`, {
+        headers: { ...headers("member"), upgrade: "websocket" },
+      });
+      const response = await handler(request, { upgradeWebSocket: () => ({ socket: socket as never }) });
+      assert.equal(response.status, 101);
+      listeners.message?.({ data: JSON.stringify({ id: 1, method, params }) });
+      const answered = await answer.promise;
+      listeners.close?.({});
+      return answered;
+    };
+    return { owner: user("owner"), member: user("member"), overSocket, [Symbol.asyncDispose]: dispose };
+  };
+
+  it("are run by members only where they are theirs", async () => {
+    await using at = await open("use");
+    const { owner, member, overSocket } = at;
+    const [theirs, own, none] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
+    const seen = await owner.stream(theirs);
+    await owner.command(theirs, "run.start", ASK);
+    await until(() => seen.text.includes('"event":"interrupted"'));
+    const id = /"interrupt_id":"(\w+)"/.exec(seen.text)?.[1] as string;
+    assert.equal((await member.command(theirs, "run.start", START))[0], 404);
+    const answer = { interrupt_id: id, response: "yes" };
+    const refused = await member.command(theirs, "input.respond", answer);
+    assert.equal(refused[1].error, "no_such_run");
+    assert.deepEqual(refused, await member.command(none, "input.respond", answer));
+    // A WebSocket is opened with the permission to read.
+    assert.equal((await overSocket(theirs, "state.get", {})).type, "success");
+    assert.equal((await overSocket(theirs, "run.start", START)).error, "no_such_run");
+    assert.equal((await overSocket(theirs, "input.respond", answer)).error, "no_such_run");
+    assert.equal((await overSocket(crypto.randomUUID(), "run.start", START)).type, "success");
+    assert.equal((await owner.command(theirs, "input.respond", answer))[1].type, "success");
+    await until(() => seen.text.includes('"event":"completed"'));
+
+    const mine = await member.stream(own);
+    assert.equal((await member.command(own, "run.start", ASK))[1].type, "success");
+    await until(() => mine.text.includes('"event":"interrupted"'));
+    const asked = /"interrupt_id":"(\w+)"/.exec(mine.text)?.[1];
+    const answered = await member.command(own, "input.respond", { interrupt_id: asked, response: "yes" });
+    assert.equal(answered[1].type, "success");
+    await until(() => mine.text.includes('"event":"completed"'));
+    await Promise.all([seen.close(), mine.close()]);
+  });
+
+  it("are only read by members where the agent is shared for reading", async () => {
+    await using at = await open("read");
+    const { owner, member } = at;
+    const thread = crypto.randomUUID();
+    const [seen, read] = [await owner.stream(thread), await member.stream(thread)];
+    assert.equal((await owner.command(thread, "run.start", START))[0], 200);
+    await until(() => read.text.includes('"event":"completed"'));
+    await until(() => seen.text.includes('"event":"completed"'));
+    assert.equal(read.events, seen.events);
+    for (const id of [thread, crypto.randomUUID()]) {
+      assert.equal((await member.command(id, "run.start", START))[0], 404);
+      assert.equal((await member.command(id, "input.respond", { interrupt_id: "i", response: 1 }))[0], 404);
+      assert.equal((await at.overSocket(id, "run.start", START)).error, "no_such_run");
+    }
+    await Promise.all([seen.close(), read.close()]);
+  });
+});

@@ -1,0 +1,107 @@
+/** Events of a thread that a test writes, and a socket that it reads. */
+
+import { createReader, type Reader } from "../../../lib/streams/log.ts";
+import {
+  compileFilter,
+  type EventFilter,
+  type KeptEvents,
+  type ProtocolEvent,
+  type SentEvent,
+  type ThreadEvents,
+} from "../../../lib/streams/protocol.ts";
+
+/** An event as the service sends it. */
+export function event(
+  seq: number,
+  method: ProtocolEvent["method"],
+  params: Partial<ProtocolEvent["params"]> = {},
+  event_id = `${seq}`,
+): SentEvent {
+  const envelope: ProtocolEvent = {
+    type: "event",
+    event_id,
+    seq,
+    method,
+    params: { namespace: [], timestamp: 0, data: {}, ...params },
+  };
+  const { namespace, data } = envelope.params;
+  const { name } = data as { name?: string };
+  return { seq, id: event_id, event: method, namespace, name, data: JSON.stringify(envelope) };
+}
+
+/** Events of one thread in memory. */
+export class MemoryEvents implements ThreadEvents {
+  readonly all: SentEvent[] = [];
+  /** Scope, thread and filter of each subscription. */
+  readonly subscriptions: { readonly scope: object; readonly thread_id: string; readonly filter: EventFilter }[] = [];
+  open = 0;
+  #ended = false;
+  readonly #wakes = new Set<() => void>();
+
+  add(...events: readonly SentEvent[]): void {
+    this.all.push(...events);
+    this.#wake();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#wakes]) wake();
+  }
+
+  async recordAll(): Promise<void> {}
+
+  subscribe(scope: object, thread_id: string, filter: EventFilter): Reader<SentEvent> {
+    this.subscriptions.push({ scope, thread_id, filter });
+    this.open++;
+    let at = 0;
+    let left = false;
+    const take = (): SentEvent[] => {
+      const ready = this.all.slice(at).filter((one) => this.#passes(one, filter));
+      at = this.all.length;
+      return ready;
+    };
+    return createReader(
+      async () => {
+        while (!left) {
+          const ready = take();
+          if (ready.length > 0) return ready;
+          if (this.#ended) break;
+          await new Promise<void>((resolve) => {
+            const wake = (): void => {
+              this.#wakes.delete(wake);
+              resolve();
+            };
+            this.#wakes.add(wake);
+          });
+        }
+        return [];
+      },
+      () => {
+        if (!left) this.open--;
+        left = true;
+        this.#wake();
+      },
+    );
+  }
+
+  async *kept(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SentEvent> {
+    for (const one of [...this.all]) if (this.#passes(one, filter)) yield one;
+  }
+
+  async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents> {
+    const counts = filters.map((filter) => this.all.filter((one) => this.#passes(one, filter)).length);
+    return { counts, last: await this.lastEventSeq() };
+  }
+
+  async lastEventSeq(): Promise<number> {
+    return this.all.at(-1)?.seq ?? 0;
+  }
+
+  #passes(sent: SentEvent, filter: EventFilter): boolean {
+    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.event, sent.namespace, sent.name);
+  }
+}

@@ -1,0 +1,109 @@
+/** A WebSocket session with a socket and events in memory. */
+
+import { createRevocationCheck } from "../../../lib/auth/revocation.ts";
+import { createBudget, systemEnvironment, tickLimit } from "../../../lib/environment.ts";
+import { ServiceError } from "../../../lib/errors.ts";
+import type { JsonObject } from "../../../lib/json.ts";
+import type { OpenThread } from "../../../lib/protocol/authorization.ts";
+import type { EventFilter } from "../../../lib/protocol/mod.ts";
+import { createSession, type Session, type SessionOptions } from "../../../lib/protocol/session.ts";
+import type { Visibility } from "../../../lib/storage/visibility.ts";
+import { idleGuards } from "../../support/guards.ts";
+import { until } from "../../support/until.ts";
+import { MemoryEvents } from "./protocol.harness.ts";
+
+export const THREAD = "11111111-1111-4111-8111-111111111111";
+
+export interface World {
+  readonly session: Session;
+  readonly events: MemoryEvents;
+  readonly sent: JsonObject[];
+  readonly closed: (readonly [code: number, reason: string])[];
+  readonly socket: { bufferedAmount: number };
+  readonly log: unknown[];
+  readonly commands: string[];
+  /** Lets the timers of at most `ms` fire. */
+  elapse(ms: number): void;
+  /** Sends a command and waits for its answer. */
+  send(method: string, params?: JsonObject): Promise<JsonObject>;
+  /** The `seq` of the events that were sent. */
+  seqs(): number[];
+}
+
+interface WorldOptions extends Partial<SessionOptions> {
+  /** Authorizes the reader again. Absent: its access cannot change. */
+  readonly again?: () => Promise<Visibility>;
+}
+
+export function world({ again, ...options }: WorldOptions = {}, command?: OpenThread["command"]): World {
+  const events = new MemoryEvents();
+  const sent: JsonObject[] = [];
+  const closed: (readonly [number, string])[] = [];
+  const log: unknown[] = [];
+  const commands: string[] = [];
+  const timers = new Map<object, { ms: number; fn: () => void }>();
+  const socket: World["socket"] & SessionOptions["socket"] = {
+    bufferedAmount: 0,
+    send: (text: string) => void sent.push(JSON.parse(text)),
+    close: (code: number, reason: string) => void closed.push([code, reason]),
+  };
+  const scope = { deployment: "default" };
+  const findRevocation = again ? createRevocationCheck({}, again) : undefined;
+  const thread: OpenThread = {
+    subscribe: (filter) => events.subscribe(scope, THREAD, filter),
+    kept: (filter) => events.kept(scope, THREAD, filter),
+    count: (filters) => events.count(scope, THREAD, filters),
+    async command(sent) {
+      commands.push(sent.method);
+      if (command) return await command(sent);
+      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id: THREAD } };
+    },
+    findRevocation: async () => (await findRevocation?.()) ?? null,
+    guard: (onLost) => guards.open({ scope, ...(findRevocation ? { findRevocation } : {}) }, undefined, onLost),
+  };
+  const environment = {
+    ...systemEnvironment(),
+    timer(ms: number, fn: () => void) {
+      // The wait for subscriptions that come together.
+      if (ms <= 10) return systemEnvironment().timer(ms, fn);
+      const key = {};
+      timers.set(key, { ms, fn });
+      return () => void timers.delete(key);
+    },
+    log: (record: unknown) => void log.push(record),
+  };
+  const guards = idleGuards(environment);
+  const session = createSession({
+    ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
+    limit: tickLimit(environment, 64),
+    commands: tickLimit(environment, 1),
+    whole: createBudget(1024 * 1024),
+    async parse(text) {
+      try {
+        return JSON.parse(text);
+      } catch {
+        throw new ServiceError("bad_request", "no JSON");
+      }
+    },
+    readFilter: (params) => params as unknown as EventFilter,
+    ...options,
+  });
+  let ids = 0;
+  return {
+    ...{ session, events, sent, closed, socket, log, commands },
+    elapse(ms) {
+      for (const [key, timer] of [...timers]) {
+        if (timer.ms > ms || !timers.delete(key)) continue;
+        timer.fn();
+      }
+    },
+    async send(method, params) {
+      const id = ++ids;
+      session.onMessage(JSON.stringify({ id, method, params }));
+      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
+      await until(() => answer() !== undefined, `an answer to ${method}`);
+      return answer() as JsonObject;
+    },
+    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
+  };
+}

@@ -1,0 +1,567 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
+import {
+  createService,
+  type FunctionJob,
+  fromFunctions,
+  type Json,
+  type JsonObject,
+  type RunCreate,
+  type Service,
+} from "../../../lib/mod.ts";
+import type { Storage } from "../../../lib/storage/mod.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
+import { until } from "../../support/until.ts";
+
+const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
+  assistant_id: "talk",
+  input: { messages: [{ role: "user", content }] },
+  ...more,
+});
+
+const contents = (values: Json): unknown[] =>
+  ((values as { messages?: { content: unknown }[] } | null)?.messages ?? []).map((message) => message.content);
+
+/**
+ * An agent that answers `re: <content>`; for `slow …` it shows a step first and then waits until it is stopped, and for
+ * `deaf …` until the test lets it go on, whatever its signal says.
+ */
+function talker(): {
+  readonly talk: (job: FunctionJob) => AsyncGenerator<JsonObject>;
+  readonly reached: (content: string) => Promise<void>;
+  readonly go: () => void;
+  readonly reasons: unknown[];
+  readonly log: string[];
+} {
+  const seen = new Map<string, PromiseWithResolvers<void>>();
+  const gate = Promise.withResolvers<void>();
+  const reasons: unknown[] = [];
+  const log: string[] = [];
+  const at = (content: string): PromiseWithResolvers<void> => {
+    const known = seen.get(content) ?? Promise.withResolvers<void>();
+    seen.set(content, known);
+    return known;
+  };
+  return {
+    reasons,
+    log,
+    go: gate.resolve,
+    reached: (content) => at(content).promise,
+    async *talk({ messages, signal }) {
+      const content = (messages.at(-1) as unknown as { content: string }).content;
+      log.push(`begin ${content}`);
+      if (/^(slow|deaf)/.test(content)) {
+        yield {
+          messages: [...messages, { role: "assistant", content: `step of ${content}` }],
+        } as unknown as JsonObject;
+        // A step is over when the next one comes.
+        yield { next: content };
+        at(content).resolve();
+        if (content.startsWith("deaf")) await gate.promise;
+        else if (!signal.aborted) await new Promise<void>((done) => signal.addEventListener("abort", () => done()));
+        reasons.push(signal.reason);
+      }
+      log.push(`end ${content}`);
+      yield { messages: [...messages, { role: "assistant", content: `re: ${content}` }] } as unknown as JsonObject;
+    },
+  };
+}
+
+const result = async (service: Service, thread_id: string, run_id: string): Promise<Json> =>
+  await (await service.runs.join(thread_id, run_id)).result;
+
+const notFound = { code: "not_found" };
+
+async function assertGone(service: Service, thread_id: string, run_id: string): Promise<void> {
+  const { runs, threads } = service;
+  await assert.rejects(runs.get(thread_id, run_id), notFound);
+  await assert.rejects(runs.join(thread_id, run_id), notFound);
+  await assert.rejects(runs.joinStream(thread_id, run_id), notFound);
+  await assert.rejects(runs.joinStream(null, run_id), notFound);
+  await assert.rejects(runs.cancel(thread_id, run_id), notFound);
+  await assert.rejects(runs.cancelMany({ thread_id, run_ids: [run_id] }), notFound);
+  await assert.rejects(runs.delete(thread_id, run_id), notFound);
+  assert.ok(!(await runs.list(thread_id, { limit: 100 })).some((run) => run.run_id === run_id));
+  for (const state of await threads.history(thread_id, { limit: 100 })) {
+    assert.notEqual(state.metadata?.["run_id"], run_id);
+  }
+}
+
+describe("a run on a busy thread", () => {
+  it("with strategy interrupt ends what is before it and keeps what that has done", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const first = await runs.create(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    const waiting = await runs.stream(thread_id, ask("never"));
+    const last = await runs.wait(thread_id, ask("2", { multitask_strategy: "interrupt" }));
+    const values = contents(await last.result);
+    assert.deepEqual(values, ["slow 1", "step of slow 1", "2", "re: 2"]);
+    assert.deepEqual(agent.reasons, ["cancelled"]);
+    assert.equal((await runs.get(thread_id, first.run_id)).status, "interrupted");
+    assert.equal((await runs.get(thread_id, waiting.run.run_id)).status, "interrupted");
+    const frames = await Array.fromAsync(waiting.frames);
+    assert.deepEqual(
+      frames.map(({ event, data }) => [event, JSON.parse(data)]),
+      [["end", { run_id: waiting.run.run_id, status: "interrupted" }]],
+    );
+    assert.deepEqual(await Array.fromAsync((await runs.joinStream(thread_id, waiting.run.run_id)).frames), frames);
+    assert.equal((await threads.get(thread_id)).status, "idle");
+    assert.ok(!agent.log.includes("begin never"));
+  });
+
+  it("with strategy rollback leaves nothing of what was before it", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, ask("0"))).result;
+    const before = await threads.history(thread_id);
+    const first = await runs.stream(thread_id, ask("slow 1", { stream_resumable: true }));
+    await agent.reached("slow 1");
+    const pending = await runs.wait(thread_id, ask("never"));
+    await until(async () => contents((await threads.state(thread_id)).values).includes("step of slow 1"));
+    const joined = await runs.join(thread_id, first.run.run_id);
+    const last = await runs.wait(thread_id, ask("2", { multitask_strategy: "rollback" }));
+    assert.deepEqual(contents(await last.result), ["0", "re: 0", "2", "re: 2"]);
+    assert.deepEqual(agent.reasons, ["rolled_back"]);
+    const error = { error: "RunRolledBack", message: "The run was rolled back" };
+    assert.deepEqual(
+      (await Array.fromAsync(first.frames)).slice(-2).map(({ event, data }) => [event, JSON.parse(data)]),
+      [
+        ["error", error],
+        ["end", { run_id: first.run.run_id, status: "rollback" }],
+      ],
+    );
+    assert.deepEqual(await joined.result, { __error__: error });
+    assert.deepEqual(await pending.result, { __error__: error });
+    await assertGone(kit.service, thread_id, first.run.run_id);
+    await assertGone(kit.service, thread_id, pending.run.run_id);
+    assert.deepEqual((await threads.history(thread_id)).slice(3), before);
+    assert.ok(!agent.log.includes("begin never"));
+  });
+
+  it("starts only when the one before it has let go, and shows the state before that one meanwhile", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, ask("0"))).result;
+    await runs.create(thread_id, ask("deaf 1"));
+    await agent.reached("deaf 1");
+    const last = await runs.wait(thread_id, ask("2", { multitask_strategy: "rollback" }));
+    assert.deepEqual(contents((await threads.state(thread_id)).values), ["0", "re: 0"]);
+    assert.deepEqual(contents((await threads.get(thread_id)).values), ["0", "re: 0"]);
+    assert.ok(!agent.log.includes("begin 2"));
+    agent.go();
+    assert.deepEqual(contents(await last.result), ["0", "re: 0", "2", "re: 2"]);
+    assert.ok(agent.log.indexOf("begin 2") > agent.log.indexOf("end deaf 1"));
+  });
+
+  it("that goes while its state is read is not shown, nor is an empty state", async () => {
+    const agent = talker();
+    const { storage, faults } = faulty();
+    await using kit = await testService({ storage, agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const first = await runs.wait(thread_id, ask("0"));
+    const values = await first.result;
+    const history = await threads.history(thread_id);
+    // Before its checkpoint is read, between the checkpoint and its values, and while it is listed.
+    const reads = [
+      async () => (await threads.state(thread_id)).values,
+      async () => (await threads.get(thread_id)).values,
+      async () => (await threads.search()).items[0]?.values,
+      async () => await threads.history(thread_id),
+    ];
+    for (const [i, read] of [...reads, ...reads].entries()) {
+      const { run_id } = await runs.create(thread_id, ask(`slow ${i}`));
+      await agent.reached(`slow ${i}`);
+      await until(async () => contents((await threads.state(thread_id)).values).includes(`step of slow ${i}`));
+      const cut = i < reads.length;
+      const verb = i % reads.length === reads.length - 1 ? "listCheckpoints" : "getCheckpoint";
+      faults[verb] = async (call) => {
+        const answer = (await call()) as StoredCheckpoint | StoredCheckpoint[] | null;
+        if (!answer) return answer;
+        delete faults[verb];
+        await runs.cancel(thread_id, run_id, { action: "rollback", wait: true });
+        const torn = (checkpoint: StoredCheckpoint): StoredCheckpoint => ({ ...checkpoint, values: [] });
+        if (!cut) return answer;
+        return Array.isArray(answer) ? answer.map(torn) : torn(answer);
+      };
+      assert.deepEqual(await read(), verb === "getCheckpoint" ? values : history);
+    }
+    assert.deepEqual(await (await runs.join(thread_id, first.run.run_id)).result, values);
+  });
+
+  it("takes its strategy on every call that creates one, and needs none without a thread", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    for (const [i, multitask_strategy] of (["interrupt", "rollback"] as const).entries()) {
+      for (const call of ["create", "stream", "wait"] as const) {
+        const content = `slow ${call} ${i}`;
+        const first = await runs.create(thread_id, ask(content));
+        await agent.reached(content);
+        const made = await runs[call](thread_id, ask("ok", { multitask_strategy }));
+        const run = "run" in made ? made.run : made;
+        assert.equal(contents(await result(kit.service, thread_id, run.run_id)).at(-1), "re: ok");
+        const rows = await runs.list(thread_id, { limit: 100 });
+        const status = rows.find(({ run_id }) => run_id === first.run_id)?.status;
+        assert.equal(status, multitask_strategy === "interrupt" ? "interrupted" : undefined);
+        const alone = await runs.wait(null, ask("alone", { multitask_strategy }));
+        assert.deepEqual(contents(await alone.result), ["alone", "re: alone"]);
+      }
+    }
+  });
+
+  it("that names a state it rolls back starts from where that one was made from", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, ask("0"))).result;
+    const first = await runs.create(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    await until(async () => (await threads.state(thread_id)).metadata?.["run_id"] === first.run_id);
+    const checkpoint_id = (await threads.state(thread_id)).checkpoint?.checkpoint_id as string;
+    const second = await runs.wait(thread_id, ask("2", { multitask_strategy: "rollback", checkpoint_id }));
+    assert.deepEqual(contents(await second.result), ["0", "re: 0", "2", "re: 2"]);
+    await assert.rejects(runs.get(thread_id, first.run_id), notFound);
+  });
+});
+
+describe("a cancel", () => {
+  it("reaches the agent, and with `wait` answers when the run has ended", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run, frames } = await runs.stream(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    await runs.cancel(thread_id, run.run_id, { wait: true });
+    assert.deepEqual(agent.reasons, ["cancelled"]);
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "interrupted");
+    assert.deepEqual(contents((await threads.get(thread_id)).values), ["slow 1", "step of slow 1"]);
+    const last = (await Array.fromAsync(frames)).at(-1);
+    assert.deepEqual(JSON.parse(last?.data ?? ""), { run_id: run.run_id, status: "interrupted" });
+    // It has ended: no effect, whatever is asked.
+    await runs.cancel(thread_id, run.run_id, { wait: true });
+    await runs.cancel(thread_id, run.run_id, { action: "rollback", wait: true });
+    await runs.cancelMany({ thread_id, run_ids: [run.run_id] });
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "interrupted");
+    await assert.rejects(runs.cancel(thread_id, crypto.randomUUID()), notFound);
+    await assert.rejects(runs.cancel(crypto.randomUUID(), run.run_id), notFound);
+    await assert.rejects(runs.cancelMany({ thread_id, run_ids: [crypto.randomUUID()] }), notFound);
+  });
+
+  it("that rolls back waits for the executor to let go, and leaves the thread as it was", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { run } = await runs.stream(thread_id, ask("deaf 1"));
+    await agent.reached("deaf 1");
+    let answered = false;
+    const cancelled = runs.cancel(thread_id, run.run_id, { action: "rollback", wait: true }).then(() => {
+      answered = true;
+    });
+    await until(() =>
+      runs.get(thread_id, run.run_id).then(
+        () => false,
+        () => true,
+      ),
+    );
+    await assertGone(kit.service, thread_id, run.run_id);
+    assert.equal(answered, false);
+    agent.go();
+    await cancelled;
+    assert.deepEqual(agent.log, ["begin deaf 1", "end deaf 1"]);
+    const thread = await threads.get(thread_id);
+    assert.deepEqual([thread.status, thread.values], ["idle", null]);
+    assert.deepEqual(contents(await (await runs.wait(thread_id, ask("2"))).result), ["2", "re: 2"]);
+  });
+
+  it("of a run that has not started ends it at once, and its readers", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const first = await runs.create(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    const waits = await runs.wait(thread_id, ask("2"));
+    const streams = await runs.stream(thread_id, ask("3", { stream_resumable: true }));
+    await runs.cancel(thread_id, waits.run.run_id, { wait: true });
+    assert.equal((await runs.get(thread_id, waits.run.run_id)).status, "interrupted");
+    await waits.result;
+    await runs.cancel(thread_id, streams.run.run_id);
+    const frames = await Array.fromAsync(streams.frames);
+    assert.deepEqual(
+      frames.map(({ id, event }) => [id, event]),
+      [[1, "end"]],
+    );
+    assert.deepEqual(await Array.fromAsync((await runs.joinStream(thread_id, streams.run.run_id)).frames), frames);
+    const removed = await runs.wait(thread_id, ask("4"));
+    await runs.cancel(thread_id, removed.run.run_id, { action: "rollback", wait: true });
+    assert.equal(((await removed.result) as { __error__: JsonObject }).__error__["error"], "RunRolledBack");
+    await runs.cancel(thread_id, first.run_id, { wait: true });
+    assert.deepEqual(agent.log, ["begin slow 1", "end slow 1"]);
+    assert.notEqual((await threads.get(thread_id)).status, "busy");
+  });
+
+  it("of many takes those of a status or those that are named", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const ids: string[] = [];
+    for (const content of ["slow a", "slow b"]) {
+      const { thread_id } = await threads.create();
+      await runs.create(thread_id, ask(content));
+      await agent.reached(content);
+      await runs.create(thread_id, ask("waits"));
+      ids.push(thread_id);
+    }
+    const statuses = async (): Promise<string[][]> =>
+      await Promise.all(ids.map(async (id) => (await runs.list(id)).map(({ status }) => status)));
+    await runs.cancelMany({ status: "pending" });
+    assert.deepEqual(await statuses(), [
+      ["interrupted", "running"],
+      ["interrupted", "running"],
+    ]);
+    const [a, b] = ids as [string, string];
+    const [, running] = await runs.list(a);
+    await runs.cancelMany({ thread_id: a, run_ids: [running?.run_id as string, crypto.randomUUID()] });
+    await until(async () => (await statuses())[0]?.[1] === "interrupted");
+    assert.equal((await statuses())[1]?.[1], "running");
+    await runs.cancelMany({ status: "all" }, "rollback");
+    assert.deepEqual(await statuses(), [["interrupted", "interrupted"], ["interrupted"]]);
+    assert.equal((await threads.get(b)).values, null);
+  });
+
+  it("of many takes so many at once", async () => {
+    const database = faulty();
+    await using kit = await testService({ storage: database.storage, agents: { talk: () => "done" } });
+    const { runs, threads } = kit.service;
+    for (const action of ["interrupt", "rollback"] as const) {
+      const { thread_id } = await threads.create();
+      const later = ask("later", { after_seconds: 3600 });
+      const created = await Promise.all(Array.from({ length: 250 }, () => runs.create(thread_id, later)));
+      const counts: number[] = [];
+      database.faults.stopRuns = async (call) => {
+        const stopped = (await call()) as readonly unknown[];
+        counts.push(stopped.length);
+        return stopped;
+      };
+      if (action === "interrupt") {
+        await runs.cancelMany({ thread_id, run_ids: created.map(({ run_id }) => run_id) });
+        assert.deepEqual(counts, [100, 100, 50]);
+      } else {
+        await runs.cancelMany({ status: "all" }, action);
+        assert.deepEqual(counts, [100, 100, 50]);
+      }
+      const left = await runs.list(thread_id, { limit: 1_000, status: "pending" });
+      assert.deepEqual(left, []);
+    }
+  });
+
+  it("of a status that no run has says so", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const nothing = async (...statuses: readonly ("pending" | "running" | "all")[]): Promise<void> => {
+      for (const status of statuses) {
+        for (const action of ["interrupt", "rollback"] as const) {
+          await assert.rejects(runs.cancelMany({ status }, action), notFound, `${status} ${action}`);
+        }
+      }
+    };
+    await nothing("pending", "running", "all");
+    const { run_id } = await runs.create(thread_id, ask("later", { after_seconds: 3600 }));
+    await nothing("running");
+    await runs.cancelMany({ status: "all" });
+    assert.equal((await runs.get(thread_id, run_id)).status, "interrupted");
+    await nothing("pending", "running", "all");
+    await runs.cancelMany({ thread_id, run_ids: [run_id] });
+  });
+
+  it("by a reader that leaves is stored before the agent learns of it", async () => {
+    const agent = talker();
+    const { storage, faults } = faulty();
+    await using kit = await testService({ storage, agents: { talk: agent.talk } });
+    const { runs } = kit.service;
+    const order: string[] = [];
+    faults.stopRuns = async (call) => {
+      const stopped = await call();
+      order.push(agent.reasons.length === 0 ? "stored" : "told");
+      return stopped;
+    };
+    const wait = await runs.wait(null, ask("slow 1", { on_disconnect: "cancel" }));
+    await agent.reached("slow 1");
+    wait.leave();
+    await wait.result;
+    assert.deepEqual(order, ["stored"]);
+    assert.equal((await runs.get(wait.run.thread_id, wait.run.run_id)).status, "interrupted");
+  });
+
+  it("ends a run whose worker is dead, when its time is over", async () => {
+    const clock = testClock();
+    const agent = talker();
+    const dead = faulty();
+    const executor = fromFunctions({ talk: agent.talk });
+    const environment = { ...clock, log: () => {} };
+    const one = await createService({ storage: dead.storage, executor, environment });
+    const { thread_id } = await one.threads.create();
+    const run = await one.runs.create(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    await clock.advance(100);
+    kill(dead);
+    const two = await createService({ storage: dead.share().storage, executor, environment });
+    let ended = false;
+    const cancelled = two.runs.cancel(thread_id, run.run_id, { wait: true }).then(() => {
+      ended = true;
+    });
+    await clock.advance(1_000);
+    assert.equal(ended, false);
+    await advanceUntil(clock, () => ended);
+    await cancelled;
+    const after = await two.runs.get(thread_id, run.run_id);
+    assert.equal(after.status, "interrupted");
+    assert.equal((await two.threads.get(thread_id)).status, "interrupted");
+    assert.deepEqual(contents((await two.threads.get(thread_id)).values), ["slow 1", "step of slow 1"]);
+    assert.equal(agent.log.filter((line) => line === "begin slow 1").length, 1);
+    await two.stop(0);
+  });
+
+  it("reaches a worker in another process, and waits for it", async () => {
+    const clock = testClock();
+    const agent = talker();
+    const shared = faulty();
+    const executor = fromFunctions({ talk: agent.talk });
+    const environment = { ...clock, log: () => {} };
+    const one = await createService({ storage: shared.share().storage, executor, environment });
+    const two = await createService({
+      storage: shared.share().storage,
+      executor,
+      environment,
+      worker: { concurrency: 0 },
+    });
+    const { thread_id } = await two.threads.create();
+    for (const action of ["interrupt", "rollback"] as const) {
+      const { run } = await one.runs.stream(thread_id, ask(`slow ${action}`));
+      await agent.reached(`slow ${action}`);
+      const joined = await two.runs.join(thread_id, run.run_id);
+      let ended = false;
+      void two.runs.cancel(thread_id, run.run_id, { action, wait: true }).then(() => {
+        ended = true;
+      });
+      await advanceUntil(clock, () => ended);
+      assert.ok(agent.log.includes(`end slow ${action}`));
+      const row = await two.runs.get(thread_id, run.run_id).catch(() => null);
+      assert.equal(row?.status, action === "interrupt" ? "interrupted" : undefined);
+      let answer: Json | undefined;
+      void joined.result.then((value) => {
+        answer = value;
+      });
+      await advanceUntil(clock, () => answer !== undefined);
+      assert.equal("__error__" in (answer as JsonObject), action === "rollback");
+    }
+    assert.deepEqual(contents((await two.threads.get(thread_id)).values), ["slow interrupt", "step of slow interrupt"]);
+    await one.stop(0);
+    await two.stop(0);
+    await shared.storage.close();
+  });
+});
+
+describe("deleting a thread", () => {
+  it("stops what runs on it as a rollback does, and tells the readers", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { frames } = await runs.stream(thread_id, ask("slow 1"));
+    await agent.reached("slow 1");
+    const waits = await runs.wait(thread_id, ask("2"));
+    await threads.delete(thread_id);
+    const error = { error: "RunDeleted", message: "The run was deleted" };
+    const [last, end] = (await Array.fromAsync(frames)).slice(-2);
+    assert.deepEqual([last?.event, JSON.parse(last?.data ?? ""), end?.event], ["error", error, "end"]);
+    assert.deepEqual(await waits.result, { __error__: error });
+    await until(() => agent.reasons.length > 0);
+    assert.deepEqual(agent.reasons, ["rolled_back"]);
+    assert.ok(!agent.log.includes("begin 2"));
+  });
+});
+
+describe("cancelling all runs of a status", () => {
+  it("stops a part of them at a time, and those that started meanwhile too", async () => {
+    const real = nodeSqlite(":memory:");
+    const parts: number[] = [];
+    let claimedMeanwhile: string | undefined;
+    const storage: Storage = {
+      ...real,
+      async stopRuns(scope, target, action, now, reason) {
+        if (parts.length === 0) {
+          // Another process takes the oldest run, which is in the last part.
+          const terms = { token: "token", lease_until: Date.now() + 60_000, worker: "other" };
+          const outcome = await real.claimRun(scope, { ...terms, graph_ids: ["talk"], now: Date.now() } as never);
+          if (outcome.kind === "claimed") claimedMeanwhile = outcome.claimed.run.run_id;
+        }
+        const stopped = await real.stopRuns(scope, target, action, now, reason);
+        parts.push(stopped.length);
+        return stopped;
+      },
+    };
+    await using kit = await testService({ agents: { talk: () => "" }, storage, worker: { concurrency: 0 } });
+    const { service } = kit;
+    const batch = Array.from({ length: 100 }, (): RunCreate => ({ assistant_id: "talk", input: {} }));
+    for (let n = 0; n < 3; n += 1) await service.runs.createBatch(batch);
+    let ticks = 0;
+    let over = false;
+    const tick = (): void => {
+      ticks += 1;
+      if (!over) setImmediate(tick);
+    };
+    setImmediate(tick);
+    await service.runs.cancelMany({ status: "pending" });
+    over = true;
+    assert.deepEqual(
+      parts.filter((stopped) => stopped > 0),
+      [100, 100, 100],
+    );
+    assert.ok(ticks >= 3, `${ticks} ticks`);
+    assert.ok(claimedMeanwhile);
+    const found = await service.runs.search({ status: ["pending", "running"] });
+    assert.deepEqual(
+      found.items.map(({ run_id, cancel_requested }) => [run_id, cancel_requested]),
+      [[claimedMeanwhile, true]],
+    );
+    await assert.rejects(service.runs.cancelMany({ status: "pending" }), { code: "not_found" });
+  });
+
+  it("does not say that a run was not created when the service has stopped before its store answered", async () => {
+    const { storage, faults } = faulty();
+    const answer = Promise.withResolvers<void>();
+    const sent = Promise.withResolvers<void>();
+    faults.createRun = async (call) => {
+      await call();
+      sent.resolve();
+      await answer.promise;
+      throw new Error("the store did not answer");
+    };
+    const kit = await testService({ storage, executor: fromFunctions({ agent: () => "done" }) });
+    const created = kit.service.runs.create(null, { assistant_id: "agent", input: {} });
+    const refused = assert.rejects(created, { message: "the store did not answer" });
+    await sent.promise;
+    const stopped = kit.service.stop(0);
+    await stopped;
+    answer.resolve();
+    await refused;
+  });
+});

@@ -1,0 +1,458 @@
+/** Processes that share a database: each takes requests, and any of them executes the runs. */
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type { Frame, Run, RunCreate, Service } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
+import { collect, type Faulty, faulty, kill } from "../support/faulty.ts";
+import { type Mode, type Processes, type ProcessesOptions, processes } from "../support/shared-database.ts";
+
+// The services' own timers keep no process alive.
+let alive: ReturnType<typeof setInterval>;
+before(() => {
+  alive = setInterval(() => {}, 1_000);
+});
+after(() => clearInterval(alive));
+
+/** How far a reader elsewhere may be behind, with signals and without. */
+const BEHIND: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late: 1_000, lost: 1_000 };
+/** When an executor hears of it at the latest: at once, or when it renews its lease. */
+const ABORTED: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late: 400, lost: 5_000 };
+const SCOPE = { deployment: "default" };
+
+const ask = (more: Partial<RunCreate> = {}): RunCreate => ({ assistant_id: "count", stream_mode: ["custom"], ...more });
+const idsOf = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
+const upTo = (last: number): number[] => Array.from({ length: last }, (_, i) => i + 1);
+const endsOf = (frames: readonly Frame[]): readonly Frame[] => frames.filter(({ event }) => event === "end");
+const statusOf = (frames: readonly Frame[]): unknown => JSON.parse(frames.at(-1)?.data ?? "null").status;
+
+interface Two extends Processes {
+  readonly one: Service;
+  readonly two: Service;
+  /** A thread, and a run on it that executes in the first process. */
+  started(more?: Partial<RunCreate>): Promise<Run>;
+}
+
+/** Runs `body` on processes of which the first alone executes, unless told otherwise, and stops them. */
+async function across(options: Partial<ProcessesOptions>, body: (world: Two) => Promise<void>): Promise<void> {
+  const world = await processes({ concurrency: [1, 0], ...options });
+  const [one, two] = world.services as [Service, Service];
+  try {
+    await body({
+      ...world,
+      one,
+      two,
+      async started(more) {
+        const { thread_id } = await one.threads.create();
+        const run = await one.runs.create(thread_id, ask(more));
+        await world.until(() => world.happened.some(({ run_id }) => run_id === run.run_id));
+        return run;
+      },
+    });
+  } finally {
+    await world.stop();
+  }
+}
+
+for (const mode of ["normal", "lost", "late", "doubled"] as const) {
+  const behind = BEHIND[mode];
+  const title = { normal: "in time", lost: "never", late: "late", doubled: "twice" }[mode];
+
+  describe(`processes whose signals come ${title}`, () => {
+    it("show a run that another one executes: every frame, its id and one end", async () => {
+      for (const stateless of [false, true]) {
+        await across({ mode }, async ({ one, two, say, until, happened }) => {
+          const thread_id = stateless ? null : (await two.threads.create()).thread_id;
+          const { run, frames } = await two.runs.stream(thread_id, ask());
+          const there = collect(frames);
+          await until(() => there.list.length === 1, 3_000);
+          assert.equal(happened[0]?.process, 0);
+          const here = collect((await one.runs.joinStream(thread_id, run.run_id)).frames);
+          for (const [i, words] of ([[3], [1], [40], [1, "end"]] as const).entries()) {
+            say(...words);
+            const known = [4, 5, 45, 47][i] as number;
+            await until(() => here.list.length >= known);
+            await until(() => there.list.length >= known, behind);
+          }
+          await until(() => here.ended() && there.ended(), behind);
+          assert.deepEqual(there.list, here.list);
+          assert.deepEqual(idsOf(there.list), upTo(47));
+          assert.deepEqual([endsOf(there.list).length, statusOf(there.list)], [1, "success"]);
+          // Whoever comes afterwards gets the same, wherever.
+          const again = collect((await two.runs.joinStream(thread_id, run.run_id)).frames);
+          await until(again.ended);
+          assert.deepEqual(again.list, here.list);
+        });
+      }
+    });
+
+    it("go on after the frame that a reader has seen in another one", async () => {
+      await across({ mode, concurrency: [1, 0, 0] }, async ({ one, two, services, started, say, until }) => {
+        const { thread_id, run_id } = await started();
+        const here = collect((await one.runs.joinStream(thread_id, run_id)).frames);
+        say(9);
+        await until(() => here.list.length === 10);
+        const resume = async (service: Service, seen: number): Promise<ReturnType<typeof collect>> =>
+          collect((await service.runs.joinStream(thread_id, run_id, { after: seen })).frames);
+        const readers = [
+          await resume(two, 4),
+          await resume(two, 0),
+          await resume(services[2] as Service, 10),
+          await resume(services[2] as Service, 7),
+        ];
+        await until(() => readers.every(({ list }, i) => list.length === [6, 10, 0, 3][i]), behind);
+        say(5);
+        await until(() => here.list.length === 15);
+        await until(() => readers.every(({ list }) => list.at(-1)?.id === 15), behind);
+        const late = await resume(two, 12);
+        say("end");
+        await until(() => [here, late, ...readers].every(({ ended }) => ended()));
+        for (const [i, seen] of [4, 0, 10, 7].entries()) assert.deepEqual(readers[i]?.list, here.list.slice(seen));
+        assert.deepEqual(late.list, here.list.slice(12));
+      });
+    });
+
+    it("answer who waits for a run that another one executes, and who joins it", async () => {
+      await across({ mode }, async ({ one, two, say, until, started }) => {
+        const results: unknown[] = [];
+        const stateless = await two.runs.wait(null, ask());
+        void stateless.result.then((result) => results.push(result));
+        say(2, "end");
+        await until(() => results.length === 1, 3_000 + behind);
+        assert.deepEqual(results[0], { count: 2 });
+        const { thread_id, run_id } = await started();
+        const joined = await two.runs.join(thread_id, run_id);
+        void joined.result.then((result) => results.push(result));
+        const here = await one.runs.join(thread_id, run_id);
+        say(1, "fail");
+        await here.result;
+        await until(() => results.length === 2, behind);
+        assert.deepEqual(results[1], { __error__: { error: "RangeError", message: "too far" } });
+      });
+    });
+
+    it("stop a run that another one executes: its agent hears it", async () => {
+      await across({ mode }, async ({ two, clock, started, say, until, happened, storage }) => {
+        const { thread_id, run_id } = await started();
+        const there = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+        say(2);
+        await until(() => there.list.length === 3);
+        const asked = clock.now();
+        await two.runs.cancel(thread_id, run_id);
+        await until(() => happened.some(({ what }) => what === "aborted"), ABORTED[mode]);
+        const { reason, at, process } = happened.at(-1) as (typeof happened)[number];
+        assert.deepEqual([reason, process], ["cancelled", 0]);
+        assert.ok(at - asked <= ABORTED[mode]);
+        await until(there.ended, behind);
+        assert.deepEqual([statusOf(there.list), endsOf(there.list).length], ["interrupted", 1]);
+        assert.equal((await storage.getRun(SCOPE, run_id))?.status, "interrupted");
+      });
+    });
+
+    it("roll back and delete what another one executes: its agent is stopped, and readers everywhere are told", async () => {
+      for (const how of ["rollback", "delete"] as const) {
+        await across({ mode }, async ({ one, two, started, say, until, happened, storage }) => {
+          const { thread_id, run_id } = await started();
+          const readers = [one, two].map((service) => service.runs.joinStream(thread_id, run_id));
+          const [here, there] = (await Promise.all(readers)).map(({ frames }) => collect(frames));
+          say(2);
+          await until(() => here?.list.length === 3 && there?.list.length === 3);
+          if (how === "delete") await two.threads.delete(thread_id);
+          else await two.runs.cancel(thread_id, run_id, { action: "rollback" });
+          await until(() => happened.some(({ what }) => what === "aborted"), ABORTED[mode]);
+          await until(() => here?.ended() && there?.ended(), behind);
+          for (const reader of [here, there]) {
+            assert.deepEqual([statusOf(reader?.list ?? []), endsOf(reader?.list ?? []).length], ["rollback", 1]);
+          }
+          assert.equal(await storage.getRun(SCOPE, run_id), null);
+        });
+      }
+    });
+
+    it("start at once what was made where nothing is executed", async () => {
+      await across({ mode, concurrency: [0, 2] }, async ({ one, until, happened }) => {
+        const { thread_id } = await one.threads.create();
+        const { run_id } = await one.runs.create(thread_id, ask());
+        await until(() => happened.length === 1, mode === "normal" || mode === "doubled" ? 50 : 2_100);
+        assert.deepEqual([happened[0]?.run_id, happened[0]?.process], [run_id, 1]);
+        const [batched] = await one.runs.createBatch([ask()]);
+        await until(() => happened.length === 2, mode === "normal" || mode === "doubled" ? 50 : 2_100);
+        assert.equal(happened[1]?.run_id, batched?.run_id);
+      });
+    });
+
+    it("start a run that waits for its thread as soon as that is free", async () => {
+      await across({ mode, concurrency: [1, 1] }, async ({ two, started, say, until, pass, happened }) => {
+        const { thread_id, run_id } = await started();
+        const first = happened[0]?.process;
+        const next = await two.runs.create(thread_id, ask());
+        await pass(50);
+        say("end");
+        const took = await until(() => happened.length === 2, 2_200);
+        assert.equal(happened[1]?.run_id, next.run_id);
+        if (mode === "normal") assert.ok(took <= 50, `after ${took} ms`);
+        assert.notEqual(run_id, next.run_id);
+        assert.equal(first, 0);
+        say("end");
+      });
+    });
+
+    it("show a thread's runs, wherever they were made and execute", async () => {
+      await across({ mode, concurrency: [1, 0, 0] }, async ({ one, two, services, say, until }) => {
+        const { thread_id } = await one.threads.create();
+        const open = async (service: Service): Promise<ReturnType<typeof collect>> =>
+          collect(
+            await service.threads.stream(thread_id, {
+              modes: ["run_modes", "lifecycle"],
+              after: { seq: 0, frame: 0, at: 0 },
+            }),
+          );
+        const readers = [await open(one), await open(two), await open(services[2] as Service)];
+        const length = (): number => readers[0]?.list.length ?? 0;
+        for (const [i, service] of services.entries()) {
+          await service.runs.create(thread_id, ask());
+          say(2, "end");
+          await until(() => length() === 6 * (i + 1), 5_000);
+          await until(() => readers.every(({ list }) => list.length === length()), 2 * behind);
+        }
+        for (const { list } of readers) assert.deepEqual(list, readers[0]?.list);
+        await two.threads.delete(thread_id);
+        await until(() => readers.every(({ ended }) => ended()), behind);
+      });
+    });
+
+    it("show a thread from now on, as the process that executes does", async () => {
+      await across({ mode }, async ({ one, two, started, say, until }) => {
+        const { thread_id, run_id } = await started();
+        const joined = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+        say(4);
+        await until(() => joined.list.length === 5);
+        const other = await processesOf(one, two, thread_id);
+        say(2, "end");
+        await until(() => other.every(({ list }) => list.length === 3), 2 * behind);
+        for (const { list } of other) assert.deepEqual(list, other[0]?.list);
+      });
+    });
+
+    it("stop a run whose reader has left another one, where it asked for that", async () => {
+      for (const how of ["stream", "wait", "join"] as const) {
+        await across({ mode }, async ({ two, say, until, happened }) => {
+          const { thread_id } = await two.threads.create();
+          const request = ask({ on_disconnect: how === "join" ? "continue" : "cancel" });
+          if (how === "wait") {
+            const { leave } = await two.runs.wait(thread_id, request);
+            await until(() => happened.length === 1);
+            leave();
+          } else {
+            const made = await two.runs.stream(thread_id, request);
+            const { run_id } = made.run;
+            const { frames } =
+              how === "join" ? await two.runs.joinStream(thread_id, run_id, { cancel_on_disconnect: true }) : made;
+            const reader = frames[Symbol.asyncIterator]();
+            let seen = 0;
+            void reader.next().then(() => seen++);
+            say(1);
+            await until(() => seen === 1 && happened.length === 1);
+            await reader.return?.();
+          }
+          await until(() => happened.length === 2, ABORTED[mode]);
+          assert.deepEqual([happened[1]?.what, happened[1]?.reason], ["aborted", "cancelled"]);
+        });
+      }
+    });
+
+    it("take up what a process puts back that stops: readers elsewhere go on", async () => {
+      await across({ mode, concurrency: [1, 1, 0] }, async ({ one, two, services, started, say, until, happened }) => {
+        const { thread_id, run_id } = await started();
+        const third = services[2] as Service;
+        const readers = [two, third].map((service) => service.runs.joinStream(thread_id, run_id));
+        const [second, last] = (await Promise.all(readers)).map(({ frames }) => collect(frames));
+        const own = collect((await one.runs.joinStream(thread_id, run_id)).frames);
+        say(3);
+        await until(() => [own, second, last].every((reader) => reader?.list.length === 4));
+        let stopped = false;
+        void one.stop(0).then(() => {
+          stopped = true;
+        });
+        await until(() => stopped && own.ended());
+        assert.deepEqual(endsOf(own.list), []);
+        const begun = (): number => happened.filter(({ what }) => what === "begins").length;
+        await until(() => begun() === 2, mode === "normal" ? 50 : 2_100);
+        assert.equal(happened.at(-1)?.process, 1);
+        say(2, "end");
+        await until(() => second?.ended() && last?.ended(), 100 + behind);
+        assert.deepEqual(last?.list, second?.list);
+        assert.deepEqual(idsOf(last?.list ?? []), upTo(8));
+        assert.deepEqual(
+          last?.list.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt),
+          [1, 1],
+        );
+        assert.equal(statusOf(last?.list ?? []), "success");
+      });
+    });
+  });
+}
+
+async function processesOf(one: Service, two: Service, thread_id: string): Promise<ReturnType<typeof collect>[]> {
+  return [collect(await one.threads.stream(thread_id)), collect(await two.threads.stream(thread_id))];
+}
+
+describe("processes that share a database", () => {
+  it("start a run that is due later in time, also where it was made by one that executes nothing", async () => {
+    await across({ concurrency: [0, 1] }, async ({ one, until, happened }) => {
+      await one.runs.create(null, ask({ after_seconds: 5.01 }));
+      const took = await until(() => happened.length === 1);
+      assert.ok(took >= 5_000 && took <= 5_100, `after ${took} ms`);
+    });
+  });
+
+  it("stop a run whose creation is not answered yet where it is to execute", async () => {
+    const gate = Promise.withResolvers<void>();
+    const storage: ProcessesOptions["storage"] = (real, process) => ({
+      ...real,
+      async createRun(scope, request) {
+        const outcome = await real.createRun(scope, request);
+        if (process === 0) await gate.promise;
+        return outcome;
+      },
+    });
+    await across({ storage }, async ({ one, two, storage: shared, until, pass, happened }) => {
+      const { thread_id } = await one.threads.create();
+      void one.runs.create(thread_id, ask());
+      await pass(50);
+      const [run] = await shared.listRuns(SCOPE, thread_id, { limit: 1, offset: 0 });
+      assert.equal(run?.status, "running");
+      await two.runs.cancel(thread_id, run.run_id);
+      await pass(50);
+      gate.resolve();
+      await until(() => happened.length === 2, 100);
+      assert.deepEqual([happened[1]?.what, happened[1]?.reason], ["aborted", "cancelled"]);
+    });
+  });
+
+  it("take up what one has left that died, though their places are always taken", async () => {
+    let first: Faulty | undefined;
+    const storage = (real: Storage, process: number): Storage => {
+      if (process > 0) return real;
+      first = faulty(real);
+      return first.storage;
+    };
+    await across({ concurrency: [1, 1], storage }, async ({ two, started, clock, say, pass }) => {
+      const left = await started();
+      kill(first as Faulty);
+      const isLeft = async (): Promise<boolean> =>
+        (await two.runs.get(left.thread_id, left.run_id)).status !== "success";
+      const began = clock.now();
+      // Another run ends every second, and there are always some that wait for its place.
+      while ((await isLeft()) && clock.now() - began < 60_000) {
+        while ((await two.metrics()).runs.pending < 2) await two.runs.create(null, ask());
+        await pass(1_000);
+        say("end");
+      }
+      assert.equal(await isLeft(), false);
+    });
+  });
+
+  it("leave to the others only what they have no place for", async () => {
+    await across({ concurrency: [2, 2] }, async ({ one, until, happened, hub }) => {
+      const offers = (): number => hub.published.filter(([kind]) => kind === "work").length;
+      const before = offers();
+      for (let n = 1; n <= 2; n++) {
+        await one.runs.create(null, ask());
+        await until(() => happened.length === n);
+        assert.equal(offers(), before, "nobody is to look for what starts here");
+      }
+      await one.runs.create(null, ask());
+      await until(() => happened.length === 3, 50);
+      assert.equal(offers(), before + 1);
+      assert.deepEqual(
+        happened.map(({ process }) => process),
+        [0, 0, 1],
+      );
+    });
+  });
+
+  it("do nothing more for what they have published themselves", async () => {
+    const calls: string[] = [];
+    const storage: ProcessesOptions["storage"] = (real, process) =>
+      new Proxy(real, {
+        get(target, name) {
+          const verb: unknown = Reflect.get(target, name);
+          if (typeof verb !== "function") return verb;
+          return (...args: unknown[]): unknown => {
+            calls.push(`${process} ${String(name)}`);
+            return verb(...args);
+          };
+        },
+      });
+    await across({ storage }, async ({ one, two, say, until, pass, storage: shared }) => {
+      const { thread_id } = await two.threads.create();
+      await pass(2_500);
+      const { frames } = await one.runs.stream(thread_id, ask());
+      const here = collect(frames);
+      calls.length = 0;
+      for (let i = 1; i <= 5; i++) {
+        say(2);
+        await until(() => here.list.length === 1 + 2 * i);
+      }
+      say("end");
+      await until(here.ended);
+      await pass(100);
+      const others = /^\d (?:saveProgress|finishRun|now)$/;
+      assert.deepEqual(
+        calls.filter((call) => !others.test(call)),
+        [],
+      );
+      assert.equal((await shared.listRuns(SCOPE, thread_id, { limit: 1, offset: 0 }))[0]?.status, "success");
+    });
+  });
+
+  it("look at everything when signals were missed", async () => {
+    await across({ mode: "lost", concurrency: [0, 1] }, async ({ one, two, hub, until, pass, happened, say }) => {
+      const { thread_id } = await two.threads.create();
+      const { run_id } = await one.runs.create(thread_id, ask());
+      hub.missed();
+      await until(() => happened.length === 1, 50);
+      await pass(30);
+      const there = collect((await one.runs.joinStream(thread_id, run_id)).frames);
+      await until(() => there.list.length === 1, 50);
+      say(2);
+      await pass(30);
+      hub.missed();
+      await until(() => there.list.length === 3, 50);
+      await one.runs.cancel(thread_id, run_id);
+      hub.missed();
+      await until(() => happened.length === 2, 50);
+      await pass(30);
+      hub.missed();
+      await until(there.ended, 50);
+    });
+  });
+
+  it("go by the clock of the database, however far their own are off", async () => {
+    for (const skew of [
+      [5_000, -5_000],
+      [-5_000, 5_000],
+    ]) {
+      await across(
+        { mode: "lost", concurrency: [1, 1], skew },
+        async ({ one, two, clock, until, pass, happened, say }) => {
+          assert.ok([one, two].every((it) => Math.abs(serviceInternals(it).environment.now() - clock.now()) <= 1));
+          const { thread_id } = await one.threads.create();
+          const run = await one.runs.create(thread_id, ask());
+          assert.ok(Math.abs(Date.parse(run.created_at) - clock.now()) <= 1);
+          await until(() => happened.length === 1);
+          // Nobody takes it for left, however long it takes.
+          await pass(25_000);
+          assert.equal(happened.length, 1);
+          say("end");
+          const later = await two.runs.create(null, ask({ after_seconds: 5.01 }));
+          const took = await until(() => happened.length === 2, 8_000);
+          assert.equal(happened[1]?.run_id, later.run_id);
+          assert.ok(took >= 5_000 && took <= 5_200, `after ${took} ms`);
+          say("end");
+        },
+      );
+    }
+  });
+});

@@ -1,0 +1,102 @@
+/** The table of operations: it has each call of a service, and each call asks about the events of its row alone. */
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { OPEN_OPERATIONS, OPERATIONS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
+import { serviceInternals } from "../../../lib/service.ts";
+import { type TestService, testService } from "../../suite/kit.ts";
+import { userNamed } from "../../support/users.ts";
+import { CALLS, type Things } from "../auth/authorized-calls.ts";
+
+/** The names of calls in nouns, as `threads.copy`. */
+const callsOf = (nouns: object): readonly string[] =>
+  Object.entries(nouns).flatMap(([noun, calls]) => Object.keys(calls as object).map((name) => `${noun}.${name}`));
+
+/** Methods that only other parts of the service call, or the calls of a row. Where a new one is for callers, it needs a row. */
+const INTERNAL: readonly string[] = [
+  ...[
+    "assistants.ensureDefaults",
+    "assistants.idOf",
+    "assistants.isDefault",
+    "assistants.recall",
+    "assistants.resolve",
+  ],
+  ...["calls.continueDue", "crons.counters", "crons.stop"],
+  ...["protocol.count", "protocol.events", "protocol.kept", "protocol.recordAll"],
+  ...["runs.prepare", "runs.started", "threads.current", "threads.expire", "threads.visible"],
+  ...["webhooks.counters", "webhooks.stop"],
+];
+
+const user = { ...userNamed("ann"), permissions: [] };
+
+describe("the table of operations", () => {
+  const asked: string[] = [];
+  let kit: TestService;
+
+  before(async () => {
+    const on = { "*": ({ event }: { readonly event: string }) => void asked.push(event) };
+    kit = await testService({
+      agents: { agent: () => "Hi" },
+      auth: { custom: { authenticate: () => "ann", on } },
+    });
+  });
+  after(() => kit[Symbol.asyncDispose]());
+
+  function callerNouns() {
+    const { access, bind } = serviceInternals(kit.service);
+    const { runs, protocol } = bind(() => access.user(user)).nouns;
+    const nouns = kit.service.as({ user });
+    return { ...nouns, runs: { ...runs, ...nouns.runs }, protocol };
+  }
+
+  it("has each method of the service, and no other", () => {
+    const { service } = kit;
+    const methods = Object.entries(service).flatMap(([name, member]) => {
+      if (typeof member === "function") return [`service.${name}`];
+      return Object.entries(member as object).flatMap(([call, value]) =>
+        typeof value === "function" ? [`${name}.${call}`] : [],
+      );
+    });
+    assert.ok(methods.length > 100, `only ${methods.length} methods were found`);
+    // All calls of `accounts` are alike.
+    const { accounts, ...others } = OPEN_OPERATIONS;
+    assert.equal(accounts, "host");
+    const named = [...callsOf(OPERATIONS), ...callsOf(others)];
+    assert.deepEqual(named.sort(), methods.filter((name) => !name.startsWith("accounts.")).sort());
+  });
+
+  it("has each method of the nouns behind it, but those that only the service itself calls", () => {
+    const { directories } = serviceInternals(kit.service);
+    const named = [...callsOf(OPERATIONS), ...callsOf(OPEN_OPERATIONS), ...callsOf(ROUTE_OPERATIONS)];
+    const unnamed = callsOf(directories).filter((call) => !named.includes(call));
+    assert.deepEqual(unnamed.sort(), INTERNAL);
+  });
+
+  it("has each method of service.as and of requests, and no other", () => {
+    assert.deepEqual([...callsOf(kit.service.as({ user }))].sort(), [...callsOf(OPERATIONS)].sort());
+    const both = [...callsOf(OPERATIONS), ...callsOf(ROUTE_OPERATIONS)];
+    assert.deepEqual([...callsOf(callerNouns())].sort(), both.sort());
+  });
+
+  const rows = [OPERATIONS, ROUTE_OPERATIONS].flatMap((table) =>
+    Object.entries(table).flatMap(([noun, operations]) =>
+      Object.entries(operations as Readonly<Record<string, { readonly events: readonly string[] }>>).map(
+        ([name, { events }]) => [`${noun}.${name}`, events] as const,
+      ),
+    ),
+  );
+
+  for (const [name, events] of rows) {
+    it(`${name} asks about ${events.join(", ") || "nothing"}`, async () => {
+      const row = CALLS[name];
+      assert.ok(row, "CALLS of test/lib/auth/authorized-calls.ts has no such call");
+      const call = typeof row === "function" ? row : row.call;
+      const things = new Proxy({}, { get: () => crypto.randomUUID() }) as Things;
+      const by = await kit.service.caller(new Request("http://greenroom/"));
+      asked.length = 0;
+      // What it names does not exist: the call may be refused, after it has asked.
+      await (async () => await call(callerNouns(), things, by))().catch(() => {});
+      for (const event of asked) assert.ok(events.includes(event), `it asks about ${event}, too`);
+      assert.equal(new Set(asked).size > 0, events.length > 0, `it asks about ${asked.join(", ") || "nothing"}`);
+    });
+  }
+});

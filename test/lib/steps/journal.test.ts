@@ -1,0 +1,41 @@
+/** The address of a wait, while saves take what is pending. */
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { type OpenOptions, openJournal, type Pending } from "../../../lib/steps/journal.ts";
+import { hashOf } from "../../../lib/steps/tokens.ts";
+
+it("an address is stored, also if a save takes what is pending while it is made", async () => {
+  const saved: string[] = [];
+  let pending: Pending = { entries: [], tokens: [] };
+  /** A save: what is added to the old object later is lost. */
+  const save = (): void => {
+    saved.push(...pending.tokens.map(({ token_hash }) => token_hash));
+    pending = { entries: [], tokens: [] };
+  };
+  const run = { thread_id: "t", graph_id: "g", run_id: "r", claims: 1, resumable: true };
+  const journal = await openJournal({
+    environment: { uuid: () => crypto.randomUUID(), now: () => 0 },
+    attempt: { claimed: { run, thread: { interrupts: {} } }, retry: <Value>(ask: () => Promise<Value>) => ask() },
+    call: null,
+    own: null,
+    origin: () => ({ input: null, values: {}, context: {}, config: {}, metadata: {} }),
+    limits: { entries: 10, result_bytes: 1_000, journal_bytes: 1_000, linger_ms: 0 },
+    base_url: () => "http://127.0.0.1",
+    pending: () => pending,
+  } as unknown as OpenOptions);
+  assert.ok(journal);
+  const { subtle } = crypto;
+  const { digest } = subtle;
+  subtle.digest = async (...args) => {
+    const hash = await digest.apply(subtle, args);
+    save();
+    return hash;
+  };
+  try {
+    const { token } = await journal.address("parcel", 1);
+    save();
+    assert.deepEqual(saved, [await hashOf(token)]);
+  } finally {
+    subtle.digest = digest;
+  }
+});

@@ -1,0 +1,270 @@
+/** What is published about a verb that has succeeded, and who hears it, here and in other processes. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Bus, createBus, type Origin, withBus } from "../../../lib/storage/bus.ts";
+import type { SignalKind, Signals, Storage } from "../../../lib/storage/mod.ts";
+import { type Sent, ticks, until, world } from "../webhooks/webhooks.harness.ts";
+
+type Published = (readonly [kind: SignalKind, id: string])[];
+
+const SCOPE = { deployment: "d" };
+const lease = { run_id: "r", thread_id: "t", token: "x" };
+const made = (run_id: string, more: object = {}): object => ({
+  run: { run_id, thread_id: "t", created_at: 5 },
+  claimed: null,
+  stopped: [],
+  ...more,
+});
+const stopped = (run_id: string, kind: string): object => ({ run_id, thread_id: "t", kind });
+
+const environment = { defer: (fn: () => void) => void setImmediate(fn) };
+
+/** A storage whose verbs give what the test says, and what was published meanwhile: to other processes, and here. */
+function storageOf(answers: Readonly<Record<string, unknown>>): {
+  readonly storage: Storage;
+  readonly published: Published;
+  readonly here: Published;
+} {
+  const published: Published = [];
+  const here: Published = [];
+  const bus: Bus = {
+    ...createBus(undefined, "own", environment),
+    publish(kind, id, to) {
+      if (to !== "here") published.push([kind, id]);
+      if (to !== "elsewhere") here.push([kind, id]);
+    },
+  };
+  const verbs = Object.entries(answers).map(([name, answer]) => [
+    name,
+    async () => {
+      if (answer instanceof Error) throw answer;
+      return answer;
+    },
+  ]);
+  const storage = { single_process: false, ...Object.fromEntries(verbs) } as unknown as Storage;
+  return { storage: withBus(storage, bus), published, here };
+}
+
+/** Calls one verb and gives what it published to other processes, in order. */
+async function publishedBy(name: keyof Storage, answer: unknown, ...args: readonly unknown[]): Promise<string[]> {
+  return (await told(name, answer, ...args)).published;
+}
+
+async function told(
+  name: keyof Storage,
+  answer: unknown,
+  ...args: readonly unknown[]
+): Promise<Readonly<Record<"published" | "here", string[]>>> {
+  const { storage, published, here } = storageOf({ [name]: answer });
+  const verb = storage[name] as (...args: readonly unknown[]) => Promise<unknown>;
+  const given = await verb(SCOPE, ...args).catch((error: unknown) => error);
+  assert.equal(given, answer);
+  const text = (list: Published): string[] => list.map(([kind, id]) => `${kind} ${id}`);
+  return { published: text(published), here: text(here) };
+}
+
+/** A bus, and what its listeners hear. */
+function listening(signals?: Signals, origin = "own"): { readonly bus: Bus; readonly heard: string[] } {
+  const bus = createBus(signals, origin, environment);
+  const heard: string[] = [];
+  const hear =
+    (name: string) =>
+    (id: string | undefined, from: Origin): void =>
+      void heard.push(`${name} ${id ?? "?"} ${from}`);
+  for (const kind of ["run", "work", "thread"] as const) bus.on(kind, null, hear(kind));
+  bus.on("thread", "t", hear("that thread"));
+  return { bus, heard };
+}
+
+describe("a bus", () => {
+  it("brings to listeners here what was published here, once and later", async () => {
+    const { bus, heard } = listening();
+    bus.publish("thread", "t");
+    bus.publish("thread", "t", "here");
+    bus.publish("thread", "u");
+    bus.publish("run", "r");
+    bus.publish("run", "s", "elsewhere");
+    assert.deepEqual(heard, []);
+    await ticks();
+    assert.deepEqual(heard, ["thread t here", "that thread t here", "thread u here", "run r here"]);
+  });
+
+  it("tells all listeners that anything may have changed, and nobody who has left", async () => {
+    const { bus, heard } = listening();
+    const leave = bus.on("deliveries", "d", (id) => void heard.push(`deliveries ${id}`));
+    leave();
+    leave();
+    bus.publish("deliveries", "d");
+    await ticks();
+    bus.checkAll();
+    const all = ["run ? unknown", "work ? unknown", "thread ? unknown", "that thread ? unknown"];
+    assert.deepEqual(heard, all);
+  });
+
+  it("hears other processes, and not itself", async () => {
+    const listeners = new Set<Parameters<Signals["subscribe"]>[0]>();
+    const hub: Signals = {
+      publish: (kind, id) => {
+        for (const listener of listeners) listener.heard(kind, id);
+      },
+      subscribe(listener) {
+        listeners.add(listener);
+        return () => void listeners.delete(listener);
+      },
+    };
+    const [one, two] = [listening(hub, "a"), listening(hub, "b")];
+    one.bus.publish("work", "before");
+    await ticks();
+    for (const { bus, heard } of [one, two]) {
+      heard.length = 0;
+      bus.connect();
+    }
+    one.bus.publish("work", "me@home", "elsewhere");
+    two.bus.publish("run", "r");
+    one.bus.publish("run", "s", "here");
+    hub.publish("thread", "t");
+    await ticks();
+    const thread = ["thread t elsewhere", "that thread t elsewhere"];
+    assert.deepEqual(one.heard, ["run r elsewhere", ...thread, "run s here"]);
+    assert.deepEqual(two.heard, ["work me@home elsewhere", ...thread, "run r here"]);
+    one.heard.length = 0;
+    for (const listener of listeners) listener.missed();
+    assert.equal(one.heard.length, 4);
+    for (const { bus } of [one, two]) bus.close();
+    assert.equal(listeners.size, 0);
+    assert.equal(one.heard.length, 8, "a last time");
+  });
+});
+
+describe("a storage with a bus", () => {
+  it("tells of runs that were made", async () => {
+    const created = (more: object = {}): object => ({ kind: "created", ...made("r", more) });
+    const request = { now: 5 };
+    assert.deepEqual(await publishedBy("createRun", created(), request), ["thread t"]);
+    assert.deepEqual(await publishedBy("createRun", created({ claimed: {} }), request), ["thread t"]);
+    const evicting = created({ claimed: {}, stopped: [stopped("a", "flagged"), stopped("b", "deleted")] });
+    assert.deepEqual(await publishedBy("createRun", evicting, request), ["thread t", "run a", "run b"]);
+    const ended = created({ claimed: {}, stopped: [stopped("a", "ended")] });
+    assert.deepEqual(await publishedBy("createRun", ended, request), ["thread t", "run a", "deliveries d"]);
+    for (const kind of ["repeated", "stale", "thread_busy"]) {
+      assert.deepEqual(await publishedBy("createRun", { kind }, request), []);
+    }
+    const batch = { kind: "created", created: [made("r"), made("s", { claimed: {} })] };
+    assert.deepEqual(await publishedBy("createRuns", batch, [request, request]), ["thread t", "thread t"]);
+    assert.deepEqual(await publishedBy("fireCron", { kind: "fired", created: made("r") }, request), ["thread t"]);
+    assert.deepEqual(await publishedBy("fireCron", { kind: "lost" }, request), []);
+  });
+
+  it("tells of runs that are to stop, or are gone", async () => {
+    const all = [stopped("a", "flagged"), stopped("b", "ended")];
+    assert.deepEqual(await publishedBy("stopRuns", all), [
+      "run a",
+      "thread t",
+      "run b",
+      "thread t",
+      "work d",
+      "deliveries d",
+    ]);
+    assert.deepEqual(await publishedBy("stopRuns", []), []);
+    assert.deepEqual(await publishedBy("deleteRun", "deleted", "t", "r"), ["run r", "thread t", "work d"]);
+    assert.deepEqual(await publishedBy("deleteRun", "running", "t", "r"), []);
+    assert.deepEqual(await publishedBy("deleteThread", true, "t"), ["thread t", "work d"]);
+    assert.deepEqual(await publishedBy("deleteThread", false, "t"), []);
+    assert.deepEqual(
+      await publishedBy("pruneThreads", ["t", "u"], { thread_ids: ["t", "u", "v"], strategy: "delete" }, 1),
+      ["thread t", "thread u"],
+    );
+    assert.deepEqual(await publishedBy("pruneThreads", ["t"], { expired: 1 }, 1), ["thread t"]);
+  });
+
+  it("tells of what a run leaves, and of its end", async () => {
+    const nothing = { checkpoints: [], writes: [] };
+    assert.deepEqual(await publishedBy("saveProgress", true, lease, { ...nothing, frames: {} }), ["run r"]);
+    assert.deepEqual(await publishedBy("saveProgress", false, lease, { ...nothing, frames: {} }), []);
+    assert.deepEqual(await publishedBy("saveProgress", true, lease, nothing), []);
+    const end = { features: [] };
+    const over = ["run r", "thread t"];
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, end), over);
+    assert.deepEqual(await publishedBy("finishRun", null, lease, { waiting: true }), []);
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, {}), [...over, "deliveries d"]);
+    assert.deepEqual(await publishedBy("requeueRun", true, lease), ["work d"]);
+    assert.deepEqual(await publishedBy("requeueRun", false, lease), []);
+    assert.deepEqual(await publishedBy("releaseSlot", undefined, lease), ["work d"]);
+    assert.deepEqual(await publishedBy("redeliver", true, "r"), ["deliveries d"]);
+  });
+
+  it("tells of a thread that was freed only where its next run may be left to others", async () => {
+    const over = ["run r", "thread t"];
+    const waiting = { features: [], waiting: true };
+    const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
+    const asked = { ...waiting, next: {} };
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, asked), over);
+    assert.deepEqual(await publishedBy("finishRun", next("t"), lease, asked), over);
+    assert.deepEqual(await publishedBy("finishRun", next("u"), lease, asked), [...over, "work d"]);
+  });
+
+  it("tells nothing of what has failed", async () => {
+    const failure = new Error("the store cannot be reached");
+    for (const verb of ["createRun", "stopRuns", "saveProgress", "finishRun", "releaseSlot", "deleteThread"] as const) {
+      assert.deepEqual(await publishedBy(verb, failure, lease, {}), []);
+    }
+  });
+
+  it("tells listeners here only what nobody here shows or claims by itself", async () => {
+    const progress = { checkpoints: [], writes: [], frames: {}, events: [] };
+    assert.deepEqual((await told("saveProgress", true, lease, progress)).here, []);
+    assert.deepEqual((await told("finishRun", { next: null }, lease, { waiting: true })).here, ["thread t"]);
+    assert.deepEqual((await told("createRun", { kind: "created", ...made("r") }, {})).here, ["thread t"]);
+    assert.deepEqual((await told("releaseSlot", undefined, lease)).here, ["work d"]);
+    assert.deepEqual((await told("deleteThread", true, "t")).here, ["thread t", "work d"]);
+  });
+
+  it("is in everything else the storage that it stands for", async () => {
+    class Own {
+      readonly #rows: string[] = ["row"];
+      readonly single_process = false;
+      async getRun(): Promise<string | undefined> {
+        return this.#rows[0];
+      }
+      async releaseSlot(): Promise<void> {
+        this.#rows.pop();
+      }
+    }
+    const bus = createBus(undefined, "own", environment);
+    const storage = withBus(new Own() as unknown as Storage, bus);
+    assert.equal(await storage.getRun(SCOPE, "r"), "row");
+    await storage.releaseSlot(SCOPE, lease);
+    assert.equal(await storage.getRun(SCOPE, "r"), undefined);
+    assert.equal(storage.single_process, false);
+    assert.equal(storage.now, undefined);
+    assert.equal((storage as unknown as { toString(): string }).toString(), "[object Object]");
+  });
+});
+
+describe("webhooks that another process has told of", () => {
+  it("are left to it for a moment, and sent where it has not taken them", async () => {
+    await using w = await world();
+    const [one, other] = [w.open(), w.open()];
+    await ticks();
+    await w.told("r1");
+    one.wake();
+    other.wake("elsewhere");
+    await w.requests(1);
+    w.jump(100);
+    await ticks();
+    assert.deepEqual([one.counters().attempts, other.counters().attempts], [1, 0]);
+    (w.sent[0] as Sent).answer(204);
+    await until(() => one.counters().delivered === 1);
+    await w.told("r2");
+    other.wake("elsewhere");
+    other.wake("elsewhere");
+    await ticks();
+    assert.equal(other.counters().attempts, 0);
+    w.jump(100);
+    await w.requests(2);
+    (w.sent[1] as Sent).answer(204);
+    await until(() => other.counters().delivered === 1);
+    assert.equal(one.counters().delivered, 1);
+  });
+});

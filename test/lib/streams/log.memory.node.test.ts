@@ -1,0 +1,63 @@
+/** What a reader of a log keeps in memory. */
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { setImmediate as tick } from "node:timers/promises";
+import { tickLimit } from "../../../lib/environment.ts";
+import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
+import { collect } from "../../support/heap.ts";
+
+interface Item {
+  readonly place: number;
+  readonly data: string;
+}
+
+class Ring extends Log<Item> {
+  override from = 2;
+
+  placeOf({ place }: Item): number {
+    return place;
+  }
+
+  protected get room(): number {
+    return 1_000_000;
+  }
+}
+
+class Reading extends Cursor<Item> {
+  page: readonly Item[] = [];
+
+  protected async load(): Promise<Page<Item>> {
+    const items = this.page;
+    this.page = [];
+    return { items, read_to: 2 };
+  }
+
+  protected show(item: Item): Item {
+    return item;
+  }
+}
+
+const large = (place: number): Item => ({ place, data: `${place}`.padEnd(100_000, "x") });
+
+/** Not inline: what it returns would be held by the frame of the test. */
+async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
+  cursor.page = [large(1), large(2)];
+  const refs = cursor.page.map((item) => new WeakRef(item));
+  const [first, ...others] = await cursor.reader().next();
+  assert.deepEqual([first?.place, others], [1, []]);
+  return refs;
+}
+
+it("is not what it was given of a page", async () => {
+  const cursor = new Reading(new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 1_000_000)), 0);
+  const refs = await readFirst(cursor);
+  for (let tries = 0; tries < 50 && refs[0]?.deref(); tries++) {
+    await tick();
+    collect();
+  }
+  assert.deepEqual(
+    refs.map((ref) => ref.deref()?.place),
+    [undefined, 2],
+  );
+  cursor.leave();
+});

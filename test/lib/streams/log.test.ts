@@ -1,0 +1,113 @@
+/** Readers of a log, where what they read from the store meets what is in memory. */
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { tickLimit } from "../../../lib/environment.ts";
+import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
+
+interface Item {
+  readonly place: number;
+  readonly data: string;
+}
+
+const itemAt = (place: number): Item => ({ place, data: `${place}` });
+
+class Ring extends Log<Item> {
+  placeOf({ place }: Item): number {
+    return place;
+  }
+
+  protected get room(): number {
+    return 1_000_000;
+  }
+
+  add(...places: number[]): void {
+    this.addAll(places.map(itemAt));
+  }
+
+  addAll(items: readonly Item[]): void {
+    for (const item of items) this.append(item);
+    this.change.notify();
+  }
+}
+
+/** Reads up to place 2 from the store, and shows what is above `hidden_to`. */
+class Reading extends Cursor<Item> {
+  readonly hidden_to: number;
+  readonly loaded: () => Page<Item>;
+
+  constructor(ring: Ring, hidden_to: number, loaded: () => Page<Item>) {
+    super(ring, 0);
+    this.hidden_to = hidden_to;
+    this.loaded = loaded;
+  }
+
+  protected override get floor(): number {
+    return 2;
+  }
+
+  protected async load(): Promise<Page<Item>> {
+    return this.loaded();
+  }
+
+  protected show(item: Item): Item | null {
+    return item.place > this.hidden_to ? item : null;
+  }
+}
+
+it("a page of which nothing is shown does not keep its reader from what is in memory already", {
+  timeout: 5_000,
+}, async () => {
+  const ring = new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 1_000_000));
+  ring.add(1, 2);
+  const reader = new Reading(ring, 4, () => {
+    // Stored and announced while the page is read.
+    ring.add(3, 4, 5, 6);
+    return { items: [1, 2, 3, 4].map(itemAt), read_to: 4 };
+  }).reader();
+  const places = (await reader.next()).map(({ place }) => place);
+  assert.deepEqual(places, [5, 6]);
+  reader.leave();
+});
+
+/** A reader of large items from a store that is ahead of the log in memory. */
+class Behind extends Cursor<Item> {
+  readonly #ring: Ring;
+  readonly #stored: readonly Item[];
+
+  constructor(ring: Ring, stored: readonly Item[]) {
+    super(ring, 0);
+    this.#ring = ring;
+    this.#stored = stored;
+  }
+
+  protected override get floor(): number {
+    return Math.max(2, this.#ring.from);
+  }
+
+  protected async load(): Promise<Page<Item>> {
+    const items = this.#stored.filter(({ place }) => place > this.place).slice(0, 6);
+    return { items, read_to: items.at(-1)?.place ?? null };
+  }
+
+  protected show(item: Item): Item {
+    return item;
+  }
+}
+
+it("a reader that falls behind again reads what the rest of its last page had", { timeout: 5_000 }, async () => {
+  const largeAt = (place: number): Item => ({ place, data: `${place}`.padEnd(40_000, "x") });
+  const ring = new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 10_000_000));
+  const stored = Array.from({ length: 60 }, (_, n) => largeAt(n + 1));
+  ring.addAll(stored.slice(0, 3));
+  const reader = new Behind(ring, stored).reader();
+  const seen: number[] = [];
+  const read = async (): Promise<void> => void seen.push(...(await reader.next()).map(({ place }) => place));
+  await read();
+  await read();
+  assert.deepEqual(seen, [1, 2, 3]);
+  ring.addAll(stored.slice(3));
+  assert.ok(ring.from > 6);
+  while (seen.length < 57) await read();
+  assert.deepEqual(seen.slice(0, 10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  reader.leave();
+});

@@ -1,0 +1,392 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { recordStates } from "../../../lib/executor/state-recorder.ts";
+import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../../lib/mod.ts";
+import type { ThreadPosition } from "../../../lib/streams/thread-subscription.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { until } from "../../support/until.ts";
+
+// The service's own timers keep no process alive, and some tests wait for nothing else.
+let alive: ReturnType<typeof setInterval>;
+before(() => {
+  alive = setInterval(() => {}, 1_000);
+});
+after(() => clearInterval(alive));
+
+const ask = (...data: string[]): RunCreate => ({ assistant_id: "show", input: data, stream_mode: "custom" });
+const kept = (...data: string[]): RunCreate => ({ ...ask(...data), stream_resumable: true });
+
+/** Shows each item of its input; `wait` waits until it is stopped, or the test lets it go on, and `fail` fails. */
+function shower(): { readonly executor: Executor; readonly go: () => void } {
+  const waiting = new Set<() => void>();
+  return {
+    go() {
+      for (const resume of waiting) resume();
+    },
+    executor: {
+      graphs: () => [{ graph_id: "show" }],
+      execute: recordStates(async function* (job, signal) {
+        for (const data of job.input as string[]) {
+          if (data === "fail") throw new RangeError("too far");
+          if (data !== "wait") yield { type: "stream", mode: "custom", data };
+          else if (!signal.aborted) {
+            await new Promise<void>((resolve) => {
+              waiting.add(resolve);
+              signal.addEventListener("abort", () => resolve());
+            });
+          }
+        }
+        yield { type: "state", values: { input: job.input ?? null }, next: [], tasks: [] };
+      }),
+    },
+  };
+}
+
+/** Two services on one database and one clock; only the first executes. */
+async function twoProcesses(executor: Executor): Promise<{
+  readonly clock: ReturnType<typeof testClock>;
+  readonly one: Service;
+  readonly two: Service;
+  readonly stop: () => Promise<void>;
+}> {
+  const clock = testClock();
+  const shared = faulty();
+  const environment = { ...clock, log: () => {} };
+  const start = (concurrency: number): Promise<Service> =>
+    createService({ storage: shared.share().storage, executor, worker: { concurrency }, environment });
+  const [one, two] = [await start(1), await start(0)];
+  const stop = async (): Promise<void> => {
+    for (const service of [one, two]) await service.stop(0);
+    await shared.storage.close();
+  };
+  return { clock, one, two, stop };
+}
+
+/** `event data` of each frame; of a marker its status. */
+const told = (frames: readonly Frame[]): string[] =>
+  frames.map(({ event, data }) => {
+    const value = JSON.parse(data);
+    if (event === "custom") return value;
+    if (event === "lifecycle") return `${value.event} ${value.status ?? ""}`.trim();
+    if (event === "state_update") return `state ${value.values?.input?.[0]}`;
+    return value.status ? `${event} ${value.status}` : event;
+  });
+
+const place = (id: Frame["id"] | undefined): ThreadPosition => {
+  const [seq, frame, at] = String(id).split("-").map(Number);
+  return { seq, frame, at } as ThreadPosition;
+};
+const START = { seq: 0, frame: 0, at: 0 };
+
+/** Whoever has seen some of what was told, and stored, is told the rest. */
+async function checkPlaces(threads: Service["threads"], thread_id: string, all: readonly Frame[]): Promise<void> {
+  for (let seen = 0; seen < all.length; seen++) {
+    const after = seen === 0 ? START : place(all[seen - 1]?.id);
+    const rest = collect(await threads.stream(thread_id, { after }));
+    await until(() => rest.list.length >= all.length - seen);
+    assert.deepEqual(rest.list, all.slice(seen));
+  }
+}
+
+describe("a thread's stream", () => {
+  it("shows run after run, with an id on each frame from which a reader can go on", async () => {
+    await using kit = await testService({ executor: shower().executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, kept("before"))).result;
+    const live = collect(await threads.stream(thread_id));
+    for (const request of [kept("a", "b"), kept("c", "fail"), kept("d")]) {
+      await (await runs.wait(thread_id, request)).result;
+    }
+    await until(() => live.list.length === 10);
+    const expected = ["metadata", "a", "b", "run_done success"];
+    expected.push("metadata", "c", "run_done error", "metadata", "d", "run_done success");
+    assert.deepEqual(told(live.list), expected);
+    const [, failed] = live.list.filter(({ event }) => event === "run_done");
+    assert.deepEqual(JSON.parse(failed?.data ?? "").error, { error: "RangeError", message: "too far" });
+    assert.ok(live.list.every(({ id }) => /^\d+-\d+-\d+$/.test(String(id))));
+    assert.deepEqual(new Set(live.list.map(({ id }) => id)).size, 10);
+    const all = collect(await threads.stream(thread_id, { after: START }));
+    await until(() => all.list.length === 13);
+    assert.deepEqual(told(all.list.slice(0, 3)), ["metadata", "before", "run_done success"]);
+    assert.deepEqual(all.list.slice(3), live.list);
+    await checkPlaces(threads, thread_id, all.list);
+  });
+
+  it("shows what comes from now on of a run that goes on, and runs that wait", async () => {
+    const { executor, go } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const { frames } = await runs.stream(thread_id, ask("early", "wait", "late"));
+    const first = frames[Symbol.asyncIterator]();
+    for (let i = 0; i < 2; i++) await first.next();
+    await runs.create(thread_id, ask("next"));
+    const later = await runs.create(thread_id, { ...ask("later"), after_seconds: 0.05 });
+    const live = collect(await threads.stream(thread_id));
+    const all = collect(await threads.stream(thread_id, { after: START }));
+    await until(() => all.list.length === 2);
+    go();
+    await (await runs.join(thread_id, later.run_id)).result;
+    const rest = ["late", "run_done success", "metadata", "next", "run_done success"];
+    rest.push("metadata", "later", "run_done success");
+    await until(() => all.list.length === 10 && live.list.length === 8);
+    assert.deepEqual(told(live.list), rest);
+    assert.deepEqual(told(all.list), ["metadata", "early", ...rest]);
+  });
+
+  it("shows runs in the order they start, also when one was to start later", async () => {
+    const { executor } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const later = await runs.create(thread_id, { ...kept("later"), after_seconds: 0.2 });
+    await (await runs.wait(thread_id, kept("now"))).result;
+    await until(() => live.list.length === 3);
+    const seen = live.list.at(-1)?.id;
+    const again = collect(await threads.stream(thread_id, { after: place(seen) }));
+    await (await runs.join(thread_id, later.run_id)).result;
+    await until(() => live.list.length === 6 && again.list.length === 3);
+    assert.deepEqual(told(again.list), ["metadata", "later", "run_done success"]);
+    assert.deepEqual(live.list.slice(3), again.list);
+    // Also for a reader who comes back when it is over.
+    const last = collect(await threads.stream(thread_id, { after: place(seen) }));
+    await until(() => last.list.length === 3);
+    assert.deepEqual(last.list, again.list);
+    // And who has seen that one is shown nothing again.
+    const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
+    await (await runs.wait(thread_id, kept("new"))).result;
+    await until(() => end.list.length === 3);
+    assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+  });
+
+  it("goes on where its reader was though the run there is deleted: nothing is left out, nothing shown again", async () => {
+    const { executor } = shower();
+    const clock = testClock();
+    await using kit = await clockedService(clock, { executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const stopped = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, { ...kept("later"), after_seconds: 60 });
+    const now = await runs.create(thread_id, kept("now"));
+    await advanceUntil(clock, () => live.list.length === 3);
+    const seen = place(live.list.at(-1)?.id);
+    await runs.delete(thread_id, now.run_id);
+    await advanceUntil(clock, () => live.list.length === 6, 1_000);
+    const again = collect(await threads.stream(thread_id, { after: seen }));
+    await advanceUntil(clock, () => again.list.length === 3);
+    assert.deepEqual(told(again.list), ["metadata", "later", "run_done success"]);
+    // It was made first, and is told last.
+    await runs.cancel(thread_id, stopped.run_id);
+    await advanceUntil(clock, () => again.list.length === 4);
+    await runs.delete(thread_id, stopped.run_id);
+    const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
+    await runs.create(thread_id, kept("new"));
+    await advanceUntil(clock, () => end.list.length === 3);
+    assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+  });
+
+  it("tells of runs that are deleted while they wait that they are over", async () => {
+    const { executor, go } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await runs.create(thread_id, kept("a", "wait"));
+    const queued = [await runs.create(thread_id, kept("b")), await runs.create(thread_id, kept("c"))];
+    const live = collect(await threads.stream(thread_id, { after: { seq: 0, frame: 0, at: 0 } }));
+    await until(() => live.list.length === 2);
+    for (const { run_id } of queued) await runs.delete(thread_id, run_id);
+    go();
+    await until(() => live.list.length === 5);
+    const ended = live.list.filter(({ event }) => event === "run_done").map(({ data }) => JSON.parse(data));
+    assert.deepEqual(
+      ended.slice(1).map(({ run_id, status }) => [run_id, status]),
+      queued.map(({ run_id }) => [run_id, "rollback"]),
+    );
+  });
+
+  it("tells of a run that was stopped while it waited after those before it, and once", async () => {
+    const { executor, go } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const later = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, kept("a", "wait"));
+    const second = await runs.create(thread_id, kept("b"));
+    const third = await runs.create(thread_id, kept("never"));
+    const fourth = await runs.create(thread_id, kept("c"));
+    await until(() => live.list.length === 2);
+    await runs.cancel(thread_id, third.run_id);
+    go();
+    await (await runs.join(thread_id, fourth.run_id)).result;
+    await until(() => live.list.length === 10);
+    await runs.cancel(thread_id, later.run_id);
+    await until(() => live.list.length === 11);
+    const expected = ["metadata", "a", "run_done success", "metadata", "b", "run_done success", "run_done interrupted"];
+    expected.push("metadata", "c", "run_done success", "run_done interrupted");
+    assert.deepEqual(told(live.list), expected);
+    const ended = live.list.filter(({ event }) => event === "run_done").map(({ data }) => JSON.parse(data).run_id);
+    assert.deepEqual(ended.slice(1), [second.run_id, third.run_id, fourth.run_id, later.run_id]);
+    await checkPlaces(threads, thread_id, live.list);
+  });
+
+  it("tells what became of runs that were stopped", async () => {
+    const { executor } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id, { modes: ["lifecycle"] }));
+    const first = await runs.create(thread_id, ask("wait"));
+    await until(() => live.list.length === 1);
+    const second = await runs.create(thread_id, ask("never"));
+    await runs.cancel(thread_id, second.run_id);
+    await runs.cancel(thread_id, first.run_id);
+    await until(() => live.list.length === 3);
+    await runs.create(thread_id, ask("wait"));
+    await until(() => live.list.length === 4);
+    await (await runs.wait(thread_id, { ...ask("ok"), multitask_strategy: "rollback" })).result;
+    await (await runs.wait(thread_id, ask("fail"))).result;
+    await until(() => live.list.length === 9);
+    const story = (run_id: string): string[] =>
+      told(live.list.filter(({ data }) => JSON.parse(data).run_id === run_id));
+    assert.deepEqual(story(first.run_id), ["started", "interrupted interrupted"]);
+    assert.deepEqual(story(second.run_id), ["interrupted interrupted"]);
+    assert.deepEqual(told(live.list.slice(3)), [
+      "started",
+      "rolled_back rollback",
+      "started",
+      "completed success",
+      "started",
+      "failed error",
+    ]);
+  });
+
+  it("gives the state after each run, and several modes together", async () => {
+    const { executor } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, ask("zero"))).result;
+    const modes = ["state_update", "lifecycle", "run_modes"] as const;
+    const live = collect(await threads.stream(thread_id, { modes }));
+    for (const word of ["one", "two"]) {
+      await (await runs.wait(thread_id, ask(word))).result;
+      await until(() => told(live.list).includes(`state ${word}`));
+    }
+    await until(() => live.list.length === 12);
+    assert.deepEqual(told(live.list.slice(0, 6)), [
+      "started",
+      "metadata",
+      "one",
+      "completed success",
+      "state one",
+      "run_done success",
+    ]);
+    assert.deepEqual(
+      live.list.slice(0, 6).map(({ id }) => typeof id),
+      ["object", "string", "string", "object", "object", "string"],
+    );
+    const again = collect(await threads.stream(thread_id, { modes: ["state_update"], after: START }));
+    await until(() => again.list.length > 0);
+    assert.deepEqual(told(again.list), ["state two"]);
+  });
+
+  it("ends when the thread is deleted, when the service stops, and when its reader leaves", async () => {
+    const { executor } = shower();
+    const kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    await assert.rejects(threads.stream(crypto.randomUUID()), { code: "not_found" });
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const { frames } = await runs.stream(thread_id, ask("a", "wait"));
+    const reader = frames[Symbol.asyncIterator]();
+    for (let i = 0; i < 2; i++) await reader.next();
+    await until(() => live.list.length === 2);
+    await threads.delete(thread_id);
+    await until(live.ended);
+    assert.deepEqual(told(live.list), ["metadata", "a", "run_done rollback"]);
+
+    const other = await threads.create();
+    const left = (await threads.stream(other.thread_id))[Symbol.asyncIterator]();
+    const waiting = left.next();
+    await left.return?.();
+    assert.equal((await waiting).done, true);
+    assert.equal((await left.next()).done, true);
+
+    const idle = collect(await threads.stream(other.thread_id));
+    const busy = await threads.create();
+    await runs.create(busy.thread_id, ask("a", "wait"));
+    const reading = collect(await threads.stream(busy.thread_id, { after: START }));
+    await until(() => reading.list.length === 2);
+    await kit.service.stop(0);
+    await until(() => idle.ended() && reading.ended());
+    assert.deepEqual(told(reading.list), ["metadata", "a"]);
+  });
+
+  it("does not leave out a run for a slow reader, nor mix it with the next", async () => {
+    const { executor } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const reader = await threads.stream(thread_id);
+    const frames: Frame[] = [];
+    const first = reader.next();
+    const words = Array.from({ length: 30 }, (_, i) => `word ${i}`);
+    for (let i = 0; i < 4; i++) await (await runs.wait(thread_id, ask(...words))).result;
+    frames.push(...(await first));
+    while (frames.length < 4 * 32) frames.push(...(await reader.next()));
+    for (let i = 0; i < 4; i++) {
+      assert.deepEqual(told(frames.slice(32 * i, 32 * (i + 1))), ["metadata", ...words, "run_done success"]);
+    }
+    reader.leave();
+  });
+
+  it("shows the runs that another process executes", async () => {
+    const { clock, one, two, stop } = await twoProcesses(shower().executor);
+    const { thread_id } = await one.threads.create();
+    const live = collect(await two.threads.stream(thread_id));
+    for (const request of [kept("a"), ask("b"), kept("c")]) {
+      let ended = false;
+      void one.runs.wait(thread_id, request).then(async ({ result }) => {
+        await result;
+        ended = true;
+      });
+      await advanceUntil(clock, () => ended, 10);
+    }
+    await advanceUntil(clock, () => told(live.list).filter((word) => word.startsWith("run_done")).length === 3);
+    assert.deepEqual(told(live.list), [
+      ...["metadata", "a", "run_done success", "run_done success"],
+      ...["metadata", "c", "run_done success"],
+    ]);
+    await one.threads.delete(thread_id);
+    await advanceUntil(clock, live.ended);
+    await stop();
+  });
+
+  it("shows them in one order, whatever this process hears of first", async () => {
+    const { executor, go } = shower();
+    const { clock, one, two, stop } = await twoProcesses(executor);
+    // The end of the first run and the frames of the second are looked for at different times.
+    for (let held = 0; held < 2_000; held += 125) {
+      const { thread_id } = await one.threads.create();
+      const live = collect(await two.threads.stream(thread_id));
+      await one.runs.create(thread_id, ask("wait"));
+      await clock.advance(held);
+      await one.runs.create(thread_id, kept("a", "b"));
+      await clock.advance(300);
+      go();
+      await advanceUntil(clock, () => live.list.length === 5, 50);
+      assert.deepEqual(told(live.list), ["run_done success", "metadata", "a", "b", "run_done success"]);
+      for (let seen = 1; seen < 5; seen++) {
+        const rest = collect(await two.threads.stream(thread_id, { after: place(live.list[seen - 1]?.id) }));
+        await advanceUntil(clock, () => rest.list.length >= 5 - seen, 50);
+        assert.deepEqual(rest.list, live.list.slice(seen));
+      }
+    }
+    await stop();
+  });
+});

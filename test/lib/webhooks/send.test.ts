@@ -1,0 +1,294 @@
+/** Webhooks reach nothing but public addresses, however these are written, named, resolved or redirected to. */
+import assert from "node:assert/strict";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import { createBus } from "../../../lib/storage/bus.ts";
+import { createDeliveries } from "../../../lib/webhooks/deliver.ts";
+import type { DeliveryDetail } from "../../../lib/webhooks/deliveries.ts";
+import { SendError } from "../../../lib/webhooks/exchange.ts";
+import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../../lib/webhooks/options.ts";
+import { policyOf, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
+import { systemTransport } from "../../../lib/webhooks/send.ts";
+import { type TestService, testService } from "../../suite/kit.ts";
+import { anAssistant, finish, here, stateless } from "../../suite/storage/material.ts";
+import { until } from "../../support/until.ts";
+import { ANSWERS, PRIVATE_NAMES, PRIVATE_V4, PRIVATE_V6, SHAPES, spellings, ZONES } from "./ssrf-forms.ts";
+
+/** Stands for all of the internet: what goes there is noted and answered here. */
+const PUBLIC = "93.184.215.14";
+
+interface Listener extends AsyncDisposable {
+  readonly port: number;
+  connections(): number;
+}
+
+async function listening(handler: RequestListener, hostname: string, port = 0): Promise<Listener> {
+  const sockets = new Set<Socket>();
+  let count = 0;
+  const server = createServer(handler);
+  server.on("connection", (socket: Socket) => {
+    count++;
+    sockets.add(socket);
+    socket.on("error", () => {});
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, hostname, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    connections: () => count,
+    async [Symbol.asyncDispose]() {
+      const gone = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const socket of sockets) socket.destroy();
+      await gone;
+    },
+  };
+}
+
+/** Counts whoever connects to a port of this machine, by IPv4 and, where there is IPv6, by it too. */
+async function canary(): Promise<Listener & { readonly v6: boolean }> {
+  const v4 = await listening((_request, response) => void response.writeHead(204).end(), "127.0.0.1");
+  const handler: RequestListener = (_request, response) => void response.writeHead(204).end();
+  const v6 = await listening(handler, "::1", v4.port).catch(() => null);
+  return {
+    port: v4.port,
+    v6: v6 !== null,
+    connections: () => v4.connections() + (v6?.connections() ?? 0),
+    async [Symbol.asyncDispose]() {
+      await v4[Symbol.asyncDispose]();
+      await v6?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+interface Outgoing {
+  readonly transport: WebhookTransport;
+  /** Addresses that were connected to, of each request. */
+  readonly sent: (readonly string[])[];
+}
+
+/** The real sender; only what goes to the internet stays here, answered 500. */
+async function outgoing(resolve: WebhookTransport["resolve"]): Promise<Outgoing> {
+  const system = await systemTransport();
+  assert.ok(system);
+  const sent: (readonly string[])[] = [];
+  return {
+    sent,
+    transport: {
+      resolve,
+      send: (request, addresses, signal) => {
+        sent.push(addresses);
+        if (addresses.every((address) => address === PUBLIC)) {
+          return Promise.resolve({ status: 500, retry_after: null, address: PUBLIC });
+        }
+        return system.send(request, addresses, signal);
+      },
+    },
+  };
+}
+
+const serviceWith = (url: WebhookUrlOptions, transport: WebhookTransport): Promise<TestService> =>
+  testService({
+    agents: { echo: () => "done" },
+    webhooks: { url, transport, delivery: { schedule_ms: [0, 0] } },
+    limits: { pending: 10_000 },
+  });
+
+/** What creating a run with this webhook is answered. */
+async function created(kit: TestService, webhook: string): Promise<{ status: number; text: string }> {
+  const init = { method: "POST", headers: { "content-type": "application/json" } };
+  const body = JSON.stringify({ assistant_id: "echo", input: {}, webhook });
+  const response = await kit.fetch("http://greenroom/runs", { ...init, body });
+  return { status: response.status, text: await response.text() };
+}
+
+/** The attempts of a delivery once there are no more to come. */
+async function attemptsOf(kit: TestService, run_id: string): Promise<DeliveryDetail["attempt_list"]> {
+  const { webhooks } = kit.service;
+  await until(async () => (await webhooks.get(run_id).catch(() => null))?.state === "failed");
+  return (await webhooks.get(run_id)).attempt_list;
+}
+
+/** Every form with the canary's port, with others that are allowed, and with none. */
+function forms(port: number): string[] {
+  const hosts = [...PRIVATE_V4.flatMap(spellings), ...PRIVATE_V6.map((address) => `[${address}]`), ...ZONES];
+  const loopback = [...spellings("127.0.0.1"), "[::1]", "[::]", ...PRIVATE_NAMES];
+  const places = [`127.0.0.1:${port}`, `[::1]:${port}`, `localhost:${port}`, `169.254.169.254:${port}`];
+  return [
+    ...hosts.map((host) => `http://${host}:${port}/x?key=1`),
+    ...PRIVATE_NAMES.map((host) => `http://${host}:${port}/`),
+    ...loopback.flatMap((host) => [`http://${host}/`, `https://${host}/x`, `https://${host}:${port}`]),
+    ...SHAPES.flatMap((shape) => places.map((to) => shape.replaceAll("{to}", to))),
+  ];
+}
+
+describe("a webhook to an address that is not public", () => {
+  it("is refused when the run is created, in every spelling", async () => {
+    await using target = await canary();
+    const { transport, sent } = await outgoing(async () => ["127.0.0.1"]);
+    const ports = [80, 443, target.port];
+    await using kit = await serviceWith({ allowed_ports: ports }, transport);
+    const urls = forms(target.port);
+    assert.ok(new Set(urls).size >= 700, String(urls.length));
+    for (const url of urls) {
+      const { status, text } = await created(kit, url);
+      assert.equal(status, 422, url);
+      assert.match(text, /^\{"detail":"Invalid webhook URL: [a-z_]+","code":"webhook_refused"\}$/, url);
+    }
+    assert.deepEqual((await kit.service.webhooks.list()).items, []);
+    assert.deepEqual([sent, target.connections()], [[], 0]);
+  });
+
+  it("is not sent either where a laxer policy let it be stored", async () => {
+    await using target = await canary();
+    const { transport, sent } = await outgoing(async () => ["127.0.0.1", "::1"]);
+    const storage = nodeSqlite(":memory:");
+    await storage.migrate();
+    const assistant = await anAssistant(storage);
+    // Not every storage takes U+0000.
+    const urls = forms(target.port).filter((url) => !url.includes("\0"));
+    for (const [i, url] of urls.entries()) {
+      const { lease } = await stateless(storage, assistant, `r${i}`, {
+        run: { webhook: { url, host: `${i}`, depth: 0 } },
+      });
+      await storage.finishRun(here, lease, finish());
+    }
+    const bus = createBus(undefined, "", systemEnvironment());
+    const deliveries = createDeliveries({
+      storage,
+      bus,
+      scope: here,
+      environment: { ...systemEnvironment(), log: () => {} },
+      settings: {
+        ...DELIVERY_DEFAULTS,
+        policy: policyOf({ allowed_ports: [80, 443, target.port] }),
+        headers: [],
+        secrets: [],
+        loopback: null,
+        transport: null,
+      },
+      transport: async () => transport,
+      loopback: null,
+      user_agent: "greenroom",
+    });
+    try {
+      bus.checkAll();
+      await until(() => deliveries.counters().failed === urls.length);
+      const { attempts, delivered, retried } = deliveries.counters();
+      assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");
+      for (const [i, url] of urls.entries()) {
+        const [attempt] = (await deliveries.get(here, `r${i}`)).attempt_list;
+        assert.equal(attempt?.status, null, url);
+        assert.match(attempt?.error ?? "", /^[a-z_]+$/, url);
+        assert.notEqual(attempt?.error, "network_error", url);
+      }
+      assert.deepEqual([sent, target.connections()], [[], 0]);
+    } finally {
+      await deliveries.stop();
+      await storage.close();
+    }
+  });
+
+  it("is not sent by a name that resolves to it, whatever else it resolves to", async () => {
+    await using target = await canary();
+    const answers = new Map(
+      ANSWERS.map((list, i) => [`n${i}.example.com`, list.map((text) => text.replace("{public}", PUBLIC))]),
+    );
+    const { transport, sent } = await outgoing(async (host) => answers.get(host) ?? []);
+    await using kit = await serviceWith({ allowed_ports: [80, 443, target.port] }, transport);
+    for (const host of answers.keys()) {
+      const { status, text } = await created(kit, `http://${host}:${target.port}/x`);
+      assert.equal(status, 200, text);
+      const attempts = await attemptsOf(kit, JSON.parse(text).run_id);
+      const seen = attempts.map(({ error, address }) => [error, address]);
+      assert.deepEqual(seen, [["dns_not_public", null]], `${answers.get(host)}`);
+    }
+    assert.deepEqual([sent, target.connections()], [[], 0]);
+  });
+
+  it("is not sent by a name that leads elsewhere at the next look-up", async () => {
+    await using target = await canary();
+    for (const later of [["127.0.0.1"], ["::1"], [PUBLIC, "127.0.0.1"], ["::ffff:127.0.0.1"]]) {
+      let asked = 0;
+      const { transport, sent } = await outgoing(async () => (asked++ === 0 ? [PUBLIC] : later));
+      await using kit = await serviceWith({ allowed_ports: [target.port] }, transport);
+      const { text } = await created(kit, `http://rebound.example.com:${target.port}/`);
+      const attempts = await attemptsOf(kit, JSON.parse(text).run_id);
+      assert.deepEqual(
+        attempts.map(({ status, error }) => [status, error]),
+        [
+          [500, "bad_status"],
+          [null, "dns_not_public"],
+        ],
+      );
+      // What was judged is what is connected to: each attempt looks once.
+      assert.deepEqual([sent, asked], [[[PUBLIC]], 2]);
+    }
+    assert.equal(target.connections(), 0);
+  });
+
+  it("is not found by the sender's own look-up: it connects to what was judged and to nothing else", async () => {
+    await using target = await canary();
+    const system = await systemTransport();
+    assert.ok(system);
+    const times = { timeout_ms: 10_000, connect_timeout_ms: 5_000 };
+    for (const host of ["localhost", "LOCALHOST", "a.localhost"]) {
+      const url = `http://${host}:${target.port}/`;
+      const request = { url, method: "POST" as const, headers: [], body: "{}", ...times };
+      // Nobody listens there.
+      const sent = system.send(request, ["127.0.0.2"], new AbortController().signal);
+      await assert.rejects(sent, (error) => error instanceof SendError && error.code === "network_error", host);
+    }
+    assert.equal(target.connections(), 0);
+  });
+
+  it("is not reached by a redirect", async () => {
+    await using target = await canary();
+    let answer: { status: number; headers: Record<string, string> } = { status: 204, headers: {} };
+    const handler: RequestListener = (_request, response) =>
+      void response.writeHead(answer.status, answer.headers).end("<meta http-equiv=refresh content=0>");
+    await using receiver = await listening(handler, "127.0.0.1");
+    const { transport, sent } = await outgoing(async () => ["127.0.0.1"]);
+    // The receiver is here, so addresses do not protect; its port alone is allowed.
+    await using kit = await serviceWith({ allow_private_network: true, allowed_ports: [receiver.port] }, transport);
+    const to = `http://127.0.0.1:${target.port}/x`;
+    const places = [to, to.slice("http:".length), `http://localhost:${target.port}`, `http://[::1]:${target.port}/`];
+    const statuses = [300, 301, 302, 303, 304, 305, 307, 308, 399];
+    let count = 0;
+    for (const host of ["127.0.0.1", "hooks.example.com"]) {
+      for (const status of statuses) {
+        for (const place of places) {
+          answer = { status, headers: { location: place, "content-location": place, refresh: `0; url=${place}` } };
+          const { text } = await created(kit, `http://${host}:${receiver.port}/in`);
+          const { run_id } = JSON.parse(text);
+          const { webhooks } = kit.service;
+          const attempts = await attemptsOf(kit, run_id);
+          assert.deepEqual(
+            attempts.map(({ status, error }) => [status, error]),
+            Array(3).fill([status, "bad_status"]),
+          );
+          assert.equal((await webhooks.get(run_id)).state, "failed");
+          count += 3;
+        }
+      }
+    }
+    assert.deepEqual([receiver.connections(), sent.length, target.connections()], [count, count, 0]);
+  });
+
+  it("is sent where the network is allowed: the canary counts", async () => {
+    await using target = await canary();
+    const { transport } = await outgoing(async () => ["127.0.0.1"]);
+    await using kit = await serviceWith({ allow_private_network: true, allowed_ports: [target.port] }, transport);
+    const hosts = ["127.0.0.1", "hooks.example.com", "localhost", ...(target.v6 ? ["[::1]"] : [])];
+    for (const [i, host] of hosts.entries()) {
+      const { status, text } = await created(kit, `http://${host}:${target.port}/x`);
+      assert.equal(status, 200, text);
+      await until(async () => (await kit.service.metrics()).webhooks.delivered === i + 1);
+      assert.equal(target.connections(), i + 1);
+    }
+  });
+});
